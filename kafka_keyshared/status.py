@@ -340,6 +340,19 @@ class Lately(msgspec.Struct, frozen=True, kw_only=True):
     settled: int
 
 
+class RefusedRight(msgspec.Struct, frozen=True, kw_only=True):
+    """A right that the brokers refuse: on ``topic``, or on the group where that is ''.
+
+    ``text`` says what is refused, what that stops, and what to grant. It has been refused for
+    ``seconds``, the last time with ``error``.
+    """
+
+    topic: str
+    seconds: float
+    error: str
+    text: str
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """One instance at one moment. Times are in seconds since 1970.
 
@@ -358,6 +371,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     has not turned for ``silent_seconds``. ``rebalanced`` are the last rebalances, ``lately`` the
     last minute, None while there is none that was seen. ``beats`` counts what the group was told by
     what became of it; that has failed for ``beats_failing_seconds``, the last with ``beats_error``.
+    ``refused`` are the rights that are missing, the group's first.
     """
 
     version: int
@@ -392,6 +406,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     beats: dict[str, int] = {}
     beats_failing_seconds: float | None = None
     beats_error: str = ""
+    refused: tuple[RefusedRight, ...] = ()
 
 
 class Health(NamedTuple):

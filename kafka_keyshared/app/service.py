@@ -49,6 +49,7 @@ from kafka_keyshared.owner.ending import Ending
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
 from kafka_keyshared.owner.ports import Ports
+from kafka_keyshared.owner.rights import Subject, user_in
 from kafka_keyshared.owner.stopping import StopReport
 from kafka_keyshared.owner.view import InstanceView
 from kafka_keyshared.pools.actor import Mail
@@ -165,7 +166,11 @@ class KeyShared(Handling, Looked):
         self.workers_unsaid = "workers" not in given
         self._pull = pull_pool(self.options, self.subscription.name, CLOCK, self.serdes)
         self._ending = Ending(self.options.stop_timeout, CLOCK)
-        self._board = Board(CLOCK, keys=self.options.show_keys)
+        self._board = Board(
+            CLOCK,
+            keys=self.options.show_keys,
+            unready_when_unauthorized=self.options.unready_when_unauthorized,
+        )
         check_served(self.options)
         refuse_own_topic(self.options, self.topics)
         self._served = Served(self.options, self._board)
@@ -419,6 +424,12 @@ class KeyShared(Handling, Looked):
             instance.loop.ends.deliver = self._pull.end_of_partition
         client.start_at = instance.rebalancer.start_at
         client.withhold = instance.rebalancer.withhold
+        instance.loop.rights.subject = Subject(
+            topics,
+            str(self.conf["group.id"]),
+            user_in(self.conf),
+            self.options.authorization_timeout,
+        )
         instance.start()
         observer = Observer(
             instance.loop,

@@ -6,12 +6,18 @@ broker may be far away; and one that is not answered costs nobody else the answe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds
+from kafka_keyshared.client.port import (
+    Committed,
+    CommittedOffset,
+    LogBounds,
+    Refusal,
+    refusal_of,
+)
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import TopicPartition
 
@@ -19,21 +25,25 @@ log = log_of("kafka_keyshared.kafka")
 
 
 def ask_committed(
-    consumer: Consumer, partitions: Sequence[TopicPartition], timeout: float
+    consumer: Consumer,
+    partitions: Sequence[TopicPartition],
+    timeout: float,
+    refused: Callable[[Refusal], None],
 ) -> Committed:
     """Ask for committed positions and their metadata.
 
     Raises ``KafkaException`` when there is no answer in time. A partition for which the broker
     answers with an error is left out. So is one whose metadata, which another client wrote, keeps
     the client from saying its position: to start it without one would be to leave records out.
+    ``refused`` is called for each partition that this user may not DESCRIBE.
     """
     try:
-        return _ask_committed(consumer, partitions, timeout)
+        return _ask_committed(consumer, partitions, timeout, refused)
     except UnicodeDecodeError:
         found: Committed = {}
         for partition in partitions:
             try:
-                found |= _ask_committed(consumer, [partition], timeout)
+                found |= _ask_committed(consumer, [partition], timeout, refused)
             except UnicodeDecodeError:
                 log.warning(
                     "%s: the commit metadata cannot be read, and keeps the client from saying the "
@@ -45,14 +55,21 @@ def ask_committed(
 
 
 def _ask_committed(
-    consumer: Consumer, partitions: Sequence[TopicPartition], timeout: float
+    consumer: Consumer,
+    partitions: Sequence[TopicPartition],
+    timeout: float,
+    refused: Callable[[Refusal], None],
 ) -> Committed:
     asked = [ClientPartition(*partition) for partition in partitions]
     found: Committed = {}
     for answer in consumer.committed(asked, timeout=timeout):
         partition = TopicPartition(answer.topic, answer.partition)
         if answer.error is not None:
-            log.warning("%s: no committed position: %s", partition, answer.error)
+            refusal = refusal_of(answer.error, partition)
+            if refusal is not None:
+                refused(refusal)
+            else:
+                log.warning("%s: no committed position: %s", partition, answer.error)
             continue
         position = answer.offset if answer.offset >= 0 else None
         metadata = _metadata_of(answer, partition)

@@ -32,17 +32,20 @@ from kafka_keyshared.client.port import (
     Committed,
     LogBounds,
     Rebalance,
+    Refusal,
     classify_commit,
     is_cooperative,
+    refused_right,
     unreachable,
 )
+from kafka_keyshared.client.rights import KafkaRights
 from kafka_keyshared.client.statistics import read_statistics
 from kafka_keyshared.client.topic_ids import KafkaTopicIds, TopicIdClient
 from kafka_keyshared.config.client import is_kip_848
 from kafka_keyshared.config.properties import FOR_LETTERS
 from kafka_keyshared.config.tokens import no_token, with_guarded_tokens
 from kafka_keyshared.core.commands import Commit, CommitEntry
-from kafka_keyshared.core.events import CommitAnswered
+from kafka_keyshared.core.events import CommitAnswered, Right
 from kafka_keyshared.errors import ConfigError, TopicMissingError
 from kafka_keyshared.logs import Seldom, log_of, quietly
 from kafka_keyshared.model import Record, TopicPartition
@@ -50,6 +53,9 @@ from kafka_keyshared.program import forks
 from kafka_keyshared.status import ClientStatus
 
 log = log_of("kafka_keyshared.kafka")
+
+NUDGE_WAIT = 0.01
+"""Seconds for which the owner waits for a list of topics that is asked for its side effect."""
 
 MOVE_TIMEOUT = 1.0
 """Seconds in which the client is to carry out an assignment; it takes some milliseconds."""
@@ -80,6 +86,7 @@ class KafkaClient:
         self._epochs: dict[TopicPartition, int] = {}
         self._subscribed = False
         self._seldom = Seldom(log)
+        self._refusals: list[Refusal] = []
         # How many partitions each topic had at the start.
         self._counts: dict[str, int] | None = None
         self._outages = Outages(self.answers, no_token=lambda why: no_token(conf, why))
@@ -145,7 +152,8 @@ class KafkaClient:
 
         Raises :class:`BrokerUnavailableError` within ``timeout`` seconds, or
         :class:`TopicMissingError` naming the topic. A pattern (``^...``) that matches nothing is
-        said: its topic may come later. Returns the names of all topics that are there.
+        said: its topic may come later. A topic that this user may not DESCRIBE is noted as
+        refused: the right may come later, too. Returns the names of all topics that are there.
         """
         try:
             metadata = self.consumer.list_topics(timeout=timeout)
@@ -161,12 +169,31 @@ class KafkaClient:
                 continue
             found = metadata.topics.get(topic)
             if found is None or found.error is not None:
+                if self._note_undescribed(topic, timeout):
+                    continue
                 shown = ", ".join(visible(there)[:10])
                 raise TopicMissingError(
                     f"topic {topic!r} does not exist on the cluster (topics there: "
                     f"{shown or 'none'}); create it, or mend the name"
                 )
         return there
+
+    def _note_undescribed(self, topic: str, timeout: float) -> bool:
+        """Say whether the topic is not listed because this user may not DESCRIBE it.
+
+        A list of topics leaves those out; a question for a committed position is refused. It is
+        asked in place of the topic's metadata, for which a cluster may create the topic.
+        """
+        asked = ClientPartition(topic, 0)
+        try:
+            (answer,) = self.consumer.committed([asked], timeout=timeout)
+        except KafkaException as error:
+            log.debug("topic %s: not listed, and no committed position: %s", topic, error)
+            return False
+        if answer.error is None or refused_right(answer.error) is None:
+            return False
+        self._refusals.append(Refusal(Right.TOPIC, topic, None, answer.error.str()))
+        return True
 
     def _check_pattern(self, pattern: str, there: list[str]) -> None:
         if not matching(pattern, there):
@@ -247,7 +274,7 @@ class KafkaClient:
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
         """Ask the broker for positions and metadata."""
-        found = ask_committed(self.consumer, partitions, timeout)
+        found = ask_committed(self.consumer, partitions, timeout, self._refusals.append)
         self._epochs.update((each, answer.leader_epoch) for each, answer in found.items())
         return found
 
@@ -267,6 +294,20 @@ class KafkaClient:
     def ask_topic_ids(self, topics: Collection[str]) -> KafkaTopicIds:
         """Ask for the ids of topics, and wait for nothing."""
         return self._topic_ids.ask(topics)
+
+    def refusals(self) -> list[Refusal]:
+        """Return what brokers have refused in answers to questions since the last call."""
+        found, self._refusals = self._refusals, []
+        return found
+
+    def ask_rights(self, topics: Collection[str]) -> KafkaRights:
+        """Ask which of the topics this user may read, and have the client look for its topics."""
+        try:
+            # The request is sent, and the answer updates the subscription in the client's thread.
+            self.consumer.list_topics(timeout=NUDGE_WAIT)
+        except KafkaException as error:
+            log.debug("the list of topics has not come within %g s: %s", NUDGE_WAIT, error)
+        return KafkaRights(self._conf, topics)
 
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was not there yet when the topics were checked."""
@@ -385,7 +426,9 @@ class KafkaClient:
         except KafkaException as error:
             self._in_flight.remove(commit)
             reason = error.args[0]
-            return CommitAnswered(commit, classify_commit(reason), str(reason))
+            return CommitAnswered(
+                commit, classify_commit(reason), str(reason), refused_right(reason)
+            )
         return None
 
     def _epoch(self, partition: TopicPartition, entry: CommitEntry) -> int:
@@ -451,7 +494,8 @@ class KafkaClient:
         if commit is not None:
             self._in_flight.remove(commit)
             failure = error or next((each.error for each in partitions if each.error), None)
-            self._answer(CommitAnswered(commit, classify_commit(failure), str(failure or "")))
+            result, error_text = classify_commit(failure), str(failure or "")
+            self._answer(CommitAnswered(commit, result, error_text, refused_right(failure)))
 
     def _ended(self, error: BaseException) -> None:
         self.ending = self.ending or error

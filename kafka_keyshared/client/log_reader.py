@@ -17,12 +17,13 @@ from kafka_keyshared.client.bounds import Bound, Positions, ask_at, ask_logs, me
 from kafka_keyshared.client.groupless import READ_ONLY, address_of, outsider, polled
 from kafka_keyshared.client.guarded import in_turn, shielded
 from kafka_keyshared.client.outage import Outages
-from kafka_keyshared.client.port import LogBounds
+from kafka_keyshared.client.port import LogBounds, refused_right
 from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.client.silence import Silence
-from kafka_keyshared.client.topics import partitions_of, unreadable
+from kafka_keyshared.client.topics import not_allowed, partitions_of, unreadable
+from kafka_keyshared.core.denials import AUTHORIZATION_TIMEOUT
 from kafka_keyshared.errors import BrokerUnavailableError, KeySharedError, TopicMissingError
-from kafka_keyshared.model import Record, TopicPartition, partition_of, some
+from kafka_keyshared.model import Record, TopicPartition, in_words, partition_of, some
 
 CHUNK = 10_000
 LOOK_EVERY = 10.0
@@ -30,6 +31,9 @@ LOOK_EVERY = 10.0
 
 MISSED_LOOKS = 3
 """So many looks in a row that do not find a topic mean that it is gone."""
+
+REFUSED_SAY_EVERY = 60.0
+"""Seconds between two lines about a topic that may not be read any more."""
 
 _REASONS_KEPT = 20
 
@@ -82,6 +86,11 @@ class LogReader:
         self._astray: set[TopicPartition] = set()
         self._look_at = clock() + LOOK_EVERY
         self._missed = 0
+        # Topics of which something has come; those of them that may not be read, and since when;
+        # when that is told again.
+        self._came: set[str] = set()
+        self._refused: dict[str, float] = {}
+        self._refused_tell_at = 0.0
 
     # --- begin and end ---
 
@@ -141,6 +150,8 @@ class LogReader:
         consumer = self._open_consumer()
         if self._astray:
             self._find_again()
+        if self._refused:
+            self._wait_for_rights()
         first = polled(consumer, timeout)
         if self._ended is not None:
             raise self._ended
@@ -158,6 +169,9 @@ class LogReader:
     def heard(self, events: Sequence[Record]) -> None:
         """Act on events of the client.
 
+        A topic that was read before and may not be any more is waited for: the right may come
+        back, as in a group (:mod:`kafka_keyshared.owner.rights`).
+
         Raises :class:`ConfigError` when a topic may not be read, :class:`TopicMissingError` when
         it has gone and :class:`KeySharedError` when its log is another one.
         """
@@ -168,6 +182,11 @@ class LogReader:
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
                 self._astray.add(partition)
                 self._find_again()
+            elif refused_right(error) is not None and partition.topic in self._came:
+                if not self._refused:
+                    self._refused_tell_at = self._clock()
+                self._refused.setdefault(partition.topic, self._clock())
+                self._reasons.append(error.str())
             elif (cause := unreadable(error, partition.topic)) is not None:
                 raise cause
             else:
@@ -202,6 +221,10 @@ class LogReader:
         for partition, answer in zip(self._assigned, answers, strict=True):
             if answer.offset < 0:
                 continue
+            if answer.offset > self._positions[partition]:
+                self._came.add(partition.topic)
+                if self._refused.pop(partition.topic, None) is not None:
+                    self._tell(f"topic {partition.topic}: no longer refused")
             self._positions[partition] = answer.offset
             if self._until is not None and answer.offset >= (end := self._ends[partition]):
                 done.append(partition)
@@ -218,6 +241,35 @@ class LogReader:
         ]
 
     # --- what may happen meanwhile ---
+
+    def _wait_for_rights(self) -> None:
+        """Tell once a minute which topics are refused; raise when that has lasted too long."""
+        now = self._clock()
+        for topic, since in [*self._refused.items()]:
+            if now - since < AUTHORIZATION_TIMEOUT:
+                continue
+            if self._something_to_read(topic):
+                raise not_allowed(topic)
+            del self._refused[topic]  # nothing waits, and nothing shows that it is still refused
+        if not self._refused:
+            return
+        topics = sorted(self._refused)
+        if now >= self._refused_tell_at:
+            self._refused_tell_at = now + REFUSED_SAY_EVERY
+            names = ", ".join(topics)
+            self._tell(
+                f"topic {names}: READ refused; the client asks again for up to "
+                f"{in_words(AUTHORIZATION_TIMEOUT)}. Grant READ on topic {names} to this user"
+            )
+
+    def _something_to_read(self, topic: str) -> bool:
+        partitions = [each for each in self._assigned if each.topic == topic]
+        try:
+            logs = ask_logs(self._open_consumer(), partitions)
+        except BrokerUnavailableError as error:  # brokers that are away are told by themselves
+            self._reasons.append(str(error))
+            return False
+        return any(logs[each].end > self._positions[each] for each in partitions)
 
     def _waited(self, consumer: Consumer) -> None:
         del self._reasons[:-_REASONS_KEPT]

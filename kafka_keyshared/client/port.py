@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError
 from kafka_keyshared.config.client import is_kip_848
 from kafka_keyshared.config.tokens import no_token
 from kafka_keyshared.core.commands import Commit
-from kafka_keyshared.core.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.events import CommitAnswered, CommitResult, Right
 from kafka_keyshared.errors import BrokerUnavailableError
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.status import ClientStatus
@@ -38,6 +38,26 @@ class LogBounds(NamedTuple):
     start: int
     end: int
     leader_epoch: int = -1
+
+
+class Refusal(NamedTuple):
+    """A right that a broker refused in an answer: READ or DESCRIBE on a topic, READ on the group.
+
+    ``partition`` is the one that was asked for, None where the answer names only the topic or is
+    about the group. ``error`` has the broker's words.
+    """
+
+    right: Right
+    topic: str
+    partition: TopicPartition | None
+    error: str
+
+
+class RightsAsked(Protocol):
+    """A pending or answered question for which topics this user may read."""
+
+    def answer(self) -> frozenset[str] | None:
+        """Return the topics with READ and DESCRIBE; None while there is no answer."""
 
 
 class TopicIdsAsked(Protocol):
@@ -107,6 +127,18 @@ class Client(Protocol):
         A topic that was made anew has another one. Whoever keeps no answer drops the question.
         """
 
+    def refusals(self) -> list[Refusal]:
+        """Return what brokers have refused in answers to questions since the last call.
+
+        Refused fetches and joins come as events of a poll instead.
+        """
+
+    def ask_rights(self, topics: Collection[str]) -> RightsAsked:
+        """Ask which of the topics this user may read, without waiting.
+
+        The client also looks for its topics again: it has dropped one that it may not describe.
+        """
+
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was added to its topic while this process ran."""
 
@@ -174,20 +206,28 @@ class EventKind(enum.Enum):
     END_OF_PARTITION = "end_of_partition"
     MAX_POLL_EXCEEDED = "max_poll_exceeded"
     OUT_OF_RANGE = "out_of_range"
+    REFUSED = "refused"
     TRANSIENT = "transient"
     FATAL = "fatal"
 
 
+_RIGHTS = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: Right.TOPIC,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: Right.GROUP,
+}
+"""Errors of a missing right. They may pass: an access-control list takes time to reach every
+broker, and an authorizer that reloads refuses everything meanwhile. The client asks again."""
+
 _FATAL_CODES = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError._AUTHENTICATION,
     # Another instance has the same group.instance.id (KIP-345): this one is out, and would wait.
     KafkaError._FATAL,
     KafkaError.FENCED_INSTANCE_ID,
 }
+
+_DENIED_FOR_GOOD = (
+    "with group.protocol=consumer the client gives up at the first refused heartbeat and cannot "
+    "go on; grant READ on the group to the user of this instance and start it again"
+)
 
 _CURES = {
     KafkaError.INCONSISTENT_GROUP_PROTOCOL: (
@@ -221,12 +261,31 @@ def classify_event(error: KafkaError) -> EventKind:
         return EventKind.OUT_OF_RANGE
     if error.fatal() or code in _FATAL_CODES:
         return EventKind.FATAL
+    if code in _RIGHTS:
+        return EventKind.REFUSED
     return EventKind.TRANSIENT
+
+
+def refused_right(error: KafkaError | None) -> Right | None:
+    """Return what the missing right is about; None for any other error, or for none."""
+    return None if error is None else _RIGHTS.get(error.code())
+
+
+def refusal_of(error: KafkaError, partition: TopicPartition | None) -> Refusal | None:
+    """Return the refusal that an error is; None for any error but a missing right."""
+    right = refused_right(error)
+    if right is None:
+        return None
+    if right is Right.GROUP or partition is None:
+        return Refusal(right, "", None, error.str())
+    return Refusal(right, partition.topic, partition, error.str())
 
 
 def with_cure(error: KafkaError) -> str:
     """Return the client's words, and what to do where they do not say it."""
     cure = _CURES.get(error.code())
+    if error.code() == KafkaError._FATAL and "Group authorization failed" in error.str():
+        cure = _DENIED_FOR_GOOD
     return f"{error.str()}; {cure}" if cure else str(error.str())
 
 

@@ -68,14 +68,19 @@ def _meant(topics: list[str], there: Iterable[str]) -> list[str]:
     return found
 
 
+def not_allowed(topic: str | None) -> ConfigError:
+    """Return the error for a topic without READ."""
+    return ConfigError(
+        f"this user may not read topic {topic!r}; allow READ and DESCRIBE on topic {topic}, or "
+        "give the credentials of a user who may with -X"
+    )
+
+
 def unreadable(error: KafkaError, topic: str | None) -> ConfigError | None:
     """Return what to tell when a topic cannot be read for good; None when it may yet work."""
     code = error.code()
     if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        return ConfigError(
-            f"this user may not read topic {topic!r}; allow READ and DESCRIBE on topic {topic}, or "
-            "give the credentials of a user who may with -X"
-        )
+        return not_allowed(topic)
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
         return TopicMissingError(f"topic {topic!r} is no longer there; mend the name")
     return None

@@ -51,6 +51,7 @@ class HandlingOptions(TypedDict, total=False):
     commit_interval: float
     stop_timeout: float
     revoke_deadline: float
+    authorization_timeout: float | None
     ack_timeout: float | None
     on_stuck: Literal["hold", "exit"]
     lend_after: float
@@ -58,6 +59,7 @@ class HandlingOptions(TypedDict, total=False):
     http_port: int | None
     http_host: str
     http_token_file: str | None
+    unready_when_unauthorized: bool
     console_port: int | None
     console_host: str
     console_url: str | None

@@ -24,6 +24,7 @@ from kafka_keyshared.config.retrying import WEEK, RetryOptions
 from kafka_keyshared.config.routed import key_of, routing_settings
 from kafka_keyshared.config.tracking import refuse_what_needs_tracking
 from kafka_keyshared.core.commit import CommitPolicy
+from kafka_keyshared.core.denials import AUTHORIZATION_TIMEOUT
 from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.routing.filters import OnUnmatched
@@ -261,6 +262,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             extra={"unit": "s"},
         ),
     ] = 5.0
+    authorization_timeout: Annotated[
+        Annotated[float, Meta(gt=0, le=WEEK)] | None,
+        Meta(
+            description="How long the brokers may refuse everything (the group, or every topic) "
+            "before the instance ends with status 1. While some topics are allowed it does not "
+            "end. Not set: it waits for ever.",
+            extra={"unit": "s"},
+        ),
+    ] = AUTHORIZATION_TIMEOUT
     ack_timeout: Annotated[
         Annotated[float, Meta(gt=0, le=WEEK)] | None,
         Meta(
@@ -287,6 +297,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     http_port: served.HttpPort = None
     http_host: served.HttpHost = "127.0.0.1"
     http_token_file: served.TokenFile = None
+    unready_when_unauthorized: served.UnreadyWhenUnauthorized = False
     console_port: served.ConsolePort = None
     console_host: served.ConsoleHost = "127.0.0.1"
     console_url: grouped.ConsoleUrl = None

@@ -26,6 +26,13 @@ TokenFile: TypeAlias = Annotated[
         extra={"allowed": "the path of a file"},
     ),
 ]
+UnreadyWhenUnauthorized: TypeAlias = Annotated[
+    bool,
+    Meta(
+        description="Whether `/readyz` answers 503 while the brokers refuse a right on a topic or "
+        "on the group; its text names the right in any case."
+    ),
+]
 ConsolePort: TypeAlias = Annotated[
     Annotated[int, Meta(ge=0, le=65_535)] | None,
     Meta(

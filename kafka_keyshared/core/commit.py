@@ -18,7 +18,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kafka_keyshared.core import metadata
-from kafka_keyshared.core.commands import Command, Commit, CommitEntry, Halt, Level, Notice
+from kafka_keyshared.core.commands import Command, Commit, CommitEntry, Level, Notice
+from kafka_keyshared.core.denials import Denials
 from kafka_keyshared.core.events import CommitAnswered, CommitResult
 from kafka_keyshared.core.metadata import Encoded
 from kafka_keyshared.core.offsets import PartitionState, Snapshot
@@ -128,24 +129,30 @@ class _Committed:
 
 @dataclass(slots=True)
 class Failing:
-    """Since when commits have failed, how many in a row, and what the last one failed with.
+    """Since when commits have failed, how many since then, and what the last one failed with.
 
-    A commit that the group had moved on from is none of them: its positions are another member's.
+    It lasts until every partition that has failed is accepted or gone: one partition that is
+    refused again and again is not hidden by others that are accepted in between. A commit that the
+    group had moved on from does not count: its positions are another member's.
     """
 
     since: float | None = None
     in_a_row: int = 0
     error: str = ""
+    partitions: set[TopicPartition] = field(default_factory=set)
 
-    def failed(self, error: str, now: float) -> None:
-        """Take note of one more."""
+    def failed(self, partitions: Iterable[TopicPartition], error: str, now: float) -> None:
+        """Count one more failed commit of these partitions."""
         self.since = now if self.since is None else self.since
         self.in_a_row += 1
         self.error = error
+        self.partitions.update(partitions)
 
-    def over(self) -> None:
-        """Take note of one that was accepted."""
-        self.since, self.in_a_row, self.error = None, 0, ""
+    def over(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop partitions that were accepted, that are gone, or that need no commit."""
+        self.partitions.difference_update(partitions)
+        if not self.partitions:
+            self.since, self.in_a_row, self.error = None, 0, ""
 
 
 class Commits:
@@ -168,6 +175,7 @@ class Commits:
         self.accepted_count = 0
         self.failed_count = 0
         self.failing = Failing()
+        self.denials = Denials()
 
     def due(self, now: float, *, changed: bool, idle_since: float | None) -> bool:
         """Say whether a snapshot should be taken now.
@@ -205,6 +213,8 @@ class Commits:
             state.behind = entry.position < state.highest
             doubted = state.doubt_until is not None and (final or now >= state.doubt_until)
             if state.behind or (entry == known and not (state.alone or doubted)):
+                if state.behind and partition in self.failing.partitions:
+                    self.failing.over([partition])  # a lower position is never sent
                 continue
             if doubted:
                 state.doubt_until = None
@@ -254,6 +264,8 @@ class Commits:
         for partition in partitions:
             self._partitions.pop(partition, None)
         self.cut_sets.forget(partitions)
+        self.failing.over(partitions)
+        self.denials.over(partitions)
 
     def committed(self, partition: TopicPartition) -> int | None:
         """Return the position that the broker accepted, None when none is known."""
@@ -272,24 +284,19 @@ class Commits:
         """Take the broker's answer; a failure never counts as committed."""
         states = self.in_flight.pop(answer.commit, {})
         if answer.result is CommitResult.ACCEPTED:
-            self.failing.over()
+            self.failing.over(answer.commit.entries)
+            self.denials.accepted(answer.commit.entries)
             self._accept(answer.commit, states)
             return []
         self.failed_count += 1
-        if answer.result is not CommitResult.LOST:
-            self.failing.failed(answer.error, now)
+        here = [each for each, state in states.items() if self._partitions.get(each) is state]
+        if answer.result is not CommitResult.LOST and here:
+            self.failing.failed(here, answer.error, now)
         for partition, state in states.items():
             if state.sent is answer.commit.entries[partition]:
                 state.sent = None
         entries = answer.commit.entries
         where = ", ".join(str(partition) for partition in sorted(entries)[:5])
-        if answer.result is CommitResult.DENIED:
-            return [
-                Halt(
-                    f"the broker refuses commits for {where}: {answer.error}; grant the group READ "
-                    "on the group and the topic"
-                )
-            ]
         if answer.result is CommitResult.LOST:
             self._leave_doubt(answer.commit, now)
             return [
@@ -308,6 +315,11 @@ class Commits:
             for state in states.values():
                 state.doubt_until = now + DOUBT
             self._sure_at = min(self._sure_at, now + DOUBT)
+        if answer.result is CommitResult.DENIED and answer.right is not None and here:
+            known = self.denials.partitions.keys() >= set(here)
+            self.denials.denied(answer.right, here, answer.error, now)
+            if known:
+                return []  # the owner logs a missing right once a minute, not for each commit
         return [
             Notice(
                 Level.WARNING,

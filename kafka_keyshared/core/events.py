@@ -233,13 +233,24 @@ class CommitResult(enum.StrEnum):
     DENIED = "denied"
 
 
+class Right(enum.StrEnum):
+    """What a missing right is about. Kafka checks rights on each resource for itself."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+
+
 @dataclass(frozen=True, slots=True)
 class CommitAnswered:
-    """The answer to one :class:`Commit`, for all of its partitions."""
+    """The answer to one :class:`Commit`, for all of its partitions.
+
+    ``right`` is what a ``DENIED`` one lacks.
+    """
 
     commit: Commit
     result: CommitResult
     error: str = ""
+    right: Right | None = None
 
 
 @dataclass(frozen=True, slots=True)

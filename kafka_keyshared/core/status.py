@@ -110,6 +110,7 @@ def take(
         beats={"written": around.beats.written, "failed": around.beats.failed},
         beats_failing_seconds=around.beats.failing_seconds,
         beats_error=around.beats.error,
+        refused=around.refused,
     )
     lasting.over()
     return status

@@ -58,6 +58,14 @@ COORDINATOR_LOST = Cause(
     "look at the broker that leads the group's partition of __consumer_offsets; it goes on by "
     "itself when another one takes over",
 )
+RIGHT_REFUSED = Cause(
+    "right-refused",
+    27,
+    "fail",
+    "the brokers refuse this instance a right: what needs it waits and is tried again, the rest "
+    "goes on; when everything is refused, the instance ends after authorization_timeout",
+    "grant the right that the sentence names; it goes on by itself then",
+)
 COMMIT_FAILING = Cause(
     "commit-failing",
     4,
@@ -226,7 +234,8 @@ BROKER_LIMIT = Cause(
 )
 
 CAUSES: tuple[Cause, ...] = (
-    *(LOOP_SILENT, BROKERS_AWAY, COORDINATOR_LOST, COMMIT_FAILING, COMMIT_UNANSWERED),
+    *(LOOP_SILENT, BROKERS_AWAY, COORDINATOR_LOST, RIGHT_REFUSED),
+    *(COMMIT_FAILING, COMMIT_UNANSWERED),
     *(DLQ_REFUSING, DLQ_LIMIT, KEY_UNREADABLE, HANDLER_STUCK, KEY_BLOCKED, WORKER_ABSENT),
     *(REBALANCE, NO_PARTITIONS, HANDLER_SLOW, KEY_DIVERTED, SET_FULL, SLOT_DRAINING),
     *(RETRY_WAITING, PAUSED, BEATS_FAILING, HOT_KEY, WINDOW_FULL, WORKERS_LIMIT, BROKER_LIMIT),

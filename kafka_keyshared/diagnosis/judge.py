@@ -27,6 +27,8 @@ COORDINATOR = 10.0
 """Seconds without a coordinator: at a failover another one is found in less."""
 COMMITS_IN_A_ROW = 2
 """Failed commits in a row: one is sent again at once."""
+REFUSED = 2.0
+"""Seconds that a right is missing: a change of the access-control lists passes in less."""
 UNANSWERED = 10.0
 """Seconds that a commit is on its way: a coordinator holds one back for 5 s at most."""
 REBALANCING = 5.0
@@ -129,6 +131,13 @@ def _commits(status: Status) -> Iterator[Finding]:
     if waiting is not None and waiting >= UNANSWERED:
         text = f"a commit has waited for its answer for {in_words(waiting)}"
         yield found(causes.COMMIT_UNANSWERED, text, seconds=waiting)
+
+
+def _rights(status: Status) -> Iterator[Finding]:
+    for each in status.refused:
+        if each.seconds >= REFUSED:
+            text = f"{each.text}, for {in_words(each.seconds)}"
+            yield found(causes.RIGHT_REFUSED, text, topic=each.topic, seconds=each.seconds)
 
 
 def _group(status: Status) -> Iterator[Finding]:
@@ -332,7 +341,7 @@ def _draining(sub: SubscriptionStatus) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[Status], Iterator[Finding]], ...] = (
-    *(_loop, _brokers, _commits, _group, _held, _beats),
+    *(_loop, _brokers, _rights, _commits, _group, _held, _beats),
 )
 _SUB_RULES: tuple[Callable[[SubscriptionStatus], Iterator[Finding]], ...] = (
     *(_unread, _letters, _blocked, _diverted, _retrying, _running, _absent, _draining),

@@ -12,7 +12,7 @@ from queue import Empty
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_keyshared.client.port import EventKind, classify_event, with_cure
+from kafka_keyshared.client.port import EventKind, Refusal, classify_event, refusal_of, with_cure
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
@@ -29,6 +29,7 @@ from kafka_keyshared.owner.orders import Orders
 from kafka_keyshared.owner.partition_ends import PartitionEnds
 from kafka_keyshared.owner.pauses import Pauses
 from kafka_keyshared.owner.ports import Ports
+from kafka_keyshared.owner.rights import Rights
 from kafka_keyshared.owner.room import FULL_PAUSE_AFTER, FULL_POLL_EVERY, FULL_WAIT, Room
 from kafka_keyshared.owner.seeking import Reseek
 from kafka_keyshared.owner.shares import Shares
@@ -78,8 +79,14 @@ class Loop(Actor):
         self.on_dropped: Callable[[cmd.Dropped], None] | None = None
         self.pauses = Pauses(ports.client, dispatcher.holds, ports.clock)
         self.by_hand = ByHand(dispatcher.holds)
-        self.watchdog = Watchdog(ports.client, dispatcher.holds, self.pauses, self.reseek)
-        self.shares = Shares(ports.client, dispatcher.holds, self.core.subscriptions.values())
+        self.rights = Rights(ports.client, dispatcher.commits, self._received_end)
+        refused = self.rights.unreadable
+        self.watchdog = Watchdog(
+            ports.client, dispatcher.holds, self.pauses, self.reseek, unreadable=refused
+        )
+        self.shares = Shares(
+            ports.client, dispatcher.holds, self.core.subscriptions.values(), unreadable=refused
+        )
         self._room = Room(sub.window for sub in self.core.subscriptions.values())
         self._ends = Ends(ports.client, ports.clock)
         self._chunk = chunk
@@ -177,6 +184,7 @@ class Loop(Actor):
         if now >= self._next_beat + (BEAT_SECONDS if now - before > LONG else 0.0):
             self._next_beat = now + BEAT_SECONDS
             self.stats.beats += 1
+            self._look_at_rights(now)
             self.watchdog.beat(self.core.partitions, now)
             self.reseek.topics_made_anew(self.topic_ids.beat(self.core.partitions, now), now)
             self.pause_and_resume()  # the backstop: what the client has refused is told again
@@ -184,6 +192,19 @@ class Loop(Actor):
             pool.beat()
             progress, dead, wall = pool.progress(), pool.dead(), self.ports.clock.wall()
             self.tell(ev.Beat(progress, dead, wall, pool.departed(), pool.late(), pool.revived()))
+
+    def _look_at_rights(self, now: float) -> None:
+        """Say which rights are missing; end when nothing has been allowed for too long."""
+        self.note_refusals()
+        over = self.rights.beat(self.core.holds.assigned(self.core.partitions), now)
+        if over is not None:
+            self.halt(over)
+
+    def note_refusals(self, *more: Refusal) -> None:
+        """Note what brokers have refused in answers to questions, and ``more``."""
+        assigned = self.core.holds.assigned(self.core.partitions)
+        for refusal in (*self.ports.client.refusals(), *more):
+            self.rights.refused(refusal, assigned, self._clock())
 
     def _mail_alone(self) -> None:
         """Take the mail, and again as long as there is some, a few times in a row.
@@ -259,6 +280,8 @@ class Loop(Actor):
             self.reseek.again(released & self.core.partitions.keys())
         if released or self.reseek or self.core.holds.held_back(Reason.UNSTARTED):
             chunk = self.reseek.wanted(chunk, released)
+        if self.rights:
+            self.rights.delivered(chunk, self._clock())
         self.stats.took_in(len(chunk), self._clock())
         values, held = self._room.values(chunk)
         self.tell(ev.Fetched(chunk, self._received_ends(chunk), more=self._plenty))
@@ -269,6 +292,10 @@ class Loop(Actor):
         behind = self._ends.behind(chunk, len(assigned), self.core.topic)
         gone = self.reseek.partitions
         return {each: end for each, end in behind.items() if each in assigned and each not in gone}
+
+    def _received_end(self, partition: TopicPartition) -> int | None:
+        state = self.core.partitions.get(partition)
+        return None if state is None else state.received_end
 
     def lost_some(self, error: Exception) -> None:
         """Records may have been lost between the client and us: read them again."""
@@ -380,16 +407,21 @@ class Loop(Actor):
             kind = classify_event(error)
             if kind is EventKind.END_OF_PARTITION:
                 partition = partition_of(message)
+                self.rights.reached_end(partition, self._clock())
                 if partition in self.core.partitions and partition not in self.reseek.partitions:
                     self.tell(ev.Fetched([], {partition: message.offset()}))
                     self.ends.note(message)
             elif kind is EventKind.OUT_OF_RANGE and not self.ports.client.halts_out_of_range:
                 self.reseek.lost_position(partition_of(message), self._clock())
+            elif kind is EventKind.REFUSED:
+                where = partition_of(message) if message.topic() is not None else None
+                if (refusal := refusal_of(error, where)) is not None:
+                    self.note_refusals(refusal)
             elif kind is EventKind.MAX_POLL_EXCEEDED:
                 log.error("%s; commits stop until partitions are assigned again", error.str())
                 self.commits_stopped = True
             elif kind in (EventKind.FATAL, EventKind.OUT_OF_RANGE):
-                self.halt(error.str())
+                self.halt(with_cure(error))
             else:
                 if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     self.topic_ids.look_soon()

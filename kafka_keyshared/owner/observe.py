@@ -21,7 +21,7 @@ from kafka_keyshared.model import TopicPartition, counted
 from kafka_keyshared.owner.diagnosed import Diagnosed
 from kafka_keyshared.owner.lately import Minute
 from kafka_keyshared.owner.loop import Loop
-from kafka_keyshared.status import Health, Phase, Status
+from kafka_keyshared.status import Health, Phase, RefusedRight, Status
 
 READ_LATELY = 60.0
 SHOWN_LATELY = 5.0
@@ -47,11 +47,19 @@ be asked, and may take its time."""
 class Board:
     """The latest status, and how the instance is. Any thread may read it.
 
+    With ``unready_when_unauthorized`` it is not ready while a right is missing (``refused``).
+
     ``clock`` is monotonic, in seconds, and that of the loop whose status it is. ``keys`` says
     whether a diagnosis may name keys; ``beats`` what becomes of what the group is told.
     """
 
-    def __init__(self, clock: Callable[[], float], *, keys: bool = False) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        keys: bool = False,
+        unready_when_unauthorized: bool = False,
+    ) -> None:
         self._clock = clock
         self.keys = keys
         self._changed = threading.Condition()
@@ -66,6 +74,8 @@ class Board:
         self.joined = False
         self.stalled = ""
         self.by_hand = 0
+        self.refused: tuple[RefusedRight, ...] = ()
+        self._unready_when_unauthorized = unready_when_unauthorized
         self.beats: Callable[[], Beats] = Beats
 
     def read(
@@ -132,12 +142,19 @@ class Board:
         """Say whether the group has given this member its partitions and it is not stopping."""
         if self.phase != "running":
             return Health(False, self.phase)
+        refused = [each.text for each in self.refused]
+        if refused and self._unready_when_unauthorized:
+            return Health(False, "; ".join(refused))
         if not self.joined:
-            return Health(False, "the group has given this member nothing yet")
+            waits = "the group has given this member nothing yet"
+            return Health(False, "; ".join([waits, *refused]))
         words = ["running"]
         if self.by_hand:
             words.append(f"{counted(self.by_hand, 'partition')} paused by hand")
-        return Health(True, "; ".join([*words, *self._known()]))
+        diagnosis = self._known()
+        # The diagnosis names only what has lasted, and is as old as the last status.
+        words += [each for each in refused if not any(each in told for told in diagnosis)]
+        return Health(True, "; ".join([*words, *diagnosis]))
 
     def _known(self) -> list[str]:
         """Return the diagnosis, if one is known that is fresh enough, and have another one made.
@@ -213,8 +230,14 @@ class Observer:
         self._board.beat_at = self._loop.ports.clock()
         self._board.stalled = self._loop.watchdog.failing(self._loop.ports.clock())
         self._board.by_hand = len(self._loop.core.holds.held_back(Reason.BY_HAND))
+        self._board.refused = self._refused()
         if self._board.wanted():
             self.show()
+
+    def _refused(self) -> tuple[RefusedRight, ...]:
+        loop = self._loop
+        assigned = loop.core.holds.assigned(loop.core.partitions)
+        return loop.rights.shown(assigned, loop.ports.clock())
 
     def rebalanced(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         """Take note that the group has given or taken partitions."""
@@ -264,6 +287,7 @@ class Observer:
             unjoined_seconds=None if joined else self._lasting.seconds("unjoined", now),
             lately=self._minute.shown(),
             beats=self._board.beats(),
+            refused=self._refused(),
         )
         status = take(loop.core, progress, now, around, self._lasting)
         self._minute.note(status, now)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
 
-from kafka_keyshared.client.port import CommittedOffset, LogBounds
+from kafka_keyshared.client.port import CommittedOffset, LogBounds, refusal_of
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.assignment import held_of
 from kafka_keyshared.core.holds import Reason
@@ -112,6 +112,7 @@ class Rebalancer:
         loop.commits_stopped = False
         began = loop.ports.clock()
         self._observe("assigned", partitions)
+        loop.rights.assigned(partitions, began)
         asked: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(partitions)
         starts = self._starts(asked, BOUNDS_TIMEOUT)
         waiting = [partition for partition in partitions if partition not in starts]
@@ -197,6 +198,7 @@ class Rebalancer:
             del self._unstarted[partition]
             self._chosen.pop(partition, None)
         loop.core.holds.let_go(Reason.UNSTARTED, starts)
+        loop.rights.assigned(starts, began)
         # Not a seek here: it may fail for now, and what comes before it must be dropped. Also where
         # there is no position: the client may have refused the pause, and has gone on meanwhile.
         loop.reseek.again(loop.start(starts))
@@ -235,10 +237,14 @@ class Rebalancer:
                 asked.update(client.committed(unknown, COMMITTED_TIMEOUT))
             except KafkaException as error:
                 took = self._loop.ports.clock() - began
-                self._seldom.warning(
-                    "positions",
-                    f"the committed positions were not answered in {took:.3f} s: {error}",
-                )
+                refusal = refusal_of(error.args[0], None)
+                if refusal is not None:
+                    self._loop.note_refusals(refusal)
+                else:
+                    self._seldom.warning(
+                        "positions",
+                        f"the committed positions were not answered in {took:.3f} s: {error}",
+                    )
         known = {each: committed for each, committed in asked.items() if committed is not None}
         wanted = [each for each, committed in known.items() if self._needs_bounds(each, committed)]
         bounds = client.log_bounds(wanted, timeout) if wanted else {}

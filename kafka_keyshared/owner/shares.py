@@ -12,7 +12,7 @@ let go as soon as the window runs low, whoever may still be waited for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from kafka_keyshared.client.port import Client
@@ -78,9 +78,20 @@ class Seen:
 
 
 class Shares:
-    """Which partitions are held back for the sake of others. Times are monotonic, in seconds."""
+    """Which partitions are held back for the sake of others. Times are monotonic, in seconds.
 
-    def __init__(self, client: Client, holds: Holds, subs: Iterable[Subscription]) -> None:
+    No partition waits for one that is ``unreadable``: the brokers refuse its fetches.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        holds: Holds,
+        subs: Iterable[Subscription],
+        *,
+        unreadable: Set[TopicPartition] = frozenset(),
+    ) -> None:
+        self._unreadable = unreadable
         self._client = client
         self._holds = holds
         self._subs = list(subs)
@@ -224,7 +235,7 @@ class Shares:
         found = set()
         at_end = self._client.starts_at_end
         for partition, end in self._client.log_ends().items():
-            if state := states.get(partition):
+            if (state := states.get(partition)) and partition not in self._unreadable:
                 received = state.received_end
                 if end > received if received is not None else not at_end and end > 0:
                     found.add(partition)

@@ -44,9 +44,6 @@ ASK_WAIT = 0.5
 HURRIED_ANSWER_WAIT = 0.5
 """Seconds for the last commit's answer after a second signal and behind the deadline."""
 
-REFUSALS = (ev.CommitResult.LOST, ev.CommitResult.DENIED)
-"""Answers after which the same commit is not sent again."""
-
 REFUSED_MOST = 6
 """Times that the last commit is sent at most when each was refused as one of an old generation.
 
@@ -55,7 +52,9 @@ is restarted member by member. Who is out for good is told so, or hears it each 
 """
 
 RETRY_AFTER = 0.05
-"""Seconds until the last commit is sent again that failed; twice as long after each failure."""
+RETRY_MOST = 1.0
+"""Seconds until the last commit is sent again that failed; twice as long after each failure, up to
+the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +286,7 @@ class _LastCommit:
             self._refused.difference_update(entries)
             return
         last: Collection[TopicPartition] = ()  # what fails for now is sent again, while it is here
-        if answer.result in REFUSALS:
+        if answer.result is ev.CommitResult.LOST:
             last = entries if answer.commit in self._sent else self._earlier.get(answer.commit, ())
         here = self._loop.core.partitions
         self._refused.update(each for each in entries if each in last or each not in here)
@@ -322,7 +321,7 @@ def _send(loop: Loop, last: _LastCommit, deadline: float, hurried: Callable[[], 
         if not commits.retry_now():
             again = None
         elif again is None:
-            again, pause = now + pause, 2 * pause
+            again, pause = now + pause, min(2 * pause, RETRY_MOST)
         elif now >= again:
             again = None
             last.send()
@@ -330,9 +329,14 @@ def _send(loop: Loop, last: _LastCommit, deadline: float, hurried: Callable[[], 
 
 
 class _Patience:
-    """How long the last commit is waited for: up to the deadline, while a broker is there."""
+    """How long the last commit is waited for: up to the deadline, while a broker is there.
+
+    One that is denied for a missing right is waited for as long: the right may come back, and what
+    is not committed runs again. An instance that ends for missing rights has waited before.
+    """
 
     def __init__(self, loop: Loop, deadline: float, hurried: Callable[[], bool]) -> None:
+        self._waits_for_rights = loop.halted is None
         self._client = loop.ports.client
         self._clock = loop.ports.clock
         self._commits = loop.core.commits
@@ -350,6 +354,8 @@ class _Patience:
             return True
         if self._commits.retry_now():
             # Answered, and refused for now. A client that is broken for good refuses it each time.
+            if self._waits_for_rights and self._commits.denials.partitions:
+                return False
             self._failing = now if self._failing is None else self._failing
             return now - self._failing >= ANSWER_WAIT
         if now - self._last_heard < ASK_AFTER:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from kafka_keyshared.client.port import Client
@@ -51,10 +51,20 @@ class Watchdog:
     """What it has seen of each partition. Times are monotonic, in seconds.
 
     ``stalls`` counts, by topic, how often a partition was read again. ``full`` is set by the loop
-    when the window was full: then nothing was asked of any partition.
+    when the window was full: then nothing was asked of any partition. ``unreadable`` are the
+    partitions whose fetches the brokers refuse: a missing right is no stall, and no restart helps.
     """
 
-    def __init__(self, client: Client, holds: Holds, pauses: Pauses, reseek: Reseek) -> None:
+    def __init__(
+        self,
+        client: Client,
+        holds: Holds,
+        pauses: Pauses,
+        reseek: Reseek,
+        *,
+        unreadable: Set[TopicPartition] = frozenset(),
+    ) -> None:
+        self._unreadable = unreadable
         self._client = client
         self._holds = holds
         self._pauses = pauses
@@ -98,7 +108,8 @@ class Watchdog:
                 self._wait_for_seek(partition, quiet, passed, now)
                 continue
             end = ends.get(partition, 0)
-            free = not full and not self._holds.reasons(partition)
+            held = partition in self._unreadable or self._holds.reasons(partition)
+            free = not full and not held
             if not free or quiet.end is None or end <= quiet.end:
                 quiet.waited = 0.0
                 continue

@@ -38,6 +38,17 @@ class TopicIdsOnTheirWay:
         return self.found
 
 
+class RightsOnTheirWay:
+    """A question for the topics that may be read: answered at one moment, heard later."""
+
+    def __init__(self) -> None:
+        self.found: frozenset[str] | None = None
+
+    def answer(self) -> frozenset[str] | None:
+        """Return the topics that may be read; None while there is no answer."""
+        return self.found
+
+
 class Asking:
     """The questions of one client. Times are in seconds."""
 
@@ -50,6 +61,7 @@ class Asking:
         self._chance = cluster.chance("client")
         # By themselves: with whom nothing is ever made anew, all else is as without this question.
         self._ids = cluster.chance("topic ids")
+        self._rights = cluster.chance("rights")
         self.open = False
         """Whether an answer is waited for just now."""
         self.next_unheard = False
@@ -80,6 +92,8 @@ class Asking:
             self._process.wait(timeout)
         if unheard or not self.answered(timeout, self._link.coordinated):
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        if self._cluster.rights.group:
+            raise KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
         stored = self._cluster.commits.stored
         return {
             partition: stored.get(partition, NOTHING)
@@ -133,6 +147,24 @@ class Asking:
             timeline.after(self._ids.uniform(*ON_THE_WAY), hear)
 
         timeline.after(self._ids.uniform(*ON_THE_WAY), tell)
+        return asked
+
+    def rights(self, topics: Collection[str]) -> RightsOnTheirWay:
+        """Ask any broker that is there which of the topics may be read."""
+        cluster, timeline, link = self._cluster, self._timeline, self._link
+        asked = RightsOnTheirWay()
+
+        def tell() -> None:
+            if link.dead or not link.open():
+                return
+            found = frozenset(each for each in topics if cluster.rights.may_read(each))
+
+            def hear() -> None:
+                asked.found = found
+
+            timeline.after(self._rights.uniform(*ON_THE_WAY), hear)
+
+        timeline.after(self._rights.uniform(*ON_THE_WAY), tell)
         return asked
 
     def answered(self, timeout: float, there: Callable[[], bool]) -> bool:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.leaving import JOIN_TIMEOUT, Left
-from kafka_keyshared.client.port import Committed, LogBounds, Rebalance
+from kafka_keyshared.client.port import Committed, LogBounds, Rebalance, Refusal
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.sim.asking import NOTHING, Asking, TopicIdsOnTheirWay
+from kafka_keyshared.sim.asking import NOTHING, Asking, RightsOnTheirWay, TopicIdsOnTheirWay
 from kafka_keyshared.sim.fetching import Fetcher
 from kafka_keyshared.sim.happenings import LeftGroup, StoppedJoining
 from kafka_keyshared.sim.history import Delivered, Joined
@@ -226,6 +226,14 @@ class SimClient:
         """Ask for the ids of topics, and wait for nothing."""
         return self.asking.topic_ids(topics)
 
+    def refusals(self) -> list[Refusal]:
+        """Return nothing: a refused question about a topic is not simulated."""
+        return []
+
+    def ask_rights(self, topics: Collection[str]) -> RightsOnTheirWay:
+        """Ask which of the topics this user may read, without waiting."""
+        return self.asking.rights(topics)
+
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was not there yet when this client was made."""
         return partition.partition >= self._counts.get(partition.topic, 0)
@@ -400,6 +408,15 @@ class SimClient:
         """Have a poll return an error that is about no partition."""
         told = client_event(code, reason, NOBODYS, fatal=fatal)
         self.membership.ops.append(lambda: told)
+
+    def refuse_for_good(self) -> None:
+        """Refuse a heartbeat under KIP-848: the client gives up, and its session runs out."""
+        seat = self.membership.seat
+        if seat is not None and not seat.gone:
+            self._cluster.group.abandon(seat)
+        self.membership.closing = True
+        why = "Fatal error: Broker: Group authorization failed"
+        self.tell_error(KafkaError._FATAL, why, fatal=True)
 
     def fence(self) -> None:
         """Let another instance take this one's place (KIP-345): it is told so, and is out."""

@@ -18,6 +18,7 @@ from kafka_keyshared.sim.group import Group
 from kafka_keyshared.sim.history import Appended, CutOff, History, Remade, Removed
 from kafka_keyshared.sim.kip848 import Reconciling
 from kafka_keyshared.sim.logs import Log, New
+from kafka_keyshared.sim.rights import Rights
 from kafka_keyshared.sim.timeline import Timeline
 
 QUICKEST = 0.0005
@@ -51,6 +52,7 @@ class Cluster:
         self._times_made = Counter(dict.fromkeys(topics, 1))
         self.clients: list[SimClient] = []
         self.leaders_away: dict[TopicPartition, None] = {}
+        self.rights = Rights(self)
         # Where somebody may not know yet that the log is another one.
         self._other_logs: dict[TopicPartition, None] = {}
         self._down_until = self._coordinator_until = 0.0
@@ -255,7 +257,7 @@ class Cluster:
         self.faults.heal()
         self._down_until = self._coordinator_until = 0.0
         self.leaders_away.clear()
-        self.commits.denied = False
+        self.rights.grant_all()
         self.commits.next_fates.clear()
         for client in self.clients:
             client.reconnect()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
 
-from kafka_keyshared.client.port import CommittedOffset, classify_commit
+from kafka_keyshared.client.port import CommittedOffset, classify_commit, refused_right
 from kafka_keyshared.core.commands import Commit
 from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.model import TopicPartition
@@ -91,7 +91,7 @@ class Sent:
 
 
 class Commits:
-    """The commits of all clients, and what is stored. ``denied``: the group may not be written to.
+    """The commits of all clients, and what is stored.
 
     ``next_fates`` are those of the next commits, before chance is asked.
     """
@@ -107,7 +107,6 @@ class Commits:
         # Of which log that is.
         self._made: dict[TopicPartition, int] = {}
         self.next_fates: deque[Fate] = deque()
-        self.denied = False
 
     def store(self, partition: TopicPartition, position: int, metadata: str | None) -> None:
         """Store what somebody else has committed for the group."""
@@ -224,7 +223,7 @@ class Commits:
             self._answer(sent, code)
 
     def _refusal(self, sent: Sent) -> int:
-        if self.denied:
+        if self._cluster.rights.group:
             return KafkaError.GROUP_AUTHORIZATION_FAILED
         if sent.seat is not None:
             code = self._cluster.group.check(sent.seat, sent.generation)
@@ -246,7 +245,9 @@ class Commits:
                 continue  # nobody could know any more when it is over
             # The binding adds a NUL.
             units = len((entry.metadata or "").encode("utf-16-le")) // 2 + 1
-            if units > self._cluster.settings.metadata_max:
+            if partition.topic in self._cluster.rights.commits:
+                code = code or KafkaError.TOPIC_AUTHORIZATION_FAILED
+            elif units > self._cluster.settings.metadata_max:
                 code = code or KafkaError.OFFSET_METADATA_TOO_LARGE
             elif at == refused:
                 code = code or KafkaError.UNKNOWN_TOPIC_OR_PART
@@ -294,7 +295,8 @@ class Commits:
             return
         error = KafkaError(code) if code != NO_ERROR else None
         result = classify_commit(error)
-        answered = CommitAnswered(sent.commit, result, "" if error is None else str(error))
+        text, right = "" if error is None else str(error), refused_right(error)
+        answered = CommitAnswered(sent.commit, result, text, right)
 
         def tell() -> None:
             del client.in_flight[sent.number]

@@ -15,6 +15,7 @@ from kafka_keyshared.sim.keys import registries
 from kafka_keyshared.sim.lane_orders import order_a_lane
 from kafka_keyshared.sim.pauses import pause_by_hand
 from kafka_keyshared.sim.range_moves import assign_a_range
+from kafka_keyshared.sim.rights import refuse_a_topic, refuse_the_group
 from kafka_keyshared.sim.some import some_member, some_partition
 
 if TYPE_CHECKING:
@@ -329,6 +330,8 @@ DISTURBANCES: Mapping[str, Disturbance] = {
             *("out_of_range", "fetch_errors"),
         ),
     ),
+    "a right on a topic was away": Disturbance(2.0, refuse_a_topic),
+    "the right on the group was away": Disturbance(4.0, refuse_the_group),
     "keys could not be read": Disturbance(2.0, lose_registry),
     "a schema was unknown": Disturbance(2.0, forget_schema),
     "a log was compacted": Disturbance(2.0, compact),

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 REMEMBERED = 300.0
 """Seconds for which a member remembers what it has lost, as long as that stays with no other."""
 
+REFUSED_AGAIN_AFTER = 0.5
+"""Seconds until a refused partition is fetched again (``fetch.error.backoff.ms``)."""
+
 RESUMED_AFTER = 0.9
 """Most seconds from a resume to the next fetch."""
 
@@ -60,6 +63,8 @@ class Fetcher:
         self.ends: dict[TopicPartition, int] = {}
         # Kept while a partition is not assigned, as the client does.
         self.paused: dict[TopicPartition, None] = {}
+        # Refused and reported: the client reports a refusal of a partition once.
+        self._refused: set[TopicPartition] = set()
         self._held = False
         self._asking = self._moved = False
         self._lost: list[Part] = []
@@ -287,6 +292,9 @@ class Fetcher:
 
     def _fetch(self, part: Part, room: int, ends: dict[TopicPartition, int]) -> Batch | None:
         log = self._cluster.log(part.partition)
+        if not self._cluster.rights.may_read(part.partition.topic):
+            return self._refuse(part)
+        self._refused.discard(part.partition)
         faults = self._cluster.faults
         if part.next is None:
             part.place = part.next = self._first_place(part.partition)
@@ -321,6 +329,19 @@ class Fetcher:
                 KafkaError._PARTITION_EOF, "end of partition", part.partition, part.next
             )
         return batch if batch.records or batch.more() else None
+
+    def _refuse(self, part: Part) -> Batch | None:
+        """Report once that the partition may not be read; it is fetched again after a while."""
+        part.not_before = self._timeline.now + REFUSED_AGAIN_AFTER
+        self._timeline.at(part.not_before, self.wake)
+        if part.partition in self._refused:
+            return None
+        self._refused.add(part.partition)
+        batch = Batch(part, [])
+        code, at = KafkaError.TOPIC_AUTHORIZATION_FAILED, -1 if part.next is None else part.next
+        why = "Fetch from broker 1 failed: Broker: Topic authorization failed"
+        batch.told = client_event(code, why, part.partition, at)
+        return batch
 
     def read_on(self, part: Part) -> bool:
         """Go on in the log that there is now; say whether its owner may, and need not know.

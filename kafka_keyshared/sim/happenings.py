@@ -91,6 +91,14 @@ class KeysAway(NamedTuple):
     unknown: bool = False
 
 
+class RightsChanged(NamedTuple):
+    """From now on the brokers refuse these: fetches and commits by topic, or the whole group."""
+
+    fetches: tuple[str, ...]
+    commits: tuple[str, ...]
+    group: bool
+
+
 class ReleaseFailed(NamedTuple):
     """A worker was to release the state of slots, and its handler has raised."""
 

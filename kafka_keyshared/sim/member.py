@@ -18,6 +18,7 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.loop import CHUNK, Loop
 from kafka_keyshared.owner.ports import Ports
+from kafka_keyshared.owner.rights import Subject
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.client import SimClient
@@ -76,6 +77,7 @@ class MemberPlan:
     revoke_deadline: float = 5.0
     stop_timeout: float = 30.0
     set_budget: int = SET_BUDGET
+    authorization_timeout: float | None = None
     pool: PoolHabits = PoolHabits()  # noqa: RUF009 - an immutable value
     rests: float = 0.0
     rounds: float = 0.00022
@@ -193,6 +195,9 @@ class Member:
         ports = Ports(self.client, self.pool, self.mailbox, clock, publisher)
         self.instance = Instance(
             core, ports, revoke_deadline=plan.revoke_deadline, chunk=plan.chunk
+        )
+        self.instance.loop.rights.subject = Subject(
+            around.topics, "group", "", plan.authorization_timeout
         )
         self.instance.rebalancer.observer = self._observed
         if any(map(may_be_withdrawn, plan.subscriptions)):

@@ -10,12 +10,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from confluent_kafka import KafkaError
+
 from kafka_keyshared.client.port import Rebalance
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.fetching import Fetcher
 from kafka_keyshared.sim.history import Owned, Released, Revoking
 from kafka_keyshared.sim.link import Link
-from kafka_keyshared.sim.records import SimRecord
+from kafka_keyshared.sim.records import SimRecord, client_event
+from kafka_keyshared.sim.rights import JOIN_AGAIN_AFTER
 
 if TYPE_CHECKING:
     from kafka_keyshared.sim.cluster import Cluster
@@ -262,7 +265,11 @@ class Membership:
         attempt = self._attempt
 
         def join() -> None:
-            if attempt == self._attempt and not self.link.dead:
+            if attempt != self._attempt or self.link.dead:
+                return
+            if self._cluster.rights.group:
+                self._refused(join)
+            else:
                 self._group.join(self)
 
         self.link.ask(join)
@@ -272,6 +279,13 @@ class Membership:
         if self.joining:
             self.seat = seat
             self._join()
+
+    def _refused(self, join: Callable[[], None]) -> None:
+        """Report that the group refuses a join, and try again after a while."""
+        why = "JoinGroup failed: Broker: Group authorization failed"
+        told = client_event(KafkaError.GROUP_AUTHORIZATION_FAILED, why, TopicPartition("", -1))
+        self.link.hear(lambda: self.ops.append(lambda: told))
+        self._cluster.timeline.after(JOIN_AGAIN_AFTER, lambda: self.link.ask(join))
 
     # --- the end ---
 
@@ -284,7 +298,8 @@ class Membership:
         seat, self._joining = self.seat, False
         if seat is None or seat.gone:
             return
-        if self.link.coordinated() and not self.instance:
+        refused = self._cluster.rights.group
+        if self.link.coordinated() and not self.instance and not refused:
             self._group.leave(seat)
         else:
             self._group.abandon(seat)

@@ -40,6 +40,7 @@ COMMITS = (CommitPolicy(), CommitPolicy(0.1, 0.0, 0.0), CommitPolicy(5.0, 0.5, 0
 KINDS: tuple[PoolKind, ...] = ("thread", "thread", "instance", "process", "task", "lease")
 EVICTIONS: tuple[OnEvict, ...] = ("redeliver", "ack")
 POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block", "block_and_dlq", "divert")
+AUTHORIZATION_TIMEOUTS = (None, 300.0, 4.0, 1.0, 1.0)
 LIMITS = (None, None, DlqLimit(0.5, 20, 5), DlqLimit(0.5, 100, 20))
 
 UNRELIABLE = 0.1
@@ -184,6 +185,7 @@ def _plain(draw: Draw) -> Plan:
             commit=one("commit", COMMITS),
             revoke_deadline=one("revoke_deadline", (0.1, 1.0, 5.0)),
             stop_timeout=one("stop_timeout", (0.5, 5.0, 30.0)),
+            authorization_timeout=one("authorization_timeout", AUTHORIZATION_TIMEOUTS),
             set_budget=one("set_budget", (SET_BUDGET, SET_BUDGET, 300)),
             pool=PoolHabits(
                 later=one("later", (0.0, 0.3)),

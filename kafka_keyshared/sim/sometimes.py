@@ -16,6 +16,7 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Sent, Stage
+from kafka_keyshared.sim.checkers.rights import FOR_RIGHTS
 from kafka_keyshared.sim.disturbances import ON_REQUEST
 from kafka_keyshared.sim.happenings import (
     BY_A_CALLBACK,
@@ -24,6 +25,7 @@ from kafka_keyshared.sim.happenings import (
     LimitLifted,
     PendingGivenUp,
     ReleaseFailed,
+    RightsChanged,
     StoppedJoining,
     WorkerJoined,
 )
@@ -69,6 +71,12 @@ RARE = (
     "record without a key under a key function",
     "stopped before its first JoinGroup was answered",
     "pending member given up with its session",
+    "fetch refused, then read on",
+    "commit denied, then accepted",
+    "group refused, then assigned",
+    "revoke while a right is missing",
+    "stop while a right is missing",
+    "process ended for missing rights",
 )
 
 
@@ -128,6 +136,11 @@ class Sometimes:
 
     - *stopped before its first JoinGroup was answered*: a member that does not know its id;
     - *pending member given up with its session*: its process had been killed, or was cut off;
+    - *fetch refused, then read on*: a partition delivers again whose topic might not be read;
+    - *commit denied, then accepted*: as *commit failed, then recovered*, of a missing right;
+    - *group refused, then assigned*: a member is given partitions by a group that was refused;
+    - *revoke while a right is missing*, *stop while a right is missing*: of a topic or the group;
+    - *process ended for missing rights*: after its time;
 
     and of what checkers excuse, what they have excused it for.
     """
@@ -154,6 +167,12 @@ class Sometimes:
         # The own key of each record, and the times at which a schema began and ended to be unknown.
         self._own: dict[tuple[TopicPartition, int], bytes | None] = {}
         self._unknown: list[float] = []
+        # Topics that may not be read, and those that may again and have not delivered since;
+        # whether any right is missing, or the group was refused; assignments with a denied commit.
+        self._unread: set[str] = set()
+        self._readable: set[str] = set()
+        self._missing = self._group_refused = self._group_was_refused = False
+        self._denied: set[int] = set()
         listeners: dict[type[Any], Listener] = {
             happened.Revoking: self._revoking,
             happened.Released: self._released,
@@ -183,13 +202,36 @@ class Sometimes:
             StoppedJoining: self._stopped_joining,
             PendingGivenUp: self._pending_given_up,
             happened.Gone: self._gone,
+            happened.Stopping: self._stopping,
+            happened.Delivered: self._delivered,
+            RightsChanged: self._rights_changed,
         }
         for kind, listener in listeners.items():
             history.listen(kind, listener)
 
+    # --- rights ---
+
+    def _rights_changed(self, told: RightsChanged) -> None:
+        unread = set(told.fetches)
+        self._readable = (self._readable | (self._unread - unread)) - unread
+        self._unread = unread
+        self._missing = bool(told.fetches or told.commits or told.group)
+        self._group_was_refused = self._group_was_refused or told.group
+        self._group_refused = told.group
+
+    def _delivered(self, told: happened.Delivered) -> None:
+        if told.partition.topic in self._readable:
+            self._readable.discard(told.partition.topic)
+            self.counts["fetch refused, then read on"] += 1
+
+    def _stopping(self, told: happened.Stopping) -> None:
+        del told
+        self.counts["stop while a right is missing"] += self._missing
+
     # --- partitions ---
 
     def _revoking(self, told: happened.Revoking) -> None:
+        self.counts["revoke while a right is missing"] += self._missing
         live = self._books.members[told.member].live
         busy = retrying = False
         for assignment in [live[each] for each in told.partitions if each in live]:
@@ -212,6 +254,9 @@ class Sometimes:
     def _owned(self, told: happened.Owned) -> None:
         came = [self._books.by_hand.wanted(told.member, each) for each in told.partitions]
         self.counts["partition that came while it is paused by hand"] += sum(came)
+        if self._group_was_refused and not self._group_refused:
+            self._group_was_refused = False
+            self.counts["group refused, then assigned"] += 1
 
     def _pause_ordered(self, told: PauseOrdered) -> None:
         self.counts["paused by hand, then resumed"] += not told.paused and bool(
@@ -220,6 +265,7 @@ class Sometimes:
 
     def _over(self, assignment: Assignment) -> None:
         self._failed.discard(assignment.number)
+        self._denied.discard(assignment.number)
         self._refused.pop(assignment.number, None)
         unheard = {each for each in self._unheard if each[-1] == assignment.number}
         self.counts["letter stored, never heard of"] += len(unheard)
@@ -387,7 +433,11 @@ class Sometimes:
             if assignment is None or assignment.over is not None:
                 continue
             number = assignment.number
+            if told.result == CommitResult.DENIED:
+                self._denied.add(number)
             if told.result == CommitResult.ACCEPTED:
+                self.counts["commit denied, then accepted"] += number in self._denied
+                self._denied.discard(number)
                 self.counts["commit failed, then recovered"] += number in self._failed
                 self._failed.discard(number)
             else:
@@ -413,6 +463,7 @@ class Sometimes:
     def _gone(self, told: happened.Gone) -> None:
         self.counts["process ended by a callback"] += told.reason.startswith(BY_A_CALLBACK)
         self.counts["process ended by what is nobody's"] += IS_AN_ERROR in told.reason
+        self.counts["process ended for missing rights"] += told.reason.startswith(FOR_RIGHTS)
         for each in self._books.ended:
             self._over(each)
         for sub in self._books.settings:

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import Client, Committed, EventKind, classify_event
 from kafka_keyshared.core.commands import Commit, CommitEntry
-from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.events import CommitResult, Right
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import Record, TopicPartition
 from tests.support.sides import PATIENCE, Real, Simulated, World, offsets, read, take
@@ -41,6 +41,10 @@ def make(kind: str, topic: str, request: pytest.FixtureRequest) -> Iterator[Make
             elif brokers:
                 own = stack.enter_context(EmbeddedCluster(brokers))
                 side = Real(own, topic, protocol=protocol, **options)
+            elif kind == "secured":
+                secured = request.getfixturevalue("secured")
+                own = secured.cluster
+                side = Real(own, topic, protocol=protocol, secured=secured, **options)
             else:
                 cluster = request.getfixturevalue(f"{kind}_cluster")
                 side = Real(cluster, topic, protocol=protocol, **options)
@@ -325,6 +329,89 @@ def test_a_commit_can_be_denied(make: Make) -> None:
     side.deny_commits()
     side.client.commit(Commit({side.first: CommitEntry(1, "")}))
     assert await_answers(side, 1) == [CommitResult.DENIED]
+
+
+# --- rights that come and go ---
+
+
+def quiet(side: World, seconds: float) -> list[Record]:
+    """Poll for so long; return all that came."""
+    found = []
+    until = side.now() + seconds
+    while side.now() < until:
+        record = side.client.poll(0.1)
+        if record is not None:
+            found.append(record)
+    return found
+
+
+@over("simulated", "secured")
+@pytest.mark.parametrize("protocol", ["eager", "cooperative"])
+def test_a_refused_fetch_is_reported_once_and_goes_on_by_itself(make: Make, protocol: str) -> None:
+    side = make(protocol=protocol)
+    side.write(side.first, 3)
+    side.client.assign({side.first: 0, side.second: 0})
+    assert offsets(read(side, side.first, 2), side.first) == [0, 1, 2]
+    for first in (3, 5):
+        side.refuse_topic()
+        events = quiet(side, 3.0)
+        side.write(side.first, 2)
+        events += quiet(side, 3.0)
+        told = [(each.topic(), each.partition()) for each in events]
+        assert sorted(told) == [side.first, side.second], "each partition once"
+        assert {classify_event(each.error()) for each in events} == {EventKind.REFUSED}
+        side.allow_topic()
+        found = read(side, side.first, first + 1)
+        assert offsets(found, side.first) == [first, first + 1], "and nothing says that it may"
+        side.write(side.second, 1)
+        read(side, side.second, 0 if first == 3 else 1)
+
+
+@over("simulated", "secured")
+def test_which_topics_may_be_read_can_be_asked(make: Make) -> None:
+    side = make()
+    topic = side.first.topic
+
+    def readable() -> frozenset[str]:
+        asked, until = side.client.ask_rights([topic]), side.now() + PATIENCE
+        while (found := asked.answer()) is None:
+            assert side.now() < until, "nobody answers"
+            side.client.poll(0.05)
+        return found
+
+    assert readable() == {topic}
+    side.refuse_topic()
+    assert readable() == set()
+    side.allow_topic()
+    assert readable() == {topic}
+
+
+@over("simulated", "secured")
+def test_a_commit_without_the_right_on_its_topic_is_denied_for_that(make: Make) -> None:
+    side = make()
+    committed(side, side.first)
+    side.refuse_topic()
+    side.client.commit(Commit({side.first: CommitEntry(1, "")}))
+    assert await_answers(side, 1) == [CommitResult.DENIED]
+    assert side.answers[-1].right is Right.TOPIC
+    assert committed(side, side.first)[side.first].position is None, "it may still be asked"
+    side.allow_topic()
+    side.client.commit(Commit({side.first: CommitEntry(2, "")}))
+    assert await_answers(side, 2)[-1] is CommitResult.ACCEPTED
+    assert committed(side, side.first)[side.first].position == 2
+
+
+@over("simulated", "secured")
+def test_a_group_without_its_right_denies_commits_and_positions(make: Make) -> None:
+    side = make()
+    committed(side, side.first)
+    side.refuse_group()
+    side.client.commit(Commit({side.first: CommitEntry(1, "")}))
+    assert await_answers(side, 1) == [CommitResult.DENIED]
+    assert side.answers[-1].right is Right.GROUP
+    with pytest.raises(KafkaException) as told:
+        side.client.committed([side.first], 10.0)
+    assert told.value.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
 
 
 @over("simulated", "embedded", "real")

@@ -109,7 +109,7 @@ def test_a_broker_takes_4095_utf_16_units_of_metadata_and_no_more(unit: str, wid
 
 def test_a_commit_can_be_denied_for_good() -> None:
     simulation, member = settled()
-    simulation.cluster.commits.denied = True
+    simulation.cluster.rights.group = True
     send(member, 1)
     simulation.until(lambda: bool(member.answers))
     assert [each.result for each in member.answers] == [CommitResult.DENIED]

@@ -88,6 +88,10 @@ FACTS = {
     "loop-silent": Fact(lambda status, _: status.silent_seconds > 0, "SILENT"),
     "brokers-away": Fact(lambda status, _: status.brokers_away_seconds is not None, "AWAY"),
     "coordinator-lost": Fact(lambda status, _: status.commit_failures > 1 and _coordinator(status)),
+    "right-refused": Fact(
+        lambda status, finding: any(each.topic == finding.topic for each in status.refused),
+        "REFUSED",
+    ),
     "commit-failing": Fact(
         lambda status, _: status.commit_failures > 1 and not _coordinator(status)
     ),

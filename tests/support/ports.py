@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds, Rebalance
+from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds, Rebalance, Refusal
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
@@ -39,6 +39,16 @@ class IdsTold:
 
     def answer(self, timeout: float) -> dict[str, str] | None:
         return self._found
+
+
+class RightsTold:
+    """A question for rights, answered as the client says when the answer is taken."""
+
+    def __init__(self, client: FakeClient) -> None:
+        self._client = client
+
+    def answer(self) -> frozenset[str] | None:
+        return self._client.readable
 
 
 class FakeClient:
@@ -81,6 +91,9 @@ class FakeClient:
         # Those that are told; without one as by brokers that have none. None: nobody answers.
         self.ids: dict[str, str] | None = {}
         self.added: set[TopicPartition] = set()
+        # Refused in answers to questions, and the topics that may be read (None: no answer).
+        self.told_refusals: list[Refusal] = []
+        self.readable: frozenset[str] | None = frozenset()
         self.closed = False
         # Whether a broker is there, and what passes the time of asking one that is not.
         self.there = True
@@ -164,6 +177,14 @@ class FakeClient:
         return IdsTold(
             None if told is None else {each: told[each] for each in topics if each in told}
         )
+
+    def refusals(self) -> list[Refusal]:
+        found, self.told_refusals = self.told_refusals, []
+        return found
+
+    def ask_rights(self, topics: Collection[str]) -> RightsTold:
+        self.calls.append(("ask_rights", set(topics)))
+        return RightsTold(self)
 
     def is_new(self, partition: TopicPartition) -> bool:
         return partition in self.added

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its __all__
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -56,6 +57,14 @@ class Secured(NamedTuple):
         rule = AclBinding(kind, name, literal, "User:alice", "*", operation, allowed)
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
         admin.create_acls([rule])[rule].result(30)
+
+    def refuse(self, kind: ResourceType, name: str, operation: AclOperation) -> None:
+        """Take back what was allowed."""
+        allowed = AclPermissionType.ALLOW
+        literal = ResourcePatternType.LITERAL
+        rule = AclBindingFilter(kind, name, literal, "User:alice", "*", operation, allowed)
+        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
+        admin.delete_acls([rule])[rule].result(30)
 
 
 @contextmanager

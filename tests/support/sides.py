@@ -12,7 +12,11 @@ from typing import Protocol
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its __all__
+    AclOperation,
+    AdminClient,
+    ResourceType,
+)
 from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.client.kafka import KafkaClient
@@ -31,6 +35,7 @@ from tests.support.bare import PROTOCOLS, await_coordinator, bare
 from tests.support.live import client_conf, group_name
 from tests.support.ports import FakeClient
 from tests.support.records import FakeRecord
+from tests.support.secured import Secured
 
 PATIENCE = 60.0
 
@@ -88,7 +93,16 @@ class World(Side, Protocol):
         """Take the broker of this partition away."""
 
     def deny_commits(self) -> None:
-        """Refuse the next commit for good."""
+        """Refuse everything of the group, or the next commit."""
+
+    def refuse_topic(self) -> None:
+        """Take the right to read the topic away."""
+
+    def allow_topic(self) -> None:
+        """Give it back."""
+
+    def refuse_group(self) -> None:
+        """Take the right to read the group away."""
 
     def close(self) -> None:
         """Close the client."""
@@ -181,7 +195,16 @@ class Simulated:
         self.cluster.leader_away(partition, 3_600)
 
     def deny_commits(self) -> None:
-        self.cluster.commits.denied = True
+        self.cluster.rights.group = True
+
+    def refuse_topic(self) -> None:
+        self.cluster.rights.refuse("orders", fetches=True, commits=True)
+
+    def allow_topic(self) -> None:
+        self.cluster.rights.grant(["orders"])
+
+    def refuse_group(self) -> None:
+        self.cluster.rights.refuse_group()
 
     def close(self) -> None:
         self.client.close()
@@ -198,7 +221,9 @@ class Real:
         protocol: str,
         reset: str = "earliest",
         eof: bool = False,
+        secured: Secured | None = None,
     ) -> None:
+        self._secured = secured
         cluster.create_topic(topic, 2)
         self.cluster = cluster
         self.answers: list[CommitAnswered] = []
@@ -206,6 +231,11 @@ class Real:
         conf = client_conf(cluster, self._group, fetch_wait_max_ms=50) | PROTOCOLS[protocol]
         conf |= {"auto.offset.reset": reset, "enable.partition.eof": eof}
         conf |= {"enable.auto.commit": False}
+        if secured is not None:
+            conf |= secured.alice(self._group)
+            for operation in (AclOperation.READ, AclOperation.DESCRIBE):
+                secured.allow(ResourceType.TOPIC, topic, operation)
+            secured.allow(ResourceType.GROUP, self._group, AclOperation.READ)
         # A broker that goes away on purpose is not worth a line, and is to be found again soon.
         conf |= {"log_level": 2, "reconnect.backoff.max.ms": 200}
         self._cooperative = protocol == "cooperative"
@@ -298,6 +328,18 @@ class Real:
     def deny_commits(self) -> None:
         assert isinstance(self.cluster, EmbeddedCluster)
         self.cluster.fail_next("OffsetCommit", "GROUP_AUTHORIZATION_FAILED")
+
+    def refuse_topic(self) -> None:
+        assert self._secured is not None
+        self._secured.refuse(ResourceType.TOPIC, self.first.topic, AclOperation.READ)
+
+    def allow_topic(self) -> None:
+        assert self._secured is not None
+        self._secured.allow(ResourceType.TOPIC, self.first.topic, AclOperation.READ)
+
+    def refuse_group(self) -> None:
+        assert self._secured is not None
+        self._secured.refuse(ResourceType.GROUP, self._group, AclOperation.READ)
 
     def close(self) -> None:
         if not self._closed:

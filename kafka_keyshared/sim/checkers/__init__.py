@@ -21,6 +21,7 @@ from kafka_keyshared.sim.checkers.no_repeats import NoRepeats
 from kafka_keyshared.sim.checkers.notes import TrueNotes
 from kafka_keyshared.sim.checkers.one_owner import OneOwner
 from kafka_keyshared.sim.checkers.order import Order
+from kafka_keyshared.sim.checkers.rights import PatientWithRights
 from kafka_keyshared.sim.checkers.safe_commit import SafeCommit
 from kafka_keyshared.sim.checkers.serial import Serial
 from kafka_keyshared.sim.history import History
@@ -35,6 +36,7 @@ def every_checker(
     span: int = 10_000,
     free_since: FreeSince = always,
     receives: bool = True,
+    authorization_timeout: float | None = None,
     go_on: bool = False,
 ) -> list[Checker]:
     """Return one checker for each invariant, which share their books.
@@ -57,6 +59,7 @@ def every_checker(
         OneOwner(history, settings, books, go_on=go_on),
         KeyedState(history, settings, books, go_on=go_on),
         Joining(history, settings, books, go_on=go_on),
+        PatientWithRights(history, settings, books, timeout=authorization_timeout, go_on=go_on),
         NoRepeats(history, settings, books, revoke_deadline=revoke_deadline, go_on=go_on),
         Bounded(history, settings, books, go_on=go_on),
         SafeCommit(history, settings, books, go_on=go_on),

@@ -34,9 +34,12 @@ from kafka_keyshared.errors import (
     KeySharedError,
     TopicMissingError,
 )
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition, counted, some
 
 T = TypeVar("T")
+
+log = log_of("kafka_keyshared.spark")
 
 ASK_TIMEOUT = 10.0
 JOIN_TIMEOUT = 90.0
@@ -49,6 +52,9 @@ REVOKE_SHARE = 0.8
 """How much of the poll interval a batch may take from the moment on that somebody joins."""
 
 _POLL = 0.1
+
+SENT_AGAIN = (CommitResult.RETRY, CommitResult.DENIED)
+"""Answers after which a commit is sent again for a while: a missing right may be on its way."""
 
 
 class GroupActiveError(KeySharedError):
@@ -114,6 +120,8 @@ class SoleMember:
         self._idle.set()
         self._over = threading.Event()
         self._failure: KeySharedError | None = None
+        # The broker's words when it last refused a right; partitions that come show it is back.
+        self._refused = ""
         self._client: KafkaClient | None = None
         self._thread = threading.Thread(target=self._live, name="keyshared-spark-member")
 
@@ -191,10 +199,12 @@ class SoleMember:
                     "out, or create it again, and start once more"
                 )
             over = self.contested or time.monotonic() >= deadline
-            if answer.result is not CommitResult.RETRY or over:
+            if answer.result not in SENT_AGAIN or over:
+                denied = answer.result is CommitResult.DENIED
+                cure = f"; {self._what_to_grant()}" if denied else ""
                 raise GroupLostError(
                     f"the positions of the batch were not committed: {answer.error}; who goes on "
-                    "runs its records again"
+                    f"runs its records again{cure}"
                 )
             self._over.wait(0.5)
 
@@ -250,16 +260,28 @@ class SoleMember:
                     self._lost()
                 message = client.poll(_POLL)
                 error = None if message is None else message.error()
-                if error is not None and classify_event(error) is EventKind.FATAL:
-                    self.fail(
-                        KeySharedError(f"the driver cannot be in the group: {with_cure(error)}")
-                    )
+                if error is not None:
+                    self._heard(error)
         except Exception as error:  # noqa: BLE001 - the driver is told, whatever it is
             self.fail(KeySharedError(f"the driver's member has ended: {error}"))
         finally:
             client.close()
             self._over.set()
             self._serve()
+
+    def _heard(self, error: KafkaError) -> None:
+        """Act on an error of the client; a missing right is waited for as long as a join."""
+        kind = classify_event(error)
+        if kind is EventKind.FATAL:
+            self.fail(KeySharedError(f"the driver cannot be in the group: {with_cure(error)}"))
+        elif kind is EventKind.REFUSED:
+            if not self._refused:
+                log.warning("%s; it is tried again; %s", error.str(), self._what_to_grant())
+            self._refused = error.str()
+
+    def _what_to_grant(self) -> str:
+        topics = ", ".join(self._topics)
+        return f"grant READ on group {self._conf['group.id']}, and READ and DESCRIBE on {topics}"
 
     def _serve(self) -> None:
         while True:
@@ -273,6 +295,7 @@ class SoleMember:
         client = self._joined()
         client.assign(dict.fromkeys(partitions))
         client.pause(partitions)
+        self._refused = ""
         self._assigned.update(partitions)
         self._changed.set()
 
@@ -404,6 +427,11 @@ class SoleMember:
             self.refuse_failed()
             if self.contested or time.monotonic() >= deadline:
                 missing = sorted(wanted - self._assigned)
+                if self._refused:
+                    raise KeySharedError(
+                        f"the driver cannot be in the group: {self._refused}; "
+                        f"{self._what_to_grant()}"
+                    )
                 raise GroupActiveError(
                     f"group {self._conf['group.id']!r} did not give the driver {some(missing)}: "
                     "somebody else is in it; stop them first"

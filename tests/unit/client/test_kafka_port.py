@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.commands import Commit, CommitEntry
-from kafka_keyshared.core.events import CommitAnswered
+from kafka_keyshared.core.events import CommitAnswered, Right
 from kafka_keyshared.errors import ConfigError, TopicMissingError
 from kafka_keyshared.model import TopicPartition
 from tests.support.offline import CONF
@@ -233,10 +233,27 @@ def test_a_topic_that_is_missing_is_named_with_those_that_are_there(make: Make) 
     client, scripted = make("orders", "payments")
     gone = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
     scripted.answers["list_topics"] = metadata(orders=None, payments=gone, returns=None)
+    scripted.answers["committed"] = [ClientPartition("payments", 0)]
     with pytest.raises(TopicMissingError, match=r"'payments' does not exist.*returns"):
         client.check_topics(1.0)
     scripted.answers["list_topics"] = metadata(orders=None, payments=None)
     assert client.check_topics(1.0) == ["orders", "payments"]
+
+
+def test_a_topic_that_may_not_be_described_is_noted_as_refused_and_not_called_missing(
+    make: Make,
+) -> None:
+    client, scripted = make("orders", "payments")
+    scripted.answers["list_topics"] = metadata(orders=None)
+    hidden = SimpleNamespace(error=KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    scripted.answers["committed"] = [hidden]
+    assert client.check_topics(1.0) == ["orders"]
+    (refusal,) = client.refusals()
+    assert (refusal.right, refusal.topic, refusal.partition) == (Right.TOPIC, "payments", None)
+    assert client.refusals() == []
+    scripted.answers["committed"] = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    with pytest.raises(TopicMissingError, match="'payments' does not exist"):
+        client.check_topics(1.0)
 
 
 def test_a_pattern_that_matches_nothing_yet_is_said_and_waited_for(

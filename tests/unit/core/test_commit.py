@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.commands import Commit, CommitEntry, Halt, Notice
+from kafka_keyshared.core.commands import Commit, CommitEntry, Notice
 from kafka_keyshared.core.commit import DOUBT, CommitPolicy, Commits
-from kafka_keyshared.core.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.events import CommitAnswered, CommitResult, Right
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness
 from tests.support.records import P0, P1, record
 
 ACCEPTED, RETRY = CommitResult.ACCEPTED, CommitResult.RETRY
+Q0 = TopicPartition("payments", 0)
 
 
 def entry(position: int, metadata: str = "") -> CommitEntry:
@@ -242,13 +243,58 @@ def test_a_lost_commit_does_not_count_and_is_not_sent_again_by_itself(commits: C
     assert not commits.due(99.0, changed=False, idle_since=None)
 
 
-def test_a_denied_commit_halts_with_what_to_grant_and_does_not_count(commits: Commits) -> None:
+def denied(commit: Commit, right: Right) -> CommitAnswered:
+    return CommitAnswered(commit, CommitResult.DENIED, "not authorized", right)
+
+
+def test_a_denied_commit_is_sent_again_and_does_not_count(commits: Commits) -> None:
     (first,) = commits.plan({P0: entry(1)}, 10.0)
-    (halt,) = commits.answered(CommitAnswered(first, CommitResult.DENIED, "not authorized"), 10.1)
-    assert isinstance(halt, Halt)
-    assert "grant the group READ" in halt.reason
+    (notice,) = commits.answered(denied(first, Right.GROUP), 10.1)
+    assert isinstance(notice, Notice)
+    assert "not authorized; its positions are sent again" in notice.text
     assert commits.committed(P0) == 0
-    assert len(commits.plan({P0: entry(1)}, 20.0)) == 1
+    assert commits.due(11.2, changed=False, idle_since=None)
+    (second,) = commits.plan({P0: entry(1)}, 11.2)
+    assert commits.answered(denied(second, Right.GROUP), 11.3) == [], "one line, not one a second"
+    assert commits.denials.partitions[P0] == (Right.GROUP, 10.1, "not authorized")
+    (third,) = commits.plan({P0: entry(1)}, 12.4)
+    assert commits.answered(CommitAnswered(third, ACCEPTED), 12.5) == []
+    assert commits.committed(P0) == 1
+    assert not commits.denials.partitions
+
+
+def test_a_topic_whose_commits_are_denied_fails_until_it_is_accepted_whatever_others_are(
+    commits: Commits,
+) -> None:
+    """The broker denies the one topic; each partition is sent again alone, and the other passes."""
+    wanted = {P0: entry(1), Q0: entry(1)}
+    (both,) = commits.plan(wanted, 10.0)
+    commits.answered(denied(both, Right.TOPIC), 10.1)
+    assert not commits.denials.partitions, "which of the two topics it is nobody knows yet"
+    for at in (11.2, 12.4, 13.6):
+        for commit in commits.plan(wanted, at):
+            passes = Q0 in commit.entries
+            answer = CommitAnswered(commit, ACCEPTED) if passes else denied(commit, Right.TOPIC)
+            commits.answered(answer, at + 0.1)
+        assert list(commits.denials.partitions) == [P0]
+        assert (commits.committed(P0), commits.committed(Q0)) == (0, 1)
+    assert commits.failing.since == 10.1
+    assert commits.failing.in_a_row == 4
+    (last,) = commits.plan(wanted, 15.0)
+    commits.answered(CommitAnswered(last, ACCEPTED), 15.1)
+    assert commits.failing.since is None
+    assert not commits.denials.partitions
+
+
+def test_a_denied_commit_of_a_partition_that_has_gone_is_told_and_counts_for_nothing(
+    commits: Commits,
+) -> None:
+    (first,) = commits.plan({P0: entry(1)}, 10.0)
+    commits.forget([P0])
+    (notice,) = commits.answered(denied(first, Right.TOPIC), 10.1)
+    assert isinstance(notice, Notice)
+    assert commits.failing.since is None
+    assert not commits.denials.partitions
 
 
 @pytest.mark.parametrize(("older", "newer"), [(entry(3), entry(5)), (entry(3), entry(3, "set"))])

@@ -43,6 +43,12 @@ def behind(backlog: int = 60_000) -> dict[str, Any]:
 
 
 DRAINING = {"hash": 7, "pending": 1, "blocked": 5, "owner": "worker-1", "seconds": judge.DRAINING}
+RIGHT = {
+    "topic": "orders",
+    "seconds": judge.REFUSED,
+    "error": "no",
+    "text": "topic orders: READ refused (no). Grant READ on topic orders",
+}
 AWAY = {"away": 12, "away_at": ["orders", 1, 17], "missing": ["worker-9"]}
 UNREAD = AT | {"records": 4, "error": "OSError: registry", "seconds": judge.UNREAD}
 COORDINATOR = {"coordinator": "wait-coord", "coordinator_seconds": judge.COORDINATOR}
@@ -55,6 +61,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "no broker has answered for 2 s (refused)",
     ),
     "coordinator-lost": ({"client": COORDINATOR}, "has not been reached for 10 s (wait-coord)"),
+    "right-refused": (
+        {"refused": [RIGHT]},
+        "topic orders: READ refused (no). Grant READ on topic orders, for 2 s",
+    ),
     "commit-failing": (
         {"commit_failures": 3, "commit_failing_seconds": 4.0, "commit_error": "too large"},
         "3 commits in a row failed, for 4 s: too large",
@@ -198,6 +208,7 @@ EVERY_DAY: dict[str, dict[str, Any]] = {
     "shares of a window": {"partitions": [held_back(Reason.SHARE, 500.0)]},
     "a rebalance in order": {"rebalance_seconds": 4.0, "joined": False},
     "a broker that reconnects": {"brokers_away_seconds": 1.5},
+    "a right that was missing for a moment": {"refused": [RIGHT | {"seconds": 1.0}]},
     "a commit that was refused once": {"commit_failures": 1, "commit_failing_seconds": 1.0},
     "a commit on its way": {"commit_waiting_seconds": 6.0},
     "a record that is tried again": {

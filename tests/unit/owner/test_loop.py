@@ -212,7 +212,7 @@ def test_a_fatal_event_halts_and_a_transient_one_does_not(
     stage.step()
     assert stage.loop.halted is None
     assert caplog.records
-    planned(stage, event(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    planned(stage, event(KafkaError.FENCED_INSTANCE_ID))
     stage.step()
     assert stage.loop.halted is not None
 
@@ -1137,7 +1137,10 @@ def test_a_last_commit_that_is_refused_is_not_called_accepted(
     stage.client.answer = lambda commit: ev.CommitAnswered(commit, result, "no")
     report = stop(stage.loop, 5.0, lambda: False)
     assert not report.commit_accepted
-    assert stage.sent() == ([20] * REFUSED_MOST if result is ev.CommitResult.LOST else [20])
+    if result is ev.CommitResult.LOST:
+        assert stage.sent() == [20] * REFUSED_MOST
+    else:
+        assert set(stage.sent()) == {20}, "sent again, as it may be accepted later"
 
 
 def test_a_stop_in_the_middle_of_many_rounds_sends_again_what_each_of_them_refuses(

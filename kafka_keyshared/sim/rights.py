@@ -1,0 +1,133 @@
+"""Rights that the simulated brokers refuse, each until it is granted again.
+
+The brokers that serve fetches of a topic and the one that takes its commits are different ones, and
+a changed access-control list does not reach all of them at once. So fetches and commits of a topic
+are refused apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import TYPE_CHECKING
+
+from kafka_keyshared.sim.happenings import RightsChanged
+
+if TYPE_CHECKING:
+    from kafka_keyshared.sim.client import SimClient
+    from kafka_keyshared.sim.cluster import Cluster
+    from kafka_keyshared.sim.world import World
+
+JOIN_AGAIN_AFTER = 1.5
+"""Seconds after which a client joins again that the group has refused."""
+
+USUAL = 3.0
+LONG = 30.0
+"""Seconds for which a right is away, on average: mostly for a moment, now and then for long."""
+
+
+MISSING = ((True, True), (True, False), (False, True), (False, True))
+"""Whether fetches of a topic are refused, and whether its commits are."""
+
+
+class Rights:
+    """What is refused now: fetches or commits by topic, and everything of the group."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.fetches: dict[str, None] = {}
+        self.commits: dict[str, None] = {}
+        self.group = False
+        # Counts the refusals of the group, so that a member can tell one from the next.
+        self._times = 0
+
+    def may_read(self, topic: str) -> bool:
+        """Say whether a topic may be fetched from."""
+        return topic not in self.fetches
+
+    def refuse(self, topic: str, *, fetches: bool, commits: bool) -> None:
+        """Refuse fetches or commits of a topic, or both."""
+        if fetches:
+            self.fetches[topic] = None
+        if commits:
+            self.commits[topic] = None
+        self._tell()
+
+    def grant(self, topics: Iterable[str]) -> None:
+        """Allow everything of these topics again."""
+        for topic in topics:
+            self.fetches.pop(topic, None)
+            self.commits.pop(topic, None)
+        self._tell()
+        for client in self._cluster.clients:
+            client.fetcher.wake()
+
+    def refuse_group(self) -> None:
+        """Refuse everything of the group: joins, heartbeats, positions and commits.
+
+        Sessions run out by that. Under KIP-848 a refused heartbeat is the end of a client.
+        """
+        self.group = True
+        self._times += 1
+        self._tell()
+        for client in self._cluster.clients:
+            self._refuse_heartbeats(client, self._times)
+
+    def _refuse_heartbeats(self, client: SimClient, times: int) -> None:
+        cluster, seat = self._cluster, client.membership.seat
+        settings = cluster.settings
+        chance = cluster.chance("rights")
+
+        def over() -> None:
+            gone = client.closed or client.link.dead
+            if not self.group or self._times != times or gone:
+                return
+            if settings.protocol == "kip-848":
+                client.refuse_for_good()
+            elif seat is not None and client.membership.seat is seat:
+                cluster.group.expel(seat)
+                client.membership.lose()
+
+        rounds = settings.heartbeat if settings.protocol == "kip-848" else settings.session_timeout
+        cluster.timeline.after(chance.uniform(0.5, 1.0) * rounds, over)
+
+    def grant_group(self) -> None:
+        """Allow everything of the group again; who wants to join tries again by itself."""
+        self.group = False
+        self._tell()
+
+    def grant_all(self) -> None:
+        """Refuse nothing any more."""
+        if self.group:
+            self.grant_group()
+        if self.fetches or self.commits:
+            self.grant([*self.fetches, *self.commits])
+
+    def _tell(self) -> None:
+        refused = tuple(self.fetches)
+        self._cluster.history.tell(RightsChanged(refused, tuple(self.commits), self.group))
+
+
+def refuse_a_topic(world: World, chance: Random) -> bool:
+    """Take a right on a topic away for a while."""
+    rights, topic = world.cluster.rights, chance.choice(world.topics)
+    if topic in rights.fetches or topic in rights.commits:
+        return False
+    fetches, commits = chance.choice(MISSING)
+    rights.refuse(topic, fetches=fetches, commits=commits)
+    world.timeline.after(_seconds(chance), lambda: rights.grant([topic]))
+    return True
+
+
+def refuse_the_group(world: World, chance: Random) -> bool:
+    """Take the right on the group away for a while."""
+    rights = world.cluster.rights
+    if rights.group:
+        return False
+    rights.refuse_group()
+    world.timeline.after(_seconds(chance), rights.grant_group)
+    return True
+
+
+def _seconds(chance: Random) -> float:
+    return chance.expovariate(1 / (LONG if chance.random() < 0.15 else USUAL))
