@@ -199,6 +199,7 @@ def _subscription(look: _Look, sub: Subscription) -> SubscriptionStatus:
         closed=closed_lanes(sub, now, around.wall),
         unread=unread(sub, lasting, now),
         errors=sub.errors.shown(lambda key: slot_of(sub, key)),
+        failure_rates=sub.failure_watch.rates,
         slots=slots(sub, [each.name for each in workers]) if around.full else None,
         full_seconds=lasting.seconds((sub.name, "full"), now) if full else 0.0,
         **away(sub, lasting, now),

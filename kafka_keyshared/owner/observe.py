@@ -203,6 +203,7 @@ class Observer:
         self._lasting = Lasting()
         self._minute = Minute()
         self._diagnosed = Diagnosed(keys=board.keys)
+        self._was_failing = False
 
     def step(self) -> None:
         """Note a heartbeat that there was since the last call."""
@@ -213,8 +214,12 @@ class Observer:
         self._board.beat_at = self._loop.ports.clock()
         self._board.stalled = self._loop.watchdog.failing(self._loop.ports.clock())
         self._board.by_hand = len(self._loop.core.holds.held_back(Reason.BY_HAND))
-        if self._board.wanted():
+        subs = self._loop.core.subscriptions.values()
+        failing = any(each.failure_watch.rates for each in subs)
+        # A high failure rate is logged, and shown by the probe, whether somebody reads or not.
+        if self._board.wanted() or failing or self._was_failing:
             self.show()
+        self._was_failing = failing
 
     def rebalanced(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         """Take note that the group has given or taken partitions."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.owner.by_hand import Those
 from kafka_keyshared.owner.observe import DERIVE_AFTER, Board, Observer, chained
 from kafka_keyshared.owner.pausing import pause
 from tests.support.ports import Stage
-from tests.support.records import P0, P1, record
+from tests.support.records import ERROR, P0, P1, record
 
 
 class Watched:
@@ -149,3 +152,23 @@ def test_a_loop_that_stands_still_is_named_although_its_last_status_is_from_befo
     diagnosis = watched.board.diagnosis()
     assert diagnosis is not None
     assert diagnosis.text == "the control loop has not turned for 20 s"
+
+
+def test_a_high_failure_rate_is_shown_and_logged_though_nobody_reads(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.rebalance("assign")
+    watched.board.diagnosis()
+    watched.stage.now += 120.0  # the reader of before has gone
+    watched.step()
+    made = watched.board.read(wait=0.0)
+    watch = watched.stage.sub.failure_watch
+    watched.stage.now += 120.0
+    with caplog.at_level(logging.WARNING, "kafka_keyshared.diagnosis"):
+        for number in range(30):
+            for each in range(3):
+                watch.failed(P0, lane_of(record(number * 3 + each, f"k{each}")), ERROR, first=True)
+            watched.step(0.6)
+    assert watched.board.read(wait=0.0) is not made
+    assert "[most-attempts-fail]" in caplog.text
+    assert "no attempt has succeeded" in watched.board.ready().reason
