@@ -132,11 +132,18 @@ class Tally:
     """Outcomes of one place, and what the rules say of them. Times are monotonic, in seconds.
 
     ``waits`` says whether keys wait for another attempt, ``behind`` whether records wait behind
-    keys that failed.
+    keys that failed. A rule has to hold for ``patience`` seconds more than the constants say: a
+    place inside another one has some, so that the wider place is named where both fail.
     """
 
-    def __init__(self, now: float, waits: Callable[[], bool], behind: Callable[[], bool]) -> None:
-        self._waits, self._behind = waits, behind
+    def __init__(
+        self,
+        now: float,
+        waits: Callable[[], bool],
+        behind: Callable[[], bool],
+        patience: float = 0.0,
+    ) -> None:
+        self._waits, self._behind, self._patience = waits, behind, patience
         self._began = self.failed_at = now
         self._windows = Windows()
         self._streak = _Streak()
@@ -187,7 +194,7 @@ class Tally:
         if self._nothing_succeeds(now):
             rule.by_streak, first = True, self._streak.since
             rule.total = self._streak.attempts
-        elif rule.high_since is not None and now - rule.high_since >= LASTING:
+        elif rule.high_since is not None and now - rule.high_since >= LASTING + self._patience:
             first = self._windows.first_failure(window)
             rule.total = self._windows.sums[window].not_done
         else:
@@ -210,7 +217,7 @@ class Tally:
             return False
         done = self._windows.sums[-1].ok
         gap = min(FORGET, now - self._began) / done if done else 0.0
-        if now - streak.since < max(NO_SUCCESS, GAPS * gap):
+        if now - streak.since < max(NO_SUCCESS, GAPS * gap) + self._patience:
             return False
         if len(streak.new_lanes) >= LANES_LEAST or streak.records >= ALONE_LEAST:
             return True
@@ -221,7 +228,8 @@ class Tally:
         least = 1 if rule.by_streak else LANES_LEAST
         if rule.ok_after >= least and now - rule.last_at >= QUIET:
             return True
-        if total.ok and _tried(total) >= SAMPLE and share < MOST_OVER:
+        # Successes of before the outage say nothing.
+        if self._streak.since is None and _tried(total) >= SAMPLE and share < MOST_OVER:
             return True
         return rule.idle(self._windows.sums[-1].records, now) and not self._waits()
 
@@ -236,8 +244,12 @@ class Tally:
         rule.level = "fail" if share >= GIVEN_UP_MOST else "warn"
         if rule.since is None:
             several = len(total.given_up_lanes) >= LANES_LEAST
-            if several and share >= GIVEN_UP and total.given_up >= GIVEN_UP_LEAST:
-                rule.since, rule.total = now, total.given_up
+            if not (several and share >= GIVEN_UP and total.given_up >= GIVEN_UP_LEAST):
+                rule.high_since = None
+                return
+            rule.high_since = now if rule.high_since is None else rule.high_since
+            if now - rule.high_since >= self._patience:
+                rule.since, rule.total = rule.high_since, total.given_up
             return
         few = total.ok + total.given_up >= SAMPLE and share < GIVEN_UP_OVER
         done = rule.ok_after >= LANES_LEAST and now - rule.last_at >= GIVEN_UP_QUIET

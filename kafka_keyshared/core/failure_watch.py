@@ -22,6 +22,9 @@ from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.status import FailureRate
 
+PATIENCE = 1.0
+"""Seconds by which a topic is judged after its subscription, and a partition after its topic."""
+
 _TRIED_AGAIN = frozenset({LaneState.WAITING, LaneState.RUNNING})
 
 
@@ -129,12 +132,17 @@ class FailureWatch:
         if tally is None:
             if not (new.not_done or new.given_up):
                 return
-            found[place] = tally = self._tally(now, lambda each: place in (each, each.topic))
+            patience = PATIENCE if isinstance(place, str) else 2 * PATIENCE
+            found[place] = tally = self._tally(
+                now, lambda each: place in (each, each.topic), patience
+            )
         tally.add(new, now)
         if tally.over and now - tally.failed_at >= FORGET:
             del found[place]
 
-    def _tally(self, now: float, of: Callable[[TopicPartition], bool]) -> Tally:
+    def _tally(
+        self, now: float, of: Callable[[TopicPartition], bool], patience: float = 0.0
+    ) -> Tally:
         def waits() -> bool:
             lanes = self._closed.lanes.values()
             return any(each.state in _TRIED_AGAIN and of(each.partition) for each in lanes)
@@ -143,7 +151,7 @@ class FailureWatch:
             lanes = self._closed.lanes.values()
             return any((each.aside or each.queue) and of(each.partition) for each in lanes)
 
-        return Tally(now, waits, behind)
+        return Tally(now, waits, behind, patience)
 
     def _shown(self, now: float) -> Iterator[FailureRate]:
         """Yield each high rate at the widest place that has it: subscription, topic, partition."""

@@ -43,8 +43,8 @@ POLICIES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_total_outage_is_found_in_time_under_each_policy(policy: str) -> None:
     traffic = Traffic(**POLICIES[policy])
-    assert traffic.go_on(20, 100) == []
-    assert traffic.until(20, 100, fails) <= IN_TIME
+    assert traffic.go_on(10, 40) == []
+    assert traffic.until(20, 40, fails) <= IN_TIME
     (rate,) = [each for each in traffic.rates if each.what == "attempts"]
     assert rate.level == "fail"
     assert (rate.error, rate.where, rate.message) == ("ConnectionError", "app.py:9", "refused")
@@ -60,9 +60,9 @@ def test_an_outage_right_after_the_start_is_found(rate: float) -> None:
 @pytest.mark.parametrize("after", [2.0, 30.0])
 def test_attempts_that_are_all_put_off_are_found(after: float) -> None:
     traffic = Traffic(keys=5_000, **LETTERS)
-    traffic.go_on(20, 100)
-    assert traffic.until(20, 100, puts_off(after)) <= IN_TIME
-    (rate,) = traffic.go_on(60, 100, puts_off(after))
+    traffic.go_on(10, 40)
+    assert traffic.until(20, 40, puts_off(after)) <= IN_TIME
+    (rate,) = traffic.go_on(60, 40, puts_off(after))
     assert rate.put_off
     assert rate.level == "fail", "records are put off again and again"
 
@@ -93,8 +93,8 @@ def test_slow_traffic_that_fails_is_found() -> None:
 
 def test_a_few_keys_in_a_long_back_off_are_found_while_their_records_wait() -> None:
     traffic = Traffic(keys=8, poison="block", retry=LONG)
-    traffic.go_on(20, 100)
-    assert traffic.until(20, 100, fails) <= IN_TIME
+    traffic.go_on(10, 40)
+    assert traffic.until(20, 40, fails) <= IN_TIME
     for _ in traffic.run(50, 0, fails):
         assert traffic.high(), "nothing was tried, and nothing has succeeded"
 
@@ -183,18 +183,18 @@ def test_a_partition_that_goes_takes_its_rate_along() -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_an_outage_is_over_seconds_after_attempts_succeed_again(policy: str) -> None:
     traffic = Traffic(keys=100_000, **POLICIES[policy])
-    traffic.go_on(20, 50)
-    traffic.go_on(30, 50, fails)
+    traffic.go_on(10, 30)
+    traffic.go_on(20, 30, fails)
     assert traffic.high()
-    assert traffic.until_over(30, 50) <= 8.0
-    for _ in traffic.run(30, 50):
+    assert traffic.until_over(30, 30) <= 8.0
+    for _ in traffic.run(20, 30):
         assert not traffic.high(), "and does not come back"
 
 
 def test_nothing_to_do_after_an_outage_is_no_outage_for_ever() -> None:
     traffic = Traffic(**LETTERS)
-    traffic.go_on(20, 50)
-    traffic.go_on(20, 50, fails)
+    traffic.go_on(10, 30)
+    traffic.go_on(20, 30, fails)
     assert traffic.high()
     assert traffic.until_over(60, 0) <= 45
     assert traffic.go_on(60, 0) == []
@@ -203,8 +203,8 @@ def test_nothing_to_do_after_an_outage_is_no_outage_for_ever() -> None:
 
 def test_blocked_keys_are_told_on_when_nothing_is_left_to_try() -> None:
     traffic = Traffic(keys=20, poison="block")
-    traffic.go_on(20, 50)
-    traffic.go_on(20, 50, fails)
+    traffic.go_on(10, 30)
+    traffic.go_on(20, 30, fails)
     assert traffic.until_over(60, 0) <= 60
     assert traffic.codes() == ["key-blocked"]
 
@@ -214,10 +214,10 @@ def test_blocked_keys_are_told_on_when_nothing_is_left_to_try() -> None:
 
 @pytest.mark.parametrize("policy", ["dead letters", "drop", "divert", "one lease per key"])
 def test_records_given_up_in_an_outage_are_found(policy: str) -> None:
-    traffic = Traffic(**POLICIES[policy])
-    traffic.go_on(20, 100)
-    assert traffic.until(30, 100, fails, "given_up") <= 12
-    traffic.go_on(10, 100, fails)
+    traffic = Traffic(keys=30, **POLICIES[policy])
+    traffic.go_on(10, 40)
+    assert traffic.until(30, 40, fails, "given_up") <= 12
+    traffic.go_on(10, 40, fails)
     (rate,) = [each for each in traffic.rates if each.what == "given_up"]
     assert (rate.level, rate.error) == ("fail", "ConnectionError")
 
@@ -249,10 +249,10 @@ def test_a_few_letters_of_one_key_are_not_much() -> None:
 
 def test_given_up_is_over_when_records_are_done_again() -> None:
     traffic = Traffic(**LETTERS)
-    traffic.go_on(20, 50)
-    traffic.go_on(30, 50, fails)
+    traffic.go_on(10, 30)
+    traffic.go_on(20, 30, fails)
     assert traffic.high("given_up")
-    traffic.go_on(15, 50)
+    traffic.go_on(15, 30)
     assert traffic.rates == []
 
 
