@@ -360,6 +360,7 @@ class KeyShared(Handling, Looked):
             pool=self.options.pool,
             interval_ms=int(self.conf.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS)),
             topics=topics,
+            standstill=ending.standstill,
         )
         instance.watcher = observer
         instance.rebalancer.observer = chained(observer.rebalanced, self.hooks.rebalanced)

@@ -109,6 +109,7 @@ def take(
         beats={"written": around.beats.written, "failed": around.beats.failed},
         beats_failing_seconds=around.beats.failing_seconds,
         beats_error=around.beats.error,
+        standstill=around.standstill,
     )
     lasting.over()
     return status

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.status import ClientStatus, Lately, Phase, RebalanceStatus
+from kafka_keyshared.status import ClientStatus, Lately, Phase, RebalanceStatus, Standstill
 
 
 class Stand(NamedTuple):
@@ -62,3 +62,4 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     unjoined_seconds: float | None = None
     lately: Lately | None = None
     beats: Beats = Beats()
+    standstill: Standstill | None = None

@@ -21,7 +21,9 @@ from kafka_keyshared.model import TopicPartition, counted
 from kafka_keyshared.owner.diagnosed import Diagnosed
 from kafka_keyshared.owner.lately import Minute
 from kafka_keyshared.owner.loop import Loop
-from kafka_keyshared.status import Health, Phase, Status
+from kafka_keyshared.owner.ran import Ran
+from kafka_keyshared.owner.standstill import StandstillWatch
+from kafka_keyshared.status import Health, Phase, Standstill, Status
 
 READ_LATELY = 60.0
 SHOWN_LATELY = 5.0
@@ -37,6 +39,9 @@ SILENT_MAX = 30.0
 
 KNOWN_FOR = 60.0
 """Seconds for which :meth:`Board.ready` tells what a status showed."""
+
+STOOD_FOR = 300.0
+"""Seconds for which a status shows a standstill that is over."""
 
 STANDS_AFTER = 1.0
 STANDS_MOST = 5
@@ -61,6 +66,7 @@ class Board:
         self._pending_at = self._full_at = float("-inf")
         self._once = False
         self._turning_at: float | None = None
+        self._turned = False
         self.beat_at = self._clock()
         self.phase: Phase = "starting"
         self.joined = False
@@ -118,6 +124,16 @@ class Board:
     def turning(self, inside: bool) -> None:
         """Take note that the owner goes into a callback of a rebalance, or has come out of it."""
         self._turning_at = self._clock() if inside else None
+        self._turned = True
+
+    def turned(self) -> bool:
+        """Say whether the owner was in a callback of a rebalance since the last question."""
+        turned, self._turned = self._turned, False
+        return turned
+
+    def look_soon(self) -> None:
+        """Have a status made at the next heartbeat, whoever reads."""
+        self._once = True
 
     def live(self) -> Health:
         """Say whether the loop beats, and reads what there is. A stop has its own deadline."""
@@ -179,7 +195,8 @@ class Board:
 class Observer:
     """Makes statuses of a loop, on the owner thread. ``board`` is where they go.
 
-    ``topics`` are those that are subscribed to, as far as they are known.
+    ``topics`` are those that are subscribed to, as far as they are known. ``standstill`` is noted
+    each round.
     """
 
     def __init__(
@@ -191,6 +208,7 @@ class Observer:
         pool: str,
         interval_ms: int,
         topics: Iterable[str] = (),
+        standstill: StandstillWatch | None = None,
     ) -> None:
         self._loop = loop
         self._board = board
@@ -204,13 +222,22 @@ class Observer:
         self._minute = Minute()
         self._diagnosed = Diagnosed(keys=board.keys)
         self._was_failing = False
+        self._standstill = standstill
+        self._ran = Ran(loop)
 
     def step(self) -> None:
         """Note a heartbeat that there was since the last call."""
+        watch = self._standstill
+        if watch is not None and watch.turn(waited=self._board.turned()) is not None:
+            watch.tell(self._ran.meanwhile(), self._interval)
+            self._board.look_soon()
         beats = self._loop.stats.beats
         if beats == self._beats:
             return
         self._beats = beats
+        if watch is not None:
+            watch.sample()
+            self._ran.note()
         self._board.beat_at = self._loop.ports.clock()
         self._board.stalled = self._loop.watchdog.failing(self._loop.ports.clock())
         self._board.by_hand = len(self._loop.core.holds.held_back(Reason.BY_HAND))
@@ -268,12 +295,26 @@ class Observer:
             rebalanced=tuple(stats.rebalanced),
             unjoined_seconds=None if joined else self._lasting.seconds("unjoined", now),
             lately=self._minute.shown(),
+            standstill=self._shown_standstill(now),
             beats=self._board.beats(),
         )
         status = take(loop.core, progress, now, around, self._lasting)
         self._minute.note(status, now)
         self._diagnosed.note(status, now)
         self._board.put(status)
+
+    def _shown_standstill(self, now: float) -> Standstill | None:
+        last = None if self._standstill is None else self._standstill.last
+        if last is None or now - last.until > STOOD_FOR:
+            return None
+        ago, seconds = now - last.until, last.seconds
+        return Standstill(
+            ago_seconds=ago,
+            seconds=seconds,
+            process=last.process,
+            where=last.where,
+            records=last.records,
+        )
 
     def _stands(self, now: float) -> dict[tuple[str, int, int, int], Stand]:
         """Ask where handlers stand that have been running for long, those for longest first."""
