@@ -35,7 +35,7 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.called import Called
 from kafka_keyshared.handling.decoding import Deserializer
 from kafka_keyshared.handling.outputs import Take
-from kafka_keyshared.logs import log_of
+from kafka_keyshared.logs import check_logging, log_of
 from kafka_keyshared.owner.ending import Ending
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
@@ -267,6 +267,7 @@ class KeyShared(Handling, Looked):
 
     def _begin(self, call: str) -> Ending:
         refuse_to_begin(call)
+        check_logging()
         self._check_workers()
         ending = self._ending
         ending.take()

@@ -17,6 +17,7 @@ from kafka_keyshared.core.status import take
 from kafka_keyshared.core.surroundings import Beats, Stand, Surroundings
 from kafka_keyshared.diagnosis.findings import Diagnosis
 from kafka_keyshared.diagnosis.judge import diagnose
+from kafka_keyshared.logs import check_logging
 from kafka_keyshared.model import TopicPartition, counted
 from kafka_keyshared.owner.diagnosed import Diagnosed
 from kafka_keyshared.owner.lately import Minute
@@ -235,6 +236,7 @@ class Observer:
         if beats == self._beats:
             return
         self._beats = beats
+        check_logging()
         if watch is not None:
             watch.sample()
             self._ran.note()
