@@ -142,7 +142,11 @@ class KeyShared(Handling, Looked):
         self.workers_unsaid = "workers" not in options
         self._pull = pull_pool(self.options, self.subscription.name, CLOCK, self.serdes)
         self._ending = Ending(self.options.stop_timeout, CLOCK)
-        self._board = Board(CLOCK, keys=self.options.show_keys)
+        self._board = Board(
+            CLOCK,
+            keys=self.options.show_keys,
+            unready_on_outage=self.options.unready_on_outage,
+        )
         check_served(self.options)
         refuse_own_topic(self.options, self.topics)
         self._served = Served(self.options, self._board)

@@ -145,7 +145,8 @@ class Tally:
     ) -> None:
         self._waits, self._behind, self._patience = waits, behind, patience
         self._began = self.failed_at = now
-        self._windows = Windows()
+        # Of attempts anew after each outage, of settled records on and on.
+        self._windows, self._settled = Windows(), Windows()
         self._streak = _Streak()
         self._attempts, self._given_up = _Rule(), _Rule()
         # What the status shows of the kinds when the window has none any more.
@@ -159,6 +160,7 @@ class Tally:
     def add(self, new: Outcomes, now: float) -> None:
         """Take in the outcomes since the last heartbeat, and judge."""
         self._windows.add(new, now)
+        self._settled.add(new, now)
         self._attempts.note(new.not_done, new.ok, now)
         self._given_up.note(new.given_up, new.ok, now)
         if new.ok:
@@ -187,7 +189,9 @@ class Tally:
 
     def _begin_attempts(self, window: int, share: float, now: float) -> None:
         rule, first = self._attempts, None
-        if share < MOST:
+        # Of a place inside another one successes are known only since something failed there.
+        known = not self._patience or now - self._began >= WINDOWS[0]
+        if share < MOST or not known:
             rule.high_since = None
         elif rule.high_since is None:
             rule.high_since = now
@@ -236,7 +240,7 @@ class Tally:
     # --- given up ---
 
     def _judge_given_up(self, now: float) -> None:
-        rule, sums = self._given_up, self._windows.sums
+        rule, sums = self._given_up, self._settled.sums
         enough = (at for at, each in enumerate(sums) if each.ok + each.given_up >= SAMPLE)
         rule.window = next(enough, len(sums) - 1)
         total = sums[rule.window]
@@ -289,7 +293,7 @@ class Tally:
             )
         if self._given_up.since is not None:
             rule = self._given_up
-            total = self._windows.sums[rule.window]
+            total = self._settled.sums[rule.window]
             kind, share = _most(total.given_up_kinds or self._kinds[1])
             yield FailureRate(
                 what="given_up",

@@ -25,6 +25,9 @@ from kafka_keyshared.status import FailureRate
 PATIENCE = 1.0
 """Seconds by which a topic is judged after its subscription, and a partition after its topic."""
 
+NAMED_FOR = 15.0
+"""Seconds after a wider place was named in which no place inside it is."""
+
 _TRIED_AGAIN = frozenset({LaneState.WAITING, LaneState.RUNNING})
 
 
@@ -44,6 +47,8 @@ class FailureWatch:
         self._topics: dict[str, Tally] = {}
         self._partitions: dict[TopicPartition, Tally] = {}
         self._last = LastFailures()
+        # When the subscription ("") or a topic was last named, by what fails.
+        self._named_at: dict[tuple[str, str], float] = {}
         self.rates: tuple[FailureRate, ...] = ()
 
     # --- what comes ---
@@ -155,17 +160,20 @@ class FailureWatch:
 
     def _shown(self, now: float) -> Iterator[FailureRate]:
         """Yield each high rate at the widest place that has it: subscription, topic, partition."""
-        named: set[tuple[str, str]] = set()
         if self._whole is not None:
             for rate in self._whole.shown(now, "", None, self._last):
-                named.add((rate.what, ""))
+                self._named_at[rate.what, ""] = now
                 yield rate
         for topic, tally in self._topics.items():
             for rate in tally.shown(now, topic, None, self._last):
-                if (rate.what, "") not in named:
-                    named.add((rate.what, topic))
+                if not self._named(rate.what, "", now):
+                    self._named_at[rate.what, topic] = now
                     yield rate
         for (topic, partition), tally in self._partitions.items():
             for rate in tally.shown(now, topic, partition, self._last):
-                if named.isdisjoint({(rate.what, ""), (rate.what, topic)}):
+                if not (self._named(rate.what, "", now) or self._named(rate.what, topic, now)):
                     yield rate
+
+    def _named(self, what: str, topic: str, now: float) -> bool:
+        """Say whether the rate of a wider place is high, or was just now: places end one by one."""
+        return now - self._named_at.get((what, topic), float("-inf")) < NAMED_FOR

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TypeAlias
 
+import msgspec
+
 from kafka_keyshared.diagnosis import causes
 from kafka_keyshared.diagnosis.findings import Diagnosis, Finding
 from kafka_keyshared.diagnosis.judge import diagnose
@@ -75,11 +77,14 @@ class Diagnosed:
         """Log each rate when it begins and when it ends; one that comes and goes, now and then."""
         high = {_place(each): each for each in findings}
         for place, each in high.items():
-            if place not in self._rates and now >= self._quiet_until.get(place, now):
+            known = self._rates.get(place)
+            worse = known is not None and known.level != each.level == "fail"
+            if worse or (known is None and now >= self._quiet_until.get(place, now)):
                 self._rates[place] = each
                 _log(each, each.sentence)
-        for place in self._rates.keys() & high.keys():
-            self._rates[place] = high[place]
+        for place, known in self._rates.items():
+            # With the level that was logged: one that goes up and down is no news each time.
+            self._rates[place] = msgspec.structs.replace(high.get(place, known), level=known.level)
         for place in self._rates.keys() - high.keys():
             _log_end(self._rates.pop(place))
             self._quiet_until[place] = now + AGAIN_WITHIN

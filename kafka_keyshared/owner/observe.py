@@ -15,6 +15,7 @@ from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.lasting import Lasting
 from kafka_keyshared.core.status import take
 from kafka_keyshared.core.surroundings import Beats, Stand, Surroundings
+from kafka_keyshared.diagnosis.causes import MOST_ATTEMPTS_FAIL
 from kafka_keyshared.diagnosis.findings import Diagnosis
 from kafka_keyshared.diagnosis.judge import diagnose
 from kafka_keyshared.logs import check_logging
@@ -54,12 +55,20 @@ class Board:
     """The latest status, and how the instance is. Any thread may read it.
 
     ``clock`` is monotonic, in seconds, and that of the loop whose status it is. ``keys`` says
-    whether a diagnosis may name keys; ``beats`` what becomes of what the group is told.
+    whether a diagnosis may name keys; ``beats`` what becomes of what the group is told. With
+    ``unready_on_outage`` it is not ready while most attempts fail.
     """
 
-    def __init__(self, clock: Callable[[], float], *, keys: bool = False) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        keys: bool = False,
+        unready_on_outage: bool = False,
+    ) -> None:
         self._clock = clock
         self.keys = keys
+        self._unready_on_outage = unready_on_outage
         self._changed = threading.Condition()
         self._status: Status | None = None
         self._made_at = float("-inf")
@@ -146,7 +155,10 @@ class Board:
         return Health(True, self.phase)
 
     def ready(self) -> Health:
-        """Say whether the group has given this member its partitions and it is not stopping."""
+        """Say whether the group has given this member its partitions and it is not stopping.
+
+        Neither is it ready while most attempts fail, where that is wanted.
+        """
         if self.phase != "running":
             return Health(False, self.phase)
         if not self.joined:
@@ -154,9 +166,11 @@ class Board:
         words = ["running"]
         if self.by_hand:
             words.append(f"{counted(self.by_hand, 'partition')} paused by hand")
-        return Health(True, "; ".join([*words, *self._known()]))
+        known = self._known()
+        ok = known is None or not (self._unready_on_outage and _is_outage(known))
+        return Health(ok, "; ".join([*words, *([] if known is None else [known.text])]))
 
-    def _known(self) -> list[str]:
+    def _known(self) -> Diagnosis | None:
         """Return the diagnosis, if one is known that is fresh enough, and have another one made.
 
         A probe waits for nothing, and is asked for often: each has one status made, and no more.
@@ -164,8 +178,8 @@ class Board:
         self._once = True
         status = self._status
         if status is None or self._clock() - self._made_at > KNOWN_FOR:
-            return []
-        return [diagnose(self._as_of_now(status), keys=self.keys).text]
+            return None
+        return diagnose(self._as_of_now(status), keys=self.keys)
 
     def diagnosis(self) -> Diagnosis | None:
         """Return what the latest status shows to be wrong; None before the first heartbeat."""
@@ -191,6 +205,11 @@ class Board:
             self._status = status
             self._made_at = self._clock()
             self._changed.notify_all()
+
+
+def _is_outage(diagnosis: Diagnosis) -> bool:
+    code = MOST_ATTEMPTS_FAIL.code
+    return any(each.code == code and each.level == "fail" for each in diagnosis.findings)
 
 
 class Observer:

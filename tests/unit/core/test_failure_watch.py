@@ -171,6 +171,24 @@ def test_one_partition_that_fails_is_named_and_the_others_are_not() -> None:
     assert {(each.topic, each.partition) for each in traffic.rates} == {("orders", 1)}
 
 
+def test_only_the_widest_place_is_named_also_when_it_begins_and_ends() -> None:
+    traffic = Traffic(partitions=(P0, P1, AUDIT), **LETTERS)
+    traffic.go_on(20, 60)
+    places: set[tuple[str, int | None]] = set()
+    for seconds, handler in ((20, fails), (40, succeeds)):
+        for _ in traffic.run(seconds, 60, handler):
+            places.update((each.topic, each.partition) for each in traffic.rates)
+    assert places == {("", None)}
+
+
+def test_a_share_is_that_of_its_window_also_while_an_outage_ends() -> None:
+    traffic = Traffic(**LETTERS)
+    traffic.go_on(10, 40)
+    traffic.go_on(20, 40, fails)
+    for _ in traffic.run(30, 40):
+        assert all(each.count and each.share > 0.02 for each in traffic.rates)
+
+
 def test_a_partition_that_goes_takes_its_rate_along() -> None:
     traffic = Traffic(partitions=(*(P0,) * 9, P1), **LETTERS)
     traffic.go_on(10, 100)

@@ -117,3 +117,12 @@ def test_a_stop_is_no_end_of_a_high_rate(caplog: pytest.LogCaptureFixture) -> No
     diagnosed = Diagnosed(keys=False)
     noted(diagnosed, (0.0, failing()), (5.0, {"phase": "stopping"}))
     assert len(caplog.records) == 1
+
+
+def test_a_rate_that_becomes_a_failure_is_logged_once_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    diagnosed = Diagnosed(keys=False)
+    levels = ("warn", "warn", "fail", "fail", "warn", "fail")
+    noted(diagnosed, *((at * 1.0, failing(level=each)) for at, each in enumerate(levels)))
+    assert [line.levelname for line in caplog.records] == ["WARNING", "ERROR"]
