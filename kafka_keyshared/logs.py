@@ -40,6 +40,8 @@ class Log(logging.LoggerAdapter[logging.Logger]):
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Write a line; whatever comes of it, the program goes on."""
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+        if self.logger.disabled:
+            enable_again()
         try:
             super().log(level, msg, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - a user's code runs here
@@ -182,15 +184,77 @@ def hand_on(record: logging.LogRecord) -> None:
 
 
 def _on_standard_error(level: str, name: str, text: str, error: Exception) -> None:
-    line = f"{level} {name}: {text} (the log raised {type(error).__name__})\n"
+    _write(f"{level} {name}: {text} (the log raised {type(error).__name__})\n")
+
+
+def _write(line: str) -> None:
     # Where there is no standard error either, nobody can be told.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(line)
 
 
+PACKAGE = "kafka_keyshared"
+
+_loggers: dict[str, logging.Logger] = {PACKAGE: logging.getLogger(PACKAGE)}
+
+DISABLED_LEAST = 3
+"""Disabled loggers from which on a configuration did it. A person disables one or two."""
+
+_said: set[str] = set()
+
+
 def log_of(name: str) -> Log:
     """Return the package's logger of that name."""
-    return Log(logging.getLogger(name))
+    _loggers[name] = logging.getLogger(name)
+    return Log(_loggers[name])
+
+
+def enable_again() -> bool:
+    """Enable the package's loggers where a configuration has disabled them all; say whether it had.
+
+    ``logging.config.dictConfig`` and ``fileConfig`` disable every logger that exists and that they
+    do not name, unless ``disable_existing_loggers`` is False. Loggers of a package exist from its
+    import on. A logger that somebody has disabled alone stays so.
+    """
+    disabled = [each for each in list(_loggers.values()) if each.disabled]
+    if len(disabled) < DISABLED_LEAST:
+        return False
+    for each in disabled:
+        each.disabled = False
+    Log(_loggers[PACKAGE]).warning(
+        "logging.config had disabled the loggers kafka_keyshared.* (disable_existing_loggers is "
+        "True unless it is given): they are enabled again. To silence them set the level of the "
+        "logger 'kafka_keyshared'"
+    )
+    return True
+
+
+def check_logging() -> None:
+    """See that the package can log: enable its loggers again, or say on standard error why not.
+
+    Each reason is said once in a process. The log goes on where it is lowered on purpose, so that
+    nobody takes silence for health.
+    """
+    enable_again()
+    why = _why_off()
+    if why and why not in _said:
+        _said.add(why)
+        _write(
+            f"kafka_keyshared: nothing is logged, not even blocked keys or a stop: {why}. "
+            "keyshared status and /readyz go on saying what is wrong\n"
+        )
+
+
+def _why_off() -> str:
+    """Return what keeps even critical lines from being logged, "" where they are."""
+    if logging.root.manager.disable >= logging.CRITICAL:
+        return f"logging.disable({logging.root.manager.disable}) is in force"
+    logger: logging.Logger | None = _loggers[PACKAGE]
+    while logger is not None and not logger.level:
+        logger = logger.parent
+    if logger is not None and logger.level > logging.CRITICAL:
+        return f"the level of the logger {logger.name!r} is {logger.level}, above CRITICAL"
+    return ""
 
 
 @contextlib.contextmanager

@@ -158,6 +158,7 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     ``key`` and ``slot`` are as those of a :class:`RunningRecord`. ``offset`` is -1 where it has no
     head; ``due_seconds`` is the time until that is tried again, or its letter. It first failed so
     many ``seconds`` ago; its letter was ``refused`` so many times, the last time for ``refusal``.
+    ``refused_for_good`` says that another try does not help: the topic is gone, a right is missing.
     ``stack`` is the last attempt's.
     """
 
@@ -176,6 +177,7 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     refused: int = 0
     refusal: str = ""
+    refused_for_good: bool = False
     stack: str = ""
 
 
@@ -214,6 +216,35 @@ class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     slots: tuple[int | None, ...] = ()
 
 
+class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
+    """A share of failures that is high, of a subscription, a topic or a partition.
+
+    ``what`` says of what: ``attempts`` failed, or records were ``given_up``: dead-lettered,
+    diverted, or dropped by the poison policy. ``topic`` is empty and ``partition`` None where the
+    rate is that of all of them. In the last ``window_seconds`` there were ``count`` of those, and
+    ``ok`` records were done. ``put_off`` says that handlers put off most of these records
+    (``Retry(attempt=False)``) instead of failing. The rate has been high for ``seconds``, with
+    ``total`` of those since. ``error_share`` of them are ``error`` from ``where``, the last one
+    with ``message``.
+    """
+
+    what: Literal["attempts", "given_up"]
+    level: Literal["fail", "warn"]
+    topic: str
+    partition: int | None
+    share: float
+    count: int
+    ok: int
+    window_seconds: float
+    put_off: bool = False
+    total: int
+    seconds: float
+    error: str
+    where: str
+    error_share: float
+    message: str
+
+
 class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One subscription: its workers, its window, and how its records ended.
 
@@ -229,7 +260,8 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     ``draining_hashes_count`` slots drain, for ``draining_hashes_pending_messages`` leases in all.
     ``draining_hashes_blocked_messages`` records wait for that; ``draining_hashes_cleared_total``
     slots have drained so far. ``pending`` lists all that workers were given and have not settled,
-    by worker and oldest first; None unless it was asked for.
+    by worker and oldest first; None unless it was asked for. ``failure_rates`` are those that are
+    high, as of the last heartbeat.
     ``closed`` are the first closed lanes, those before others that wait for somebody; ``unread``
     the partitions that wait for a key to be read. ``keyless`` counts by topic the records for which
     the key function found no key. So many records (``away``) wait for workers that
@@ -283,6 +315,7 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     away_seconds: float = 0.0
     missing: tuple[str, ...] = ()
     errors: tuple[ErrorGroup, ...] = ()
+    failure_rates: tuple[FailureRate, ...] = ()
     slots: tuple[tuple[int, int, int], ...] | None = None
     hottest_key: str | None = None
     hottest_slot: int | None = None
@@ -321,6 +354,22 @@ class RebalanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     let_go: int = 0
     left: int = 0
+
+
+class Standstill(msgspec.Struct, frozen=True, kw_only=True):
+    """A time in which the owner thread did nothing, though nothing of the package held it.
+
+    It ended ``ago_seconds`` ago and took ``seconds``. ``process`` says that no thread of the
+    process ran: it was stopped or swapped out, or a C call kept the interpreter lock. Else the
+    owner thread alone was held, in ``where``. ``records`` were running meanwhile, the first few of
+    them, each with its worker.
+    """
+
+    ago_seconds: float
+    seconds: float
+    process: bool
+    where: str = ""
+    records: tuple[str, ...] = ()
 
 
 class Lately(msgspec.Struct, frozen=True, kw_only=True):
@@ -372,6 +421,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     last minute, None while there is none that was seen. ``beats`` counts what the group was told by
     what became of it; that has failed for ``beats_failing_seconds``, the last with ``beats_error``.
     ``refused`` are the rights that are missing, the group's first.
+    ``standstill`` is the last one, for some minutes.
     """
 
     version: int
@@ -407,6 +457,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     beats_failing_seconds: float | None = None
     beats_error: str = ""
     refused: tuple[RefusedRight, ...] = ()
+    standstill: Standstill | None = None
 
 
 class Health(NamedTuple):

@@ -44,7 +44,7 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.called import Called
 from kafka_keyshared.handling.decoding import Deserializer
 from kafka_keyshared.handling.outputs import Take
-from kafka_keyshared.logs import log_of
+from kafka_keyshared.logs import check_logging, log_of
 from kafka_keyshared.owner.ending import Ending
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
@@ -170,6 +170,7 @@ class KeyShared(Handling, Looked):
             CLOCK,
             keys=self.options.show_keys,
             unready_when_unauthorized=self.options.unready_when_unauthorized,
+            unready_on_outage=self.options.unready_on_outage,
         )
         check_served(self.options)
         refuse_own_topic(self.options, self.topics)
@@ -332,6 +333,7 @@ class KeyShared(Handling, Looked):
 
     def _begin(self, call: str) -> Ending:
         refuse_to_begin(call)
+        check_logging()
         self._check_workers()
         ending = self._ending
         ending.take()
@@ -438,6 +440,7 @@ class KeyShared(Handling, Looked):
             pool=self.options.pool,
             interval_ms=int(self.conf.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS)),
             topics=topics,
+            standstill=ending.standstill,
         )
         instance.watcher = observer
         instance.rebalancer.observer = chained(observer.rebalanced, self.hooks.rebalanced)

@@ -64,6 +64,7 @@ class HandlingOptions(TypedDict, total=False):
     console_host: str
     console_url: str | None
     show_keys: bool
+    unready_on_outage: bool
     group_view_topic: str | None
     group_view_create: bool
     group_view_addresses: list[str]

@@ -302,6 +302,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     console_host: served.ConsoleHost = "127.0.0.1"
     console_url: grouped.ConsoleUrl = None
     show_keys: served.ShowKeys = False
+    unready_on_outage: served.UnreadyOnOutage = False
     group_view_topic: grouped.ViewTopic = None
     group_view_create: grouped.ViewCreate = False
     group_view_addresses: grouped.ViewAddresses = []

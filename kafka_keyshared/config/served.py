@@ -56,5 +56,13 @@ ShowKeys: TypeAlias = Annotated[
     ),
 ]
 
+UnreadyOnOutage: TypeAlias = Annotated[
+    bool,
+    Meta(
+        description="Whether `/readyz` answers 503 while most attempts fail. Records are consumed "
+        "all the same; a rollout that waits for readiness stops."
+    ),
+]
+
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 """Addresses that nobody but this machine reaches."""

@@ -223,6 +223,7 @@ def forget(sub: Subscription, partitions: set[TopicPartition], progress: Progres
         place.forget(partitions)
     for partition in partitions:
         sub.carried.pop(partition, None)
+    sub.failure_watch.forget(partitions)
     sub.diverted.forget(partitions, sub.closed)
     _open_without_head(sub)
     dropped = before - sum(1 for _ in sub.waiting())

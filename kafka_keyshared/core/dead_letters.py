@@ -29,6 +29,7 @@ def dead_lettered(sub: Subscription, event: DeadLettered, now: float) -> list[Co
     answer = LetterAnswer.ACKNOWLEDGED if error is None else LetterAnswer.FAILED
     sub.counts.letters.add(head.topic(), answer)
     if error is not None:
+        closed.refused_for_good = event.for_good
         return _refused(sub, closed, head, error, now)
     closed.letter = None
     if sub.dlq_watch is not None:
@@ -41,6 +42,7 @@ def dead_lettered(sub: Subscription, event: DeadLettered, now: float) -> list[Co
     how = Processed.DIVERTED if unrun else Processed.DEAD_LETTERED
     sub.counts.dead_lettered += 1
     sub.counts.processed.add(head.topic(), how)
+    sub.failure_watch.gave_up(closed.partition, closed.lane, closed.last)
     settle_head(sub, closed)
     if unrun:
         return _told_unrun(sub, closed, head, now)

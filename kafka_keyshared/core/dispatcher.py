@@ -377,6 +377,7 @@ class Dispatcher:
             commands += heartbeat.poison(sub, now)
             commands += self._ready(sub, now)
             commands += heartbeat.reminders(sub, now)
+            sub.failure_watch.beat(now)
             commands += worker_lifecycle.eviction(sub, event)
             left = [id_ for each, id_ in event.departed if each == name]
             commands += worker_lifecycle.departures(sub, left)

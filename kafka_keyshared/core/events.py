@@ -203,11 +203,14 @@ class DeadLettered:
     """The broker's answer for a dead letter; ``error`` is None once it is acknowledged.
 
     ``at`` then names the letter's own place in the dead-letter topic, where that is known.
+    ``for_good`` says that another try is refused as well, until a person changes something: the
+    topic is gone, a right is missing, the letter is too large.
     """
 
     publish: Publish
     error: str | None = None
     at: str = ""
+    for_good: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,9 @@ from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, Record, name_of, partition_of
 
+UNDECODABLE = "Undecodable"
+"""The error of a record whose key cannot be read."""
+
 FIRED_AT_ONCE = 1_000
 """So many lanes wake in one step of the owner, which has to poll and to commit in between."""
 
@@ -129,6 +132,7 @@ def _count(
     if dropped:
         dropped = [each for each in dropped if each not in unsettled and each not in leased.back]
     sub.counts.settled(leased, indices, unsettled, dropped)
+    sub.failure_watch.ended(leased, indices, unsettled)
     if sub.dlq_watch is not None:
         sub.dlq_watch.settled(leased, indices, unsettled)
 
@@ -158,6 +162,9 @@ def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> lis
     closed = closed or close_lane(sub, lane, record)
     closed.attempt = None
     tried = failure.disposition not in NO_ATTEMPT
+    first = closed.first is None and not closed.put_off
+    sub.failure_watch.failed(closed.partition, lane, failure, first=first)
+    closed.put_off = closed.put_off or failure.disposition is Disposition.PUT_OFF
     if tried:
         closed.failures += 1
         closed.first = closed.first or failure
@@ -226,6 +233,7 @@ def follow_up(sub: Subscription, closed: ClosedLane, failure: Failure, now: floa
     if closed.head is not None:
         sub.counts.processed.add(closed.head.topic(), Processed.DROPPED)
         sub.dropped.append(closed.head)
+        sub.failure_watch.gave_up(closed.partition, closed.lane, failure)
     settle_head(sub, closed)
     return []
 
@@ -248,10 +256,12 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
         sub.counts.processed.add(record.topic(), Processed.DROPPED)
         sub.dropped.append(record)
         sub.window.free(1)
+        failure = Failure(Disposition.DROP, UNDECODABLE, reason, "", at_ms)
+        sub.failure_watch.gave_up(partition_of(record), sub.keys.lane(record), failure)
         return [*sub.bursts.undecodable.add(Line(f"{where} is dropped: {reason}", about), now)]
     closed = close_lane(sub, sub.keys.lane(record), record)
     closed.unreadable = True
-    closed.first = closed.last = Failure(Disposition.DEAD_LETTER, "Undecodable", reason, "", at_ms)
+    closed.first = closed.last = Failure(Disposition.DEAD_LETTER, UNDECODABLE, reason, "", at_ms)
     if policy == "dead_letter":
         closed.on(LaneEvent.DEAD_LETTER)
         return [letter_of(sub, closed)]
@@ -361,6 +371,7 @@ def _failed_in_a_diverted_lane(
     """
     closed.fence_at = slice_.worker
     join(sub, closed, record)
+    sub.failure_watch.failed(partition_of(record), closed.lane, failure, first=True)
     if failure.disposition not in NO_ATTEMPT:
         known = sub.carried.setdefault(partition_of(record), {})
         tried = known.get(record.offset(), Tried(0))

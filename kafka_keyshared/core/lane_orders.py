@@ -249,5 +249,6 @@ def shown(sub: Subscription, closed: ClosedLane, now: float, wall: float) -> Lan
         seconds=now - closed.blocked_at if closed.state is LaneState.BLOCKED else seconds,
         refused=closed.publish_failures,
         refusal=one_line(closed.refusal),
+        refused_for_good=closed.refused_for_good,
         stack="" if last is None else last.stack,
     )

@@ -243,8 +243,10 @@ class ClosedLane:
     whose fence is not passed yet, ``attempt`` the id of the slice in which the head runs again, or
     is stuck, and ``blocked_at`` since when it is blocked or diverted. ``letter`` is what was last
     published of the head, ``refusal`` why that was not written the last of ``publish_failures``
-    times, "" if it never was, ``archived`` says that the dead-letter topic has a copy of it, and
-    ``unreadable`` that its key cannot be read, so that no handler may see it.
+    times, "" if it never was, and ``refused_for_good`` says that another try would not help.
+    ``archived`` says that the dead-letter topic has a copy of the head, ``put_off`` that a handler
+    has put it off before, and ``unreadable`` that its key cannot be read, so that no handler may
+    see it.
     """
 
     lane: Lane
@@ -260,7 +262,9 @@ class ClosedLane:
     last: Failure | None = None
     publish_failures: int = 0
     refusal: str = ""
+    refused_for_good: bool = False
     archived: bool = False
+    put_off: bool = False
     unreadable: bool = False
     letter: Publish | None = None
     blocked_at: float = 0.0
@@ -277,6 +281,7 @@ class ClosedLane:
     def write(self, letter: Publish) -> Publish:
         """Note that this letter of the head is to be written, and return it."""
         self.letter, self.publish_failures, self.refusal = letter, 0, ""
+        self.refused_for_good = False
         return letter
 
     def waiting(self) -> Iterator[Record]:

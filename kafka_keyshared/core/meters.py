@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from kafka_keyshared.model import Record, Retry, TopicPartition
+from kafka_keyshared.model import Coordinates, Record, Retry, TopicPartition
 
 if TYPE_CHECKING:
     from kafka_keyshared.core.commands import Commit
@@ -41,6 +41,10 @@ KNOWN_ERRORS = (Retry.__qualname__, OTHER)
 
 SAMPLE_EVERY = 0.005
 """Seconds between two slices of which waiting and age are taken: a busy instance ends thousands."""
+
+RAN_LONG = 5.0
+"""Seconds from which on an ended slice is remembered: a standstill may have been during it."""
+RAN_LONG_MOST = 20
 
 MARKS_MAX = 1_024
 NO_TIMESTAMP = 0
@@ -267,6 +271,11 @@ class Meters:
         self.commit_seconds = Histogram(DURATIONS)
         self.metadata_bytes = Histogram(SIZES)
         self.paused_seconds = 0.0
+        # Slices that ran for long: when they ended, their first record, subscription and worker,
+        # and how many records there were.
+        self.ran_long: deque[tuple[float, Coordinates, tuple[str, int], int]] = deque(
+            maxlen=RAN_LONG_MOST
+        )
         # What has to be added to a monotonic time to make it seconds since 1970; with the beats.
         self.wall_offset: float | None = None
         self._beat_at: float | None = None
@@ -297,6 +306,9 @@ class Meters:
         if ran <= 0:
             return
         counts.process_seconds.observe(seconds / ran, ran)
+        if seconds >= RAN_LONG:
+            at, slice_ = leased.slice.came.coordinates_of(indices[0]), leased.slice
+            self.ran_long.append((now, at, (slice_.subscription, slice_.worker), ran))
         if now < self._sample_at:
             return
         self._sample_at = now + SAMPLE_EVERY

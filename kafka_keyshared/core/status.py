@@ -111,6 +111,7 @@ def take(
         beats_failing_seconds=around.beats.failing_seconds,
         beats_error=around.beats.error,
         refused=around.refused,
+        standstill=around.standstill,
     )
     lasting.over()
     return status
@@ -202,6 +203,7 @@ def _subscription(look: _Look, sub: Subscription) -> SubscriptionStatus:
         unread=unread(sub, lasting, now),
         keyless=keyless(sub, topics),
         errors=sub.errors.shown(lambda key: slot_of(sub, key)),
+        failure_rates=sub.failure_watch.rates,
         slots=slots(sub, [each.name for each in workers]) if around.full else None,
         full_seconds=lasting.seconds((sub.name, "full"), now) if full else 0.0,
         **away(sub, lasting, now),

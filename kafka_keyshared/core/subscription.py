@@ -17,6 +17,7 @@ from kafka_keyshared.core.commands import Command, Lease
 from kafka_keyshared.core.diversions import Diversions
 from kafka_keyshared.core.dlq_limit import DlqWatch
 from kafka_keyshared.core.errors_seen import ErrorsSeen
+from kafka_keyshared.core.failure_watch import FailureWatch
 from kafka_keyshared.core.holdings import Holdings
 from kafka_keyshared.core.lane_notes import Tried
 from kafka_keyshared.core.lanes import ClosedLanes, Lane, LaneEvent, LaneState
@@ -56,6 +57,7 @@ class Subscription(Ownership, Holdings):
         self.bursts = Bursts()
         self.errors = ErrorsSeen()
         self.closed = ClosedLanes()
+        self.failure_watch = FailureWatch(self.closed, self.counts)
         # Partitions about to be given up, as the ledger of holds has them: nothing of them starts.
         self.closing = closing
         self.parking = Parking()

@@ -8,7 +8,14 @@ from typing import NamedTuple
 import msgspec
 
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.status import ClientStatus, Lately, Phase, RebalanceStatus, RefusedRight
+from kafka_keyshared.status import (
+    ClientStatus,
+    Lately,
+    Phase,
+    RebalanceStatus,
+    RefusedRight,
+    Standstill,
+)
 
 
 class Stand(NamedTuple):
@@ -63,3 +70,4 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     lately: Lately | None = None
     beats: Beats = Beats()
     refused: tuple[RefusedRight, ...] = ()
+    standstill: Standstill | None = None

@@ -81,6 +81,34 @@ COMMIT_UNANSWERED = Cause(
     "look at the group's coordinator and at the way to it; a commit that the client gives up on is "
     "sent again",
 )
+MOST_ATTEMPTS_FAIL = Cause(
+    "most-attempts-fail",
+    25,
+    "fail",
+    "most attempts fail, of many keys: the records are not to blame; a dependency of the handler "
+    "is away, or the handler is broken",
+    "bring the dependency back or mend the handler; until then pause (app.pause(), keyshared "
+    "pause), then replay the dead letters with keyshared dlq replay --error ERROR",
+)
+DEAD_LETTERING = Cause(
+    "dead-lettering-much",
+    26,
+    "warn",
+    "many records settle without being done: they go to the dead-letter topic, or the poison "
+    "policy drops them; from half of the records on this is a fail",
+    "pause (app.pause(), keyshared pause), mend the cause, then replay the dead letters with "
+    "keyshared dlq replay --error ERROR; dropped records are lost to this group",
+)
+LOOP_HELD = Cause(
+    "loop-held",
+    27,
+    "warn",
+    "the owner thread stood still for seconds and goes on now: nothing was polled, handed out or "
+    "committed meanwhile; beyond max.poll.interval.ms the group takes the partitions away",
+    "where the process stood still, look at stops and pauses of the machine, swap, and C calls "
+    "that keep the interpreter lock; where the owner thread was held, make the callback that it "
+    "was in faster",
+)
 REBALANCE = Cause(
     "rebalance-in-progress",
     6,
@@ -236,7 +264,8 @@ BROKER_LIMIT = Cause(
 CAUSES: tuple[Cause, ...] = (
     *(LOOP_SILENT, BROKERS_AWAY, COORDINATOR_LOST, RIGHT_REFUSED),
     *(COMMIT_FAILING, COMMIT_UNANSWERED),
-    *(DLQ_REFUSING, DLQ_LIMIT, KEY_UNREADABLE, HANDLER_STUCK, KEY_BLOCKED, WORKER_ABSENT),
+    *(MOST_ATTEMPTS_FAIL, DLQ_REFUSING, DLQ_LIMIT, KEY_UNREADABLE, HANDLER_STUCK),
+    *(KEY_BLOCKED, WORKER_ABSENT, DEAD_LETTERING, LOOP_HELD),
     *(REBALANCE, NO_PARTITIONS, HANDLER_SLOW, KEY_DIVERTED, SET_FULL, SLOT_DRAINING),
     *(RETRY_WAITING, PAUSED, BEATS_FAILING, HOT_KEY, WINDOW_FULL, WORKERS_LIMIT, BROKER_LIMIT),
 )

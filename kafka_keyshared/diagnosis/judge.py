@@ -17,7 +17,7 @@ from kafka_keyshared.diagnosis.findings import Diagnosis, Finding
 from kafka_keyshared.diagnosis.limits import limits
 from kafka_keyshared.diagnosis.say import found, key_of, place
 from kafka_keyshared.model import counted, does, in_words, some
-from kafka_keyshared.status import LaneStatus, Status, SubscriptionStatus, WorkerStatus
+from kafka_keyshared.status import FailureRate, LaneStatus, Status, SubscriptionStatus, WorkerStatus
 
 SILENT = 10.0
 """Seconds without a turn of the control loop: a status is made at every heartbeat, 0.5 s."""
@@ -36,7 +36,7 @@ REBALANCING = 5.0
 RESERVE = 10.0
 """Seconds without a partition: a join may take two rounds."""
 LETTERS = 2
-"""Refusals of one letter: a broker that restarts refuses one."""
+"""Refusals of one letter: a broker that restarts refuses one. One that is for good is enough."""
 UNREAD = 3.0
 """Seconds that a key is unreadable: it is read again after one."""
 ABSENT = 10.0
@@ -52,7 +52,12 @@ RETRYING = 10.0
 BEATS = 15.0
 """Seconds without a beat that was written: then it is silent to the others."""
 
+HELD_FOR = 60.0
+"""Seconds for which a standstill that is over is named."""
+
 NAMED = 3
+ALL = 0.995
+"""Share that is called all."""
 
 _COORDINATED = frozenset({"", "up", "init", "term"})
 """States of the client in which it has its coordinator, or has not asked for one."""
@@ -71,7 +76,7 @@ def diagnose(status: Status, *, keys: bool = False) -> Diagnosis:
     for sub in status.subscriptions:
         every += [each for rule in _SUB_RULES for each in rule(sub)]
     every += limits(status, {each.code for each in every})
-    every.sort(key=lambda each: _RANK[each.code])
+    every.sort(key=lambda each: (each.level != "fail", _RANK[each.code]))
     return Diagnosis(findings=tuple(each if keys else _hidden(each) for each in every))
 
 
@@ -192,7 +197,66 @@ def _beats(status: Status) -> Iterator[Finding]:
         yield found(causes.BEATS_FAILING, text + status.beats_error, seconds=seconds)
 
 
+def _standstill(status: Status) -> Iterator[Finding]:
+    held = status.standstill
+    if held is None or held.ago_seconds > HELD_FOR:
+        return
+    who = "the process" if held.process else "the owner thread"
+    where = "" if held.process or not held.where else f" in {held.where}"
+    running = f"; {some(held.records, NAMED)} ran meanwhile" if held.records else ""
+    text = (
+        f"{who} stood still{where} for {in_words(held.seconds)}, until "
+        f"{in_words(held.ago_seconds)} ago{running}"
+    )
+    yield found(causes.LOOP_HELD, text, seconds=held.seconds)
+
+
 # --- one subscription ---
+
+
+def _rates(sub: SubscriptionStatus) -> Iterator[Finding]:
+    for each in sub.failure_rates:
+        cause = causes.MOST_ATTEMPTS_FAIL if each.what == "attempts" else causes.DEAD_LETTERING
+        of = f" of topic {each.topic}" if each.topic else ""
+        if each.partition is not None:
+            of = f" of {each.topic}-{each.partition}"
+        text = _share_of_attempts(each, of) if each.what == "attempts" else _given_up(each, of)
+        text += f"; it began {in_words(each.seconds)} ago"
+        if each.error:
+            part = "all" if each.error_share > ALL else f"{each.error_share:.0%}"
+            at = f" at {each.where}" if each.where else ""
+            message = f": {each.message}" if each.message else ""
+            text += f"; {part} with {each.error}{at}{message}"
+        yield found(
+            cause,
+            text,
+            sub=sub,
+            level=each.level,
+            topic=each.topic,
+            partition=each.partition,
+            seconds=each.seconds,
+            count=each.total,
+        )
+
+
+def _share_of_attempts(each: FailureRate, of: str) -> str:
+    verb = "were put off" if each.put_off else "failed"
+    if not each.ok:
+        return (
+            f"no attempt{of} has succeeded for {in_words(each.window_seconds)}: "
+            f"{each.count:,} {verb}"
+        )
+    return (
+        f"{each.share:.0%} of the attempts{of} in the last {each.window_seconds:.0f} s {verb} "
+        f"({each.count:,} of {each.count + each.ok:,})"
+    )
+
+
+def _given_up(each: FailureRate, of: str) -> str:
+    return (
+        f"{each.share:.0%} of the records{of} that settled in the last {each.window_seconds:.0f} s "
+        f"were dead-lettered or dropped ({each.count:,} of {each.count + each.ok:,})"
+    )
 
 
 def _unread(sub: SubscriptionStatus) -> Iterator[Finding]:
@@ -210,7 +274,7 @@ def _unread(sub: SubscriptionStatus) -> Iterator[Finding]:
 
 
 def _letters(sub: SubscriptionStatus) -> Iterator[Finding]:
-    those = [each for each in sub.closed if each.refused >= LETTERS]
+    those = [each for each in sub.closed if each.refused >= LETTERS or each.refused_for_good]
     if not those:
         return
     first = max(those, key=lambda each: each.refused)
@@ -341,8 +405,8 @@ def _draining(sub: SubscriptionStatus) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[Status], Iterator[Finding]], ...] = (
-    *(_loop, _brokers, _rights, _commits, _group, _held, _beats),
+    *(_loop, _brokers, _rights, _commits, _group, _held, _beats, _standstill),
 )
 _SUB_RULES: tuple[Callable[[SubscriptionStatus], Iterator[Finding]], ...] = (
-    *(_unread, _letters, _blocked, _diverted, _retrying, _running, _absent, _draining),
+    *(_rates, _unread, _letters, _blocked, _diverted, _retrying, _running, _absent, _draining),
 )

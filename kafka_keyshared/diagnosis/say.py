@@ -51,10 +51,10 @@ def found(
         for name in ("topic", "partition", "offset", "key", "slot", "seconds")
         if (value := getattr(at, name, None)) is not None
     }
+    told.setdefault("level", cause.level)
     return Finding(
         code=cause.code,
         number=cause.number,
-        level=cause.level,
         sentence=sentence,
         cause=cause.means,
         cure=cause.cure,

@@ -153,7 +153,8 @@ class DeadLetterPublisher:
                 # Why the producer failed, and not that its queue was emptied for it.
                 error = line.fatal
                 self._failed = (error, self._clock() + REMAKE_AFTER)
-        self._post(DeadLettered(publish, why_refused(self._topic_for, publish, error)))
+        why = why_refused(self._topic_for, publish, error)
+        self._post(DeadLettered(publish, why, for_good=is_for_good(error)))
 
     def serve(self) -> None:
         """Let the broker's answers in."""
@@ -196,6 +197,27 @@ _CURES: Mapping[int, str] = {
 def cure_for(error: KafkaError) -> str:
     """Return what to do about a topic that the broker does not let us write to."""
     return _CURES.get(error.code(), "see what `keyshared doctor` says about it")
+
+
+_FOR_GOOD = frozenset(
+    {
+        *(KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC),
+        *(KafkaError._UNKNOWN_PARTITION, KafkaError.TOPIC_EXCEPTION),
+        *(KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED),
+        *(KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION),
+        *(KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.POLICY_VIOLATION),
+    }
+)
+
+
+def is_for_good(error: Exception | KafkaError) -> bool:
+    """Say whether another try gets the same answer until a person changes something.
+
+    So it is with whatever the client refuses to take, but for a full queue.
+    """
+    if isinstance(error, KafkaError):
+        return error.code() in _FOR_GOOD
+    return not isinstance(error, BufferError)
 
 
 def why_refused(

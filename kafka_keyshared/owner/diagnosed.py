@@ -1,15 +1,33 @@
-"""What the log says of a diagnosis: a line when it changes, and never many."""
+"""Log lines about a diagnosis: one when it changes, and never many.
+
+A high failure rate has a line of its own when it begins and one when it ends: it is logged without
+anybody who reads statuses, and whatever else is wrong.
+"""
 
 from __future__ import annotations
 
 import logging
+from typing import TypeAlias
 
-from kafka_keyshared.diagnosis.findings import Finding
+import msgspec
+
+from kafka_keyshared.diagnosis import causes
+from kafka_keyshared.diagnosis.findings import Diagnosis, Finding
 from kafka_keyshared.diagnosis.judge import diagnose
 from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import in_words
 from kafka_keyshared.status import Status
 
 log = log_of("kafka_keyshared.diagnosis")
+
+RATES = frozenset({causes.MOST_ATTEMPTS_FAIL.code, causes.DEAD_LETTERING.code})
+"""Causes with a line when they begin and a line when they end."""
+
+AGAIN_WITHIN = 60.0
+"""Seconds within which a rate that is high again is not logged again."""
+
+SELF_LOGGED = RATES | {causes.LOOP_HELD.code}
+"""Causes that are logged where they are found."""
 
 STEADY = 2.0
 """Seconds for which it has to be the same before it is told."""
@@ -29,10 +47,19 @@ class Diagnosed:
         self._told: tuple[object, ...] | None = None
         self._seen: tuple[object, ...] | None = None
         self._seen_at = self._told_at = float("-inf")
+        # The rates that were logged as high, and until when one that has ended is not logged again.
+        self._rates: dict[Place, Finding] = {}
+        self._quiet_until: dict[Place, float] = {}
 
     def note(self, status: Status, now: float) -> None:
         """Take a status, and tell of what it shows if that is news."""
-        diagnosis = diagnose(status, keys=self._keys)
+        if status.phase != "running":
+            return
+        every = diagnose(status, keys=self._keys).findings
+        self._note_rates([each for each in every if each.code in RATES], now)
+        diagnosis = Diagnosis(
+            findings=tuple(each for each in every if each.code not in SELF_LOGGED)
+        )
         first = diagnosis.first
         what = None if first is None else _which(first)
         if what != self._seen:
@@ -44,10 +71,51 @@ class Diagnosed:
         if first is None:
             log.info("nothing is wrong any more")
             return
-        level = logging.ERROR if first.level == "fail" else logging.WARNING
-        text = "%s [%s]; %s. To do: %s"
-        extra = {"code": first.code, "number": first.number, "page": first.page}
-        log.log(level, text, diagnosis.text, first.code, first.cause, first.cure, extra=extra)
+        _log(first, diagnosis.text)
+
+    def _note_rates(self, findings: list[Finding], now: float) -> None:
+        """Log each rate when it begins and when it ends; one that comes and goes, now and then."""
+        high = {_place(each): each for each in findings}
+        for place, each in high.items():
+            known = self._rates.get(place)
+            worse = known is not None and known.level != each.level == "fail"
+            if worse or (known is None and now >= self._quiet_until.get(place, now)):
+                self._rates[place] = each
+                _log(each, each.sentence)
+        for place, known in self._rates.items():
+            # With the level that was logged: one that goes up and down is no news each time.
+            self._rates[place] = msgspec.structs.replace(high.get(place, known), level=known.level)
+        for place in self._rates.keys() - high.keys():
+            _log_end(self._rates.pop(place))
+            self._quiet_until[place] = now + AGAIN_WITHIN
+
+
+Place: TypeAlias = tuple[str, str, str, int | None]
+
+
+def _place(finding: Finding) -> Place:
+    return finding.code, finding.subscription, finding.topic, finding.partition
+
+
+def _log_end(finding: Finding) -> None:
+    """Log that a rate is no longer high, by what was last said of it."""
+    at = finding.topic or f"subscription {finding.subscription}"
+    if finding.partition is not None:
+        at = f"{finding.topic}-{finding.partition}"
+    attempts = finding.code == causes.MOST_ATTEMPTS_FAIL.code
+    text = "%s: records are done again after %s; %s were dead-lettered or dropped meanwhile [%s]"
+    if attempts:
+        text = "%s: attempts succeed again after %s; %s failed or were put off meanwhile [%s]"
+    seconds, count = in_words(finding.seconds or 0.0), f"{finding.count:,}"
+    extra = {"code": finding.code, "number": finding.number, "page": finding.page}
+    log.warning(text, at, seconds, count, finding.code, extra=extra)
+
+
+def _log(finding: Finding, text: str) -> None:
+    level = logging.ERROR if finding.level == "fail" else logging.WARNING
+    extra = {"code": finding.code, "number": finding.number, "page": finding.page}
+    line = "%s [%s]; %s. To do: %s"
+    log.log(level, line, text, finding.code, finding.cause, finding.cure, extra=extra)
 
 
 def _which(finding: Finding) -> tuple[object, ...]:

@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from queue import Empty
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.owner.instance import Instance
+from kafka_keyshared.owner.standstill import StandstillWatch
 from kafka_keyshared.owner.stopping import StopReport, unfinished
 from kafka_keyshared.owner.talk import TELL_EVERY, TELL_FIRST, tell_wait
 from kafka_keyshared.pools.mailbox import Mailbox
@@ -80,6 +81,7 @@ class Ending:
         # The user's callbacks that the owner is in, each with the time when it was called.
         self._calls: list[tuple[str, float]] = []
         self._tell_at: float | None = None
+        self.standstill = StandstillWatch(clock)
         self.asked = 0
         self.given_up = False
         # What the owner has to say so far: its instance, how the stop went, what it failed with.
@@ -184,7 +186,8 @@ class Ending:
         finally:
             if self._leave_by is not None:
                 self._leave_by = max(self._leave_by, self._clock() + LEAVE_LEAST)
-            self._calls.pop()
+            name, since = self._calls.pop()
+            self.standstill.called(name, self._clock() - since)
 
     # --- who waits ---
 
@@ -236,10 +239,10 @@ class Ending:
             if left <= 0:
                 return False
             self._tell_call(owner, left)
-            try:
+            with suppress(Empty):
                 self._bell.get(timeout=min(left, LOOK_AGAIN))
-            except Empty:
-                continue
+            if self._began is None:
+                self.standstill.look(owner.where, told=bool(self._calls))
         return True
 
     def _tell_call(self, owner: Aside[int], left: float) -> None:

@@ -15,13 +15,17 @@ from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.lasting import Lasting
 from kafka_keyshared.core.status import take
 from kafka_keyshared.core.surroundings import Beats, Stand, Surroundings
+from kafka_keyshared.diagnosis.causes import MOST_ATTEMPTS_FAIL
 from kafka_keyshared.diagnosis.findings import Diagnosis
 from kafka_keyshared.diagnosis.judge import diagnose
+from kafka_keyshared.logs import check_logging
 from kafka_keyshared.model import TopicPartition, counted
 from kafka_keyshared.owner.diagnosed import Diagnosed
 from kafka_keyshared.owner.lately import Minute
 from kafka_keyshared.owner.loop import Loop
-from kafka_keyshared.status import Health, Phase, RefusedRight, Status
+from kafka_keyshared.owner.ran import Ran
+from kafka_keyshared.owner.standstill import StandstillWatch
+from kafka_keyshared.status import Health, Phase, RefusedRight, Standstill, Status
 
 READ_LATELY = 60.0
 SHOWN_LATELY = 5.0
@@ -38,6 +42,9 @@ SILENT_MAX = 30.0
 KNOWN_FOR = 60.0
 """Seconds for which :meth:`Board.ready` tells what a status showed."""
 
+STOOD_FOR = 300.0
+"""Seconds for which a status shows a standstill that is over."""
+
 STANDS_AFTER = 1.0
 STANDS_MOST = 5
 """Seconds after which it is asked where a handler stands, and of how many at once: a process has to
@@ -50,7 +57,8 @@ class Board:
     With ``unready_when_unauthorized`` it is not ready while a right is missing (``refused``).
 
     ``clock`` is monotonic, in seconds, and that of the loop whose status it is. ``keys`` says
-    whether a diagnosis may name keys; ``beats`` what becomes of what the group is told.
+    whether a diagnosis may name keys; ``beats`` what becomes of what the group is told. With
+    ``unready_on_outage`` it is not ready while most attempts fail.
     """
 
     def __init__(
@@ -59,9 +67,11 @@ class Board:
         *,
         keys: bool = False,
         unready_when_unauthorized: bool = False,
+        unready_on_outage: bool = False,
     ) -> None:
         self._clock = clock
         self.keys = keys
+        self._unready_on_outage = unready_on_outage
         self._changed = threading.Condition()
         self._status: Status | None = None
         self._made_at = float("-inf")
@@ -69,6 +79,7 @@ class Board:
         self._pending_at = self._full_at = float("-inf")
         self._once = False
         self._turning_at: float | None = None
+        self._turned = False
         self.beat_at = self._clock()
         self.phase: Phase = "starting"
         self.joined = False
@@ -128,6 +139,16 @@ class Board:
     def turning(self, inside: bool) -> None:
         """Take note that the owner goes into a callback of a rebalance, or has come out of it."""
         self._turning_at = self._clock() if inside else None
+        self._turned = True
+
+    def turned(self) -> bool:
+        """Say whether the owner was in a callback of a rebalance since the last question."""
+        turned, self._turned = self._turned, False
+        return turned
+
+    def look_soon(self) -> None:
+        """Have a status made at the next heartbeat, whoever reads."""
+        self._once = True
 
     def live(self) -> Health:
         """Say whether the loop beats, and reads what there is. A stop has its own deadline."""
@@ -139,7 +160,10 @@ class Board:
         return Health(True, self.phase)
 
     def ready(self) -> Health:
-        """Say whether the group has given this member its partitions and it is not stopping."""
+        """Say whether the group has given this member its partitions and it is not stopping.
+
+        Neither is it ready while most attempts fail, where that is wanted.
+        """
         if self.phase != "running":
             return Health(False, self.phase)
         refused = [each.text for each in self.refused]
@@ -151,12 +175,14 @@ class Board:
         words = ["running"]
         if self.by_hand:
             words.append(f"{counted(self.by_hand, 'partition')} paused by hand")
-        diagnosis = self._known()
+        known = self._known()
+        ok = known is None or not (self._unready_on_outage and _is_outage(known))
+        said = "" if known is None else known.text
         # The diagnosis names only what has lasted, and is as old as the last status.
-        words += [each for each in refused if not any(each in told for told in diagnosis)]
-        return Health(True, "; ".join([*words, *diagnosis]))
+        words += [each for each in refused if each not in said]
+        return Health(ok, "; ".join([*words, *([said] if said else [])]))
 
-    def _known(self) -> list[str]:
+    def _known(self) -> Diagnosis | None:
         """Return the diagnosis, if one is known that is fresh enough, and have another one made.
 
         A probe waits for nothing, and is asked for often: each has one status made, and no more.
@@ -164,8 +190,8 @@ class Board:
         self._once = True
         status = self._status
         if status is None or self._clock() - self._made_at > KNOWN_FOR:
-            return []
-        return [diagnose(self._as_of_now(status), keys=self.keys).text]
+            return None
+        return diagnose(self._as_of_now(status), keys=self.keys)
 
     def diagnosis(self) -> Diagnosis | None:
         """Return what the latest status shows to be wrong; None before the first heartbeat."""
@@ -193,10 +219,16 @@ class Board:
             self._changed.notify_all()
 
 
+def _is_outage(diagnosis: Diagnosis) -> bool:
+    code = MOST_ATTEMPTS_FAIL.code
+    return any(each.code == code and each.level == "fail" for each in diagnosis.findings)
+
+
 class Observer:
     """Makes statuses of a loop, on the owner thread. ``board`` is where they go.
 
-    ``topics`` are those that are subscribed to, as far as they are known.
+    ``topics`` are those that are subscribed to, as far as they are known. ``standstill`` is noted
+    each round.
     """
 
     def __init__(
@@ -208,6 +240,7 @@ class Observer:
         pool: str,
         interval_ms: int,
         topics: Iterable[str] = (),
+        standstill: StandstillWatch | None = None,
     ) -> None:
         self._loop = loop
         self._board = board
@@ -220,19 +253,34 @@ class Observer:
         self._lasting = Lasting()
         self._minute = Minute()
         self._diagnosed = Diagnosed(keys=board.keys)
+        self._was_failing = False
+        self._standstill = standstill
+        self._ran = Ran(loop)
 
     def step(self) -> None:
         """Note a heartbeat that there was since the last call."""
+        watch = self._standstill
+        if watch is not None and watch.turn(waited=self._board.turned()) is not None:
+            watch.tell(self._ran.meanwhile(), self._interval)
+            self._board.look_soon()
         beats = self._loop.stats.beats
         if beats == self._beats:
             return
         self._beats = beats
+        check_logging()
+        if watch is not None:
+            watch.sample()
+            self._ran.note()
         self._board.beat_at = self._loop.ports.clock()
         self._board.stalled = self._loop.watchdog.failing(self._loop.ports.clock())
         self._board.by_hand = len(self._loop.core.holds.held_back(Reason.BY_HAND))
         self._board.refused = self._refused()
-        if self._board.wanted():
+        subs = self._loop.core.subscriptions.values()
+        failing = any(each.failure_watch.rates for each in subs)
+        # A high failure rate is logged, and shown by the probe, whether somebody reads or not.
+        if self._board.wanted() or failing or self._was_failing:
             self.show()
+        self._was_failing = failing
 
     def _refused(self) -> tuple[RefusedRight, ...]:
         loop = self._loop
@@ -286,6 +334,7 @@ class Observer:
             rebalanced=tuple(stats.rebalanced),
             unjoined_seconds=None if joined else self._lasting.seconds("unjoined", now),
             lately=self._minute.shown(),
+            standstill=self._shown_standstill(now),
             beats=self._board.beats(),
             refused=self._refused(),
         )
@@ -293,6 +342,19 @@ class Observer:
         self._minute.note(status, now)
         self._diagnosed.note(status, now)
         self._board.put(status)
+
+    def _shown_standstill(self, now: float) -> Standstill | None:
+        last = None if self._standstill is None else self._standstill.last
+        if last is None or now - last.until > STOOD_FOR:
+            return None
+        ago, seconds = now - last.until, last.seconds
+        return Standstill(
+            ago_seconds=ago,
+            seconds=seconds,
+            process=last.process,
+            where=last.where,
+            records=last.records,
+        )
 
     def _stands(self, now: float) -> dict[tuple[str, int, int, int], Stand]:
         """Ask where handlers stand that have been running for long, those for longest first."""

@@ -166,7 +166,7 @@ class Rebalancer:
         self._unstarted.update(dict.fromkeys(mine, NOWHERE))
         starts = self._starts(dict.fromkeys(mine, NOWHERE), BOUNDS_TIMEOUT)
         self._ask_later(began)
-        self._start_late(starts)
+        self._start_late(starts, began)
         log.info(
             "on_assign chose where to start: %s",
             some([f"{each} at {at.position}" for each, at in sorted(starts.items())], 8),
@@ -188,10 +188,10 @@ class Rebalancer:
         starts = self._starts(self._unstarted, self._patience)
         self._ask_later(began)
         if starts:
-            self._start_late(starts)
+            self._start_late(starts, began)
             log.info("started %s after asking again", _names(list(starts)))
 
-    def _start_late(self, starts: Mapping[TopicPartition, ev.StartPoint]) -> None:
+    def _start_late(self, starts: Mapping[TopicPartition, ev.StartPoint], began: float) -> None:
         """Start partitions that have been assigned, at positions that came to be known since."""
         loop = self._loop
         for partition in starts:

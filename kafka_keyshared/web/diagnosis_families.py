@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from kafka_keyshared.diagnosis.causes import CAUSES
 from kafka_keyshared.diagnosis.judge import diagnose
 from kafka_keyshared.status import Status
-from kafka_keyshared.web.family import Family, one
+from kafka_keyshared.web.family import Family, Sample, one
 
 
 def _number(status: Status) -> float:
@@ -13,6 +16,12 @@ def _number(status: Status) -> float:
 
 def _failures(status: Status) -> float:
     return sum(each.level == "fail" for each in diagnose(status).findings)
+
+
+def _causes(status: Status) -> Iterator[Sample]:
+    found = {each.code for each in diagnose(status).findings}
+    for cause in CAUSES:
+        yield (cause.code,), cause.code in found
 
 
 DIAGNOSIS = (
@@ -27,8 +36,15 @@ DIAGNOSIS = (
     Family(
         "keyshared_diagnosis_failures",
         "gauge",
-        "How many things stand still until somebody sees to them.",
+        "Number of findings that need operator action.",
         (),
         one(_failures),
+    ),
+    Family(
+        "keyshared_diagnosis_cause",
+        "gauge",
+        "1 for each cause that the diagnosis names, 0 for the others.",
+        ("cause",),
+        _causes,
     ),
 )

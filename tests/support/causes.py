@@ -52,13 +52,16 @@ def _workers(found: Callable[[WorkerStatus, Finding], bool]) -> Callable[..., bo
     return _subs(lambda sub, finding: any(found(each, finding) for each in sub.workers))
 
 
-def _lanes(state: str, least: int = 0) -> Callable[..., bool]:
+def _lanes(state: str) -> Callable[..., bool]:
     return _subs(
         lambda sub, finding: any(
-            each.state == state and each.refused >= least and _there(each, finding)
-            for each in sub.closed
+            each.state == state and _there(each, finding) for each in sub.closed
         )
     )
+
+
+def _rates(what: str) -> Callable[..., bool]:
+    return _subs(lambda sub, _: any(each.what == what for each in sub.failure_rates))
 
 
 def _held(reason: Reason) -> Callable[[Status, Finding], bool]:
@@ -102,7 +105,17 @@ FACTS = {
         lambda status, _: status.rebalance_seconds is not None, "REBALANCING"
     ),
     "no-partitions": Fact(lambda status, _: status.joined and not status.partitions, "RESERVE"),
-    "dlq-refusing": Fact(_lanes("dead_lettering", least=judge.LETTERS)),
+    "most-attempts-fail": Fact(_rates("attempts")),
+    "dead-lettering-much": Fact(_rates("given_up")),
+    "loop-held": Fact(lambda status, _: status.standstill is not None),
+    "dlq-refusing": Fact(
+        _subs(
+            lambda sub, finding: any(
+                (each.refused >= judge.LETTERS or each.refused_for_good) and _there(each, finding)
+                for each in sub.closed
+            )
+        )
+    ),
     "dlq-limit": Fact(_held(Reason.DLQ_LIMIT)),
     "key-unreadable": Fact(
         _subs(lambda sub, finding: any(_there(each, finding) for each in sub.unread)), "UNREAD"

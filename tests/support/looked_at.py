@@ -58,6 +58,14 @@ def blocked(number: int, key: str | None = None) -> dict[str, Any]:
     }
 
 
+def rate(what: str, **more: Any) -> dict[str, Any]:
+    """A failure rate that is high: of attempts or of records given up."""
+    shown = {"what": what, "level": "fail", "topic": "", "partition": None, "share": 0.97}
+    counts = {"count": 388, "ok": 12, "window_seconds": 8.0, "total": 2_000, "seconds": 40.0}
+    error = {"error": "ConnectionError", "where": "app.py:9", "error_share": 0.85}
+    return shown | counts | error | {"message": "refused"} | more
+
+
 def instance(**told: Any) -> InstanceStatus:
     """The status of an instance with two workers that has nothing to do, but for what is told.
 

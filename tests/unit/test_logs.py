@@ -5,17 +5,19 @@ from __future__ import annotations
 import io
 import json
 import logging
+import logging.config
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafka_keyshared import logs
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.commands import Level, Notice
-from kafka_keyshared.logs import JsonFormatter, log_of
+from kafka_keyshared.logs import JsonFormatter, check_logging, log_of
 from tests.support.ports import Stage
 from tests.support.records import P0, record
 
@@ -145,3 +147,101 @@ def test_a_line_that_cannot_be_formatted_is_still_a_line() -> None:
     line = logging.LogRecord("shop", logging.INFO, "", 0, "%d records", ("many",), None)
     told = json.loads(JsonFormatter().format(line))
     assert told["message"] == "(a line that cannot be put into words: TypeError)"
+
+
+# --- loggers that are switched off ---
+
+
+@pytest.fixture
+def as_before() -> Iterator[None]:
+    """Leave the loggers as they were."""
+    ours = [*logs._loggers.values(), logging.getLogger("kafka_keyshared"), logging.getLogger()]
+    before = [(each, each.disabled, each.level, each.handlers[:]) for each in ours]
+    said, disable = set(logs._said), logging.root.manager.disable
+    yield
+    for each, disabled, level, handlers in before:
+        each.disabled = disabled
+        each.setLevel(level)
+        each.handlers[:] = handlers
+    logs._said.clear()
+    logs._said.update(said)
+    logging.disable(disable)
+
+
+def configured(**more: Any) -> io.StringIO:
+    """Configure logging as programs do, after the package was imported."""
+    stream = io.StringIO()
+    handler = {"class": "logging.StreamHandler", "stream": stream}
+    root = {"level": "INFO", "handlers": ["h"]}
+    logging.config.dictConfig({"version": 1, "handlers": {"h": handler}, "root": root, **more})
+    return stream
+
+
+@pytest.mark.usefixtures("as_before")
+@pytest.mark.parametrize("when", ["at a check", "at a line"])
+def test_loggers_that_dict_config_has_disabled_are_enabled_again_and_that_is_said(
+    when: str,
+) -> None:
+    log = log_of("kafka_keyshared.loop")
+    stream = configured()
+    assert log.logger.disabled, "which is what dictConfig does"
+    if when == "at a check":
+        check_logging()
+    log.error("a key is blocked")
+    log.error("another one is")
+    check_logging()
+    first, *others = stream.getvalue().splitlines()
+    assert "disable_existing_loggers" in first
+    assert others == ["a key is blocked", "another one is"]
+
+
+@pytest.mark.usefixtures("as_before")
+def test_a_configuration_that_leaves_them_alone_is_not_talked_about() -> None:
+    stream = configured(disable_existing_loggers=False)
+    check_logging()
+    assert not stream.getvalue()
+    stream = configured(loggers={"kafka_keyshared": {"level": "WARNING"}})
+    check_logging()
+    assert not stream.getvalue()
+
+
+@pytest.mark.usefixtures("as_before")
+def test_a_logger_that_somebody_has_disabled_alone_stays_so() -> None:
+    stream = configured(disable_existing_loggers=False)
+    quiet = log_of("kafka_keyshared.rebalance")
+    quiet.logger.disabled = True
+    quiet.error("assigned")
+    check_logging()
+    assert quiet.logger.disabled
+    assert not stream.getvalue()
+
+
+def _off_by_level() -> None:
+    logging.getLogger("kafka_keyshared").setLevel(logging.CRITICAL + 1)
+
+
+def _off_by_the_root() -> None:
+    logging.getLogger("kafka_keyshared").setLevel(logging.NOTSET)
+    logging.getLogger().setLevel(1_000)
+
+
+@pytest.mark.usefixtures("as_before")
+@pytest.mark.parametrize(
+    ("switch_off", "why"),
+    [
+        (_off_by_level, "the level of the logger 'kafka_keyshared' is 51, above CRITICAL"),
+        (_off_by_the_root, "the level of the logger 'root' is 1000, above CRITICAL"),
+        (logging.disable, "logging.disable(50) is in force"),
+    ],
+)
+def test_a_log_that_is_off_is_said_once_on_standard_error(
+    switch_off: Callable[[], None], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_logging()
+    assert not capsys.readouterr().err
+    switch_off()
+    for _ in range(3):
+        check_logging()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("kafka_keyshared: nothing is logged, not even blocked keys or a stop: ")
+    assert why in line

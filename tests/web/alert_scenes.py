@@ -62,6 +62,8 @@ HOTTEST = series("keyshared_hottest_hash_queued_records")
 WINDOW = series("keyshared_buffered_records")
 REVOKED = series("keyshared_rebalances_total", event="revoked")
 FAILURES = series("keyshared_diagnosis_failures")
+FAILING = series("keyshared_diagnosis_cause", cause="most-attempts-fail")
+GIVEN_UP = series("keyshared_diagnosis_cause", cause="dead-lettering-much")
 
 HEALTHY = {
     STARTED: "1000x90",
@@ -89,6 +91,8 @@ HEALTHY = {
     WINDOW: "200x90",
     REVOKED: "1x90",
     FAILURES: "0x90",
+    FAILING: "0x90",
+    GIVEN_UP: "0x90",
 }
 PARTITION = {"topic": "orders", "partition": "0"}
 HELD = {"KeysharedPositionHeld": [PARTITION]}
@@ -114,6 +118,11 @@ SCENES: Mapping[str, tuple[Mapping[str, str], Expected]] = {
         {LAG_SECONDS: "7200x90"},
         {"KeysharedLagSecondsHigh": TOPIC},
     ),
+    "a dependency is away": (
+        {FAILING: "0x50 1x40", GIVEN_UP: "0x50 1x40"},
+        {"KeysharedMostAttemptsFail": ONE, "KeysharedDeadLetteringMuch": ONE},
+    ),
+    "a dependency was away for a moment": ({FAILING: "0x50 1x1 0x39"}, {}),
     "an old record came by": ({LAG_SECONDS: "3x55 7200x2 3x33"}, {}),
     "one record hangs, the others go on": (
         {

@@ -8,6 +8,7 @@ from typing import get_args
 from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.meters import KNOWN_ERRORS, LetterAnswer, Processed, Rebalance
+from kafka_keyshared.diagnosis.causes import CAUSES
 from kafka_keyshared.status import ShownState
 
 ENUMERATED: Mapping[tuple[str, str], tuple[str, ...]] = {
@@ -18,6 +19,7 @@ ENUMERATED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("keyshared_commits_total", "result"): tuple(CommitResult),
     ("keyshared_workers", "state"): get_args(ShownState),
     ("keyshared_rebalances_total", "event"): tuple(Rebalance),
+    ("keyshared_diagnosis_cause", "cause"): tuple(each.code for each in CAUSES),
     ("keyshared_group_beats_total", "result"): ("written", "failed"),
 }
 """By metric and label."""

@@ -43,7 +43,7 @@ Eventually = Callable[..., None]
 
 
 def test_prometheus_takes_the_rules() -> None:
-    assert "SUCCESS: 18 rules found" in promtool("check", "rules", str(RULES))
+    assert "SUCCESS: 20 rules found" in promtool("check", "rules", str(RULES))
 
 
 @pytest.mark.parametrize("name", ALERTS)

@@ -54,5 +54,7 @@ def test_the_documentation_lists_what_the_labels_may_say() -> None:
     listed = re.findall(
         r"^\| `(\w+)` of `(keyshared_\w+)` \| (.+) \|$", DOCS.read_text("utf-8"), re.M
     )
-    told = {(name, label): tuple(re.findall(r"`(\w+)`", values)) for label, name, values in listed}
+    told = {
+        (name, label): tuple(re.findall(r"`([\w-]+)`", values)) for label, name, values in listed
+    }
     assert told == ENUMERATED

@@ -157,6 +157,7 @@ def without_messages(status: Status) -> Status:
                 blocked=tuple(replace(each, error=kind(each.error)) for each in sub.blocked),
                 closed=tuple(replace(each, error=kind(each.error)) for each in sub.closed),
                 unread=tuple(replace(each, error=kind(each.error)) for each in sub.unread),
+                failure_rates=tuple(replace(each, message="") for each in sub.failure_rates),
             )
             for sub in status.subscriptions
         ),

@@ -11,7 +11,7 @@ from kafka_keyshared.diagnosis import judge
 from kafka_keyshared.diagnosis.causes import CAUSES
 from kafka_keyshared.diagnosis.findings import Diagnosis, Finding
 from kafka_keyshared.diagnosis.judge import diagnose
-from tests.support.looked_at import blocked, instance, partition, worker
+from tests.support.looked_at import blocked, instance, partition, rate, worker
 
 AT = {"topic": "orders", "partition": 1, "offset": 17}
 KEY = {"key": "customer-7", "slot": 0x3F2A}
@@ -42,6 +42,12 @@ def behind(backlog: int = 60_000) -> dict[str, Any]:
     return partition(0) | {"backlog": backlog, "lag": backlog}
 
 
+STOOD = {
+    "ago_seconds": 4.0,
+    "seconds": 21.0,
+    "process": True,
+    "records": ["orders-1@17 on worker-0"],
+}
 DRAINING = {"hash": 7, "pending": 1, "blocked": 5, "owner": "worker-1", "seconds": judge.DRAINING}
 RIGHT = {
     "topic": "orders",
@@ -72,6 +78,20 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "commit-unanswered": (
         {"commit_waiting_seconds": judge.UNANSWERED},
         "a commit has waited for its answer for 10 s",
+    ),
+    "most-attempts-fail": (
+        {"own": {"failure_rates": [rate("attempts")]}},
+        "97% of the attempts in the last 8 s failed (388 of 400); it began 40 s ago; 85% with "
+        "ConnectionError at app.py:9: refused",
+    ),
+    "dead-lettering-much": (
+        {"own": {"failure_rates": [rate("given_up", level="warn", share=0.2, count=100)]}},
+        "20% of the records that settled in the last 8 s were dead-lettered or dropped "
+        "(100 of 112)",
+    ),
+    "loop-held": (
+        {"standstill": STOOD},
+        "the process stood still for 21 s, until 4 s ago; orders-1@17 on worker-0 ran meanwhile",
     ),
     "dlq-refusing": (
         {"own": {"closed": [lane("dead_lettering", refused=judge.LETTERS, refusal="away")]}},
@@ -147,6 +167,41 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+def sentence(**more: Any) -> str:
+    what = more.pop("what", "attempts")
+    return first({"own": {"failure_rates": [rate(what, **more)]}}).sentence
+
+
+def test_a_rate_is_said_of_where_it_is() -> None:
+    assert "97% of the attempts of topic orders in" in sentence(topic="orders")
+    assert "97% of the attempts of orders-3 in" in sentence(topic="orders", partition=3)
+    assert "records of orders-3 that settled" in sentence(
+        what="given_up", topic="orders", partition=3
+    )
+
+
+def test_without_a_success_the_time_without_one_is_said() -> None:
+    text = sentence(ok=0, window_seconds=130.0, error_share=1.0)
+    assert text.startswith("no attempt has succeeded for 2 min: 388 failed; ")
+    assert "; all with ConnectionError at app.py:9: refused" in text
+    assert "388 were put off" in sentence(ok=0, put_off=True)
+
+
+def test_how_bad_a_rate_is_decides_whether_the_instance_is_healthy() -> None:
+    for level, healthy in (("warn", True), ("fail", False)):
+        for what in ("attempts", "given_up"):
+            found = diagnose(instance(own={"failure_rates": [rate(what, level=level)]}))
+            assert found.healthy is healthy
+            assert found.text != "healthy"
+
+
+def test_a_refusal_for_good_counts_at_the_first() -> None:
+    refused = lane("dead_lettering", refused=1, refusal="unknown topic", refused_for_good=True)
+    found = first({"own": {"closed": [refused]}})
+    assert (found.code, found.level) == ("dlq-refusing", "fail")
+    assert "was refused 1 time: unknown topic" in found.sentence
+
+
 def first(told: dict[str, Any]) -> Finding:
     found = diagnose(instance(**told), keys=True).first
     assert found is not None
@@ -216,6 +271,7 @@ EVERY_DAY: dict[str, dict[str, Any]] = {
         "own": {"closed": [lane("waiting", 3.0)]},
     },
     "a letter that was refused once": {"own": {"closed": [lane("dead_lettering", refused=1)]}},
+    "a standstill of long ago": {"standstill": STOOD | {"ago_seconds": judge.HELD_FOR + 1}},
     "a slot that drains": {"workers": [running(2.0, draining=[DRAINING | {"seconds": 2.0}])]},
     "a slot that drains and nothing waits": {
         "workers": [running(9.0, draining=[DRAINING | {"blocked": 0}])]

@@ -108,6 +108,43 @@ def test_a_letter_is_settled_when_the_broker_has_acknowledged_it(desk: Desk) -> 
 
 
 @pytest.mark.parametrize(
+    ("code", "for_good"),
+    [
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, True),
+        (KafkaError._UNKNOWN_TOPIC, True),
+        (KafkaError._UNKNOWN_PARTITION, True),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, True),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, True),
+        (KafkaError.MSG_SIZE_TOO_LARGE, True),
+        (KafkaError.INVALID_RECORD, True),
+        (KafkaError.POLICY_VIOLATION, True),
+        (KafkaError._MSG_TIMED_OUT, False),
+        (KafkaError.NOT_ENOUGH_REPLICAS, False),
+        (KafkaError.NOT_LEADER_FOR_PARTITION, False),
+        (KafkaError._TRANSPORT, False),
+    ],
+)
+def test_a_refusal_says_whether_another_try_may_help(desk: Desk, code: int, for_good: bool) -> None:
+    desk.kind.answer = KafkaError(code)
+    desk.publisher.publish(a_publish([]))
+    for _ in range(2):
+        desk.publisher.serve()
+    (told,) = desk.told
+    assert told.for_good is for_good
+
+
+@pytest.mark.parametrize(
+    ("refusal", "for_good"), [(BufferError("Queue full"), False), (ValueError("a header"), True)]
+)
+def test_what_the_client_does_not_take_is_refused_for_good_unless_its_queue_is_full(
+    desk: Desk, refusal: Exception, for_good: bool
+) -> None:
+    desk.kind.refusal = refusal
+    desk.publisher.publish(a_publish([]))
+    assert [each.for_good for each in desk.told] == [for_good]
+
+
+@pytest.mark.parametrize(
     ("code", "cure"),
     [
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, "allow this user to WRITE"),

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.owner.diagnosed import LINE_EVERY, STEADY, Diagnosed
-from tests.support.looked_at import blocked, instance
+from kafka_keyshared.owner.diagnosed import AGAIN_WITHIN, LINE_EVERY, STEADY, Diagnosed
+from tests.support.looked_at import blocked, instance, rate
 
 BLOCKED = {"lanes": {"blocked": 1}, "blocked": [blocked(7) | {"slot": 0x3F2A}]}
 OTHER = {"lanes": {"blocked": 1}, "blocked": [blocked(8) | {"slot": 0x3F2A}]}
@@ -66,3 +66,63 @@ def test_what_passes_by_itself_is_a_warning(caplog: pytest.LogCaptureFixture) ->
     turning = {"rebalance_seconds": 9.0}
     noted(diagnosed, (0.0, turning), (STEADY, turning))
     assert [line.levelname for line in caplog.records] == ["WARNING"]
+
+
+# --- high failure rates ---
+
+
+def failing(**more: Any) -> dict[str, Any]:
+    return {"own": {"failure_rates": [rate("attempts", **more)]}}
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [f"{each.levelname} {each.getMessage()}" for each in caplog.records]
+
+
+def test_a_high_rate_is_logged_when_it_begins_and_when_it_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    diagnosed = Diagnosed(keys=False)
+    noted(diagnosed, (0.0, {}), *((at / 2, failing(seconds=at / 2)) for at in range(1, 400)))
+    (begins,) = lines(caplog)
+    assert begins.startswith("ERROR 97% of the attempts in the last 8 s failed (388 of 400)")
+    assert "ConnectionError at app.py:9" in begins
+    assert "[most-attempts-fail]" in begins
+    assert "To do: bring the dependency back" in begins
+    caplog.clear()
+    noted(diagnosed, *((200 + at / 2, {}) for at in range(400)))
+    (ends,) = lines(caplog)
+    assert ends == (
+        "WARNING subscription default: attempts succeed again after 3 min; 2,000 failed or were "
+        "put off meanwhile [most-attempts-fail]"
+    )
+
+
+def test_a_high_rate_is_logged_whatever_else_is_wrong(caplog: pytest.LogCaptureFixture) -> None:
+    diagnosed = Diagnosed(keys=False)
+    noted(diagnosed, (0.0, BLOCKED), (STEADY, BLOCKED), (60.0, BLOCKED | failing()))
+    assert [each.__dict__["code"] for each in caplog.records] == [
+        "key-blocked",
+        "most-attempts-fail",
+    ]
+
+
+def test_a_rate_that_comes_and_goes_is_no_flood(caplog: pytest.LogCaptureFixture) -> None:
+    diagnosed = Diagnosed(keys=False)
+    noted(diagnosed, *((at * 1.0, failing() if at // 5 % 2 else {}) for at in range(600)))
+    assert 2 <= len(caplog.records) <= 2 * 600 / AGAIN_WITHIN
+
+
+def test_a_stop_is_no_end_of_a_high_rate(caplog: pytest.LogCaptureFixture) -> None:
+    diagnosed = Diagnosed(keys=False)
+    noted(diagnosed, (0.0, failing()), (5.0, {"phase": "stopping"}))
+    assert len(caplog.records) == 1
+
+
+def test_a_rate_that_becomes_a_failure_is_logged_once_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    diagnosed = Diagnosed(keys=False)
+    levels = ("warn", "warn", "fail", "fail", "warn", "fail")
+    noted(diagnosed, *((at * 1.0, failing(level=each)) for at, each in enumerate(levels)))
+    assert [line.levelname for line in caplog.records] == ["WARNING", "ERROR"]

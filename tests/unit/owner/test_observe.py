@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.lanes import lane_of
+from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.by_hand import Those
 from kafka_keyshared.owner.observe import DERIVE_AFTER, Board, Observer, chained
 from kafka_keyshared.owner.pausing import pause
 from tests.support.ports import Stage
-from tests.support.records import P0, P1, record
+from tests.support.records import ERROR, P0, P1, record
 
 
 class Watched:
     """A loop with an observer and its board."""
 
-    def __init__(self) -> None:
+    def __init__(self, **board: bool) -> None:
         self.stage = Stage()
         self.stage.accept()
         self.stage.client.stored[P0] = CommittedOffset(0, None)
         self.stage.client.stored[P1] = CommittedOffset(0, None)
-        self.board = Board(self.stage.loop.ports.clock)
+        self.board = Board(self.stage.loop.ports.clock, **board)
         self.observer = Observer(
             self.stage.loop, self.board, group="g", pool="thread", interval_ms=300_000
         )
@@ -149,3 +153,57 @@ def test_a_loop_that_stands_still_is_named_although_its_last_status_is_from_befo
     diagnosis = watched.board.diagnosis()
     assert diagnosis is not None
     assert diagnosis.text == "the control loop has not turned for 20 s"
+
+
+class Done:
+    """A slice of records of P0."""
+
+    class slice:  # noqa: N801
+        class came:  # noqa: N801
+            @staticmethod
+            def partition_of(index: int) -> TopicPartition:
+                del index
+                return P0
+
+
+def fail(watched: Watched, number: int) -> None:
+    """Let records of three keys fail, and a heartbeat pass."""
+    watch = watched.stage.sub.failure_watch
+    for each in range(3):
+        watch.failed(P0, lane_of(record(number * 3 + each, f"k{each}")), ERROR, first=True)
+    watched.step(0.6)
+
+
+def test_a_high_failure_rate_is_shown_and_logged_though_nobody_reads(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.rebalance("assign")
+    watched.board.diagnosis()
+    watched.stage.now += 120.0  # the reader of before has gone
+    watched.step()
+    made = watched.board.read(wait=0.0)
+    watched.stage.now += 120.0
+    with caplog.at_level(logging.WARNING, "kafka_keyshared.diagnosis"):
+        for number in range(30):
+            fail(watched, number)
+    assert watched.board.read(wait=0.0) is not made
+    assert "[most-attempts-fail]" in caplog.text
+    assert "no attempt has succeeded" in watched.board.ready().reason
+
+
+@pytest.mark.parametrize("unready", [True, False])
+def test_readiness_ends_with_an_outage_where_that_is_wanted(unready: bool) -> None:
+    watched = Watched(unready_on_outage=unready)
+    watched.observer.enter("running")
+    watched.rebalance("assign")
+    watched.step(0.6)
+    assert watched.board.ready().ok
+    for number in range(30):
+        fail(watched, number)
+    assert watched.board.ready().ok is not unready
+    for _ in range(30):
+        watched.stage.sub.failure_watch.ended(Done(), range(10), ())  # type: ignore[arg-type]
+        watched.step(0.6)
+    watched.board.ready()
+    watched.step(0.6)
+    assert watched.board.ready() == (True, "running; healthy")

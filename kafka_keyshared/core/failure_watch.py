@@ -1,0 +1,179 @@
+"""Counts how attempts of a subscription end, and finds out where most of them fail.
+
+A broken dependency makes every attempt fail, and each record then goes its ordinary way: to the
+dead-letter topic, into a block, back into the queue. No single record is unusual. So the share of
+failures is watched, of the subscription, of each topic and of each partition.
+
+A failure is counted by its partition. A success costs one addition per slice; it is counted by its
+partition, too, for five minutes after something failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+from kafka_keyshared.core.dispositions import Disposition, Failure
+from kafka_keyshared.core.failure_lines import kind_of
+from kafka_keyshared.core.failure_tally import FORGET, LastFailures, Tally
+from kafka_keyshared.core.lanes import ClosedLanes, Lane, LaneState
+from kafka_keyshared.core.meters import Counts
+from kafka_keyshared.core.outcome_windows import Outcomes, note_lane
+from kafka_keyshared.core.slices import Leased
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.status import FailureRate
+
+PATIENCE = 1.0
+"""Seconds by which a topic is judged after its subscription, and a partition after its topic."""
+
+NAMED_FOR = 15.0
+"""Seconds after a wider place was named in which no place inside it is."""
+
+_TRIED_AGAIN = frozenset({LaneState.WAITING, LaneState.RUNNING})
+
+
+class FailureWatch:
+    """The failure rates of one subscription; ``closed`` are its closed lanes.
+
+    ``counts`` know whether there is one topic only: then its rate is that of the subscription.
+    ``rates`` are those that are high, as of the last heartbeat.
+    """
+
+    def __init__(self, closed: ClosedLanes, counts: Counts) -> None:
+        self._closed, self._counts = closed, counts
+        self._ok = 0
+        # Since the last heartbeat, by partition; empty unless something failed lately.
+        self._new: dict[TopicPartition, Outcomes] = {}
+        self._whole: Tally | None = None
+        self._topics: dict[str, Tally] = {}
+        self._partitions: dict[TopicPartition, Tally] = {}
+        self._last = LastFailures()
+        # When the subscription ("") or a topic was last named, by what fails.
+        self._named_at: dict[tuple[str, str], float] = {}
+        self.rates: tuple[FailureRate, ...] = ()
+
+    # --- what comes ---
+
+    def ended(self, leased: Leased, indices: Sequence[int], unsettled: Collection[int]) -> None:
+        """Count leases of a slice that have ended. The unsettled ones are counted by others."""
+        self._ok += len(indices) - len(unsettled)
+        if not self._new:
+            return
+        partition_of = leased.slice.came.partition_of
+        for index in indices:
+            if index not in unsettled:
+                self._of(partition_of(index)).ok += 1
+
+    def failed(
+        self, partition: TopicPartition, lane: Lane, failure: Failure, *, first: bool
+    ) -> None:
+        """Count an attempt that failed or was put off; ``first``: the first one of its record."""
+        if failure.disposition is Disposition.GIVEN_BACK:
+            return
+        new = self._of(partition)
+        if failure.disposition is not Disposition.PUT_OFF:
+            new.failed += 1
+            new.records += first
+        elif first:
+            new.put_off += 1
+        else:
+            new.put_off_again += 1
+        kind = kind_of(failure)
+        note_lane(new.lanes, lane)
+        new.kinds[kind] += 1
+        self._last.note(kind, failure)
+
+    def gave_up(self, partition: TopicPartition, lane: Lane, failure: Failure | None) -> None:
+        """Count a record that has settled without being done, because of a failure."""
+        new = self._of(partition)
+        new.given_up += 1
+        note_lane(new.given_up_lanes, lane)
+        if failure is not None:
+            kind = kind_of(failure)
+            new.given_up_kinds[kind] += 1
+            self._last.note(kind, failure)
+
+    def _of(self, partition: TopicPartition) -> Outcomes:
+        new = self._new.get(partition)
+        if new is None:
+            self._new[partition] = new = Outcomes()
+        return new
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop watching partitions that are no longer assigned."""
+        for each in partitions:
+            self._new.pop(each, None)
+            self._partitions.pop(each, None)
+
+    # --- at a heartbeat ---
+
+    def beat(self, now: float) -> None:
+        """Judge what has come since the last heartbeat."""
+        total, topics = Outcomes(), {topic: Outcomes() for topic in self._topics}
+        for partition, new in self._new.items():
+            total.add(new)
+            topics.setdefault(partition.topic, Outcomes()).add(new)
+            self._judge(self._partitions, partition, new, now)
+        total.ok, self._ok = self._ok, 0
+        if self._whole is None:
+            self._whole = self._tally(now, lambda _: True)
+        self._whole.add(total, now)
+        if self._counts.topic is not None:
+            topics.clear()
+            self._topics.clear()
+        for topic, new in topics.items():
+            self._judge(self._topics, topic, new, now)
+        self._new = {partition: Outcomes() for partition in self._partitions}
+        self.rates = tuple(self._shown(now))
+
+    def _judge(
+        self,
+        tallies: dict[TopicPartition, Tally] | dict[str, Tally],
+        place: TopicPartition | str,
+        new: Outcomes,
+        now: float,
+    ) -> None:
+        found: dict[TopicPartition | str, Tally] = tallies  # type: ignore[assignment]
+        tally = found.get(place)
+        if tally is None:
+            if not (new.not_done or new.given_up):
+                return
+            patience = PATIENCE if isinstance(place, str) else 2 * PATIENCE
+            found[place] = tally = self._tally(
+                now, lambda each: place in (each, each.topic), patience
+            )
+        tally.add(new, now)
+        if tally.over and now - tally.failed_at >= FORGET:
+            del found[place]
+
+    def _tally(
+        self, now: float, of: Callable[[TopicPartition], bool], patience: float = 0.0
+    ) -> Tally:
+        def waits() -> bool:
+            lanes = self._closed.lanes.values()
+            return any(each.state in _TRIED_AGAIN and of(each.partition) for each in lanes)
+
+        def behind() -> bool:
+            lanes = self._closed.lanes.values()
+            return any((each.aside or each.queue) and of(each.partition) for each in lanes)
+
+        return Tally(now, waits, behind, patience)
+
+    def _shown(self, now: float) -> Iterator[FailureRate]:
+        """Yield each high rate at the widest place that has it: subscription, topic, partition."""
+        if self._whole is not None:
+            for rate in self._whole.shown(now, "", None, self._last):
+                self._named_at[rate.what, ""] = now
+                yield rate
+        for topic, tally in self._topics.items():
+            for rate in tally.shown(now, topic, None, self._last):
+                if not self._named(rate.what, "", now):
+                    self._named_at[rate.what, topic] = now
+                    yield rate
+        for (topic, partition), tally in self._partitions.items():
+            for rate in tally.shown(now, topic, partition, self._last):
+                if not (self._named(rate.what, "", now) or self._named(rate.what, topic, now)):
+                    yield rate
+
+    def _named(self, what: str, topic: str, now: float) -> bool:
+        """Say whether the rate of a wider place is high, or was just now: places end one by one."""
+        return now - self._named_at.get((what, topic), float("-inf")) < NAMED_FOR

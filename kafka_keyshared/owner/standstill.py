@@ -1,0 +1,177 @@
+"""Finds out that the owner thread stood still, for how long, and whether the whole process did.
+
+Two threads note the time: the owner after each round, and the caller of ``run()``, who waits and
+looks once a second. Where both have the same gap, no thread of the process ran: it was stopped, its
+machine was paused, it was swapped out, or a C call kept the interpreter lock. Where the caller went
+on looking, the owner alone was held, and the caller has seen where.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import in_words, some
+
+log = log_of("kafka_keyshared.loop")
+
+HELD = 5.0
+"""Seconds between two rounds of the owner from which on it stood still."""
+
+HELD_LIVE = 10.0
+"""Seconds after which the place that holds the owner is logged while it still does."""
+
+RECORDS_MOST = 10
+"""Running records that are remembered of a standstill."""
+
+NAMED = 5
+BUSY = 0.5
+"""CPU seconds per second of the standstill from which on something computed meanwhile."""
+
+
+class Stood(NamedTuple):
+    """A standstill that is over: when it ended, how long it took, who stood still, and where.
+
+    ``cpu`` is how much CPU time the process used meanwhile, in seconds.
+    """
+
+    until: float
+    seconds: float
+    process: bool
+    where: str
+    cpu: float
+    records: tuple[str, ...] = ()
+
+
+class StandstillWatch:
+    """Watches one run. Times are monotonic, in seconds; ``cpu`` returns CPU time of the process.
+
+    ``last`` is the last standstill, with the records that were running.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float], cpu: Callable[[], float] = time.process_time
+    ) -> None:
+        self._clock, self._cpu = clock, cpu
+        self._lock = threading.Lock()
+        self._turned: float | None = None
+        self._cpu_then = 0.0
+        # The caller: when it looked last, its last long gap, and where it saw the owner since when.
+        self._looked: float | None = None
+        self._gap = (0.0, 0.0)
+        self._seen = ""
+        self._told = False
+        self._callback: tuple[str, float] | None = None
+        self.last: Stood | None = None
+
+    # --- the caller of run() ---
+
+    def look(self, where: Callable[[], str], *, told: bool = False) -> None:
+        """Note that the caller runs, and where the owner is if that has not come round for long.
+
+        ``told`` says that the place is logged by somebody else already.
+        """
+        now = self._clock()
+        with self._lock:
+            if self._looked is not None and now - self._looked >= HELD:
+                self._gap = self._looked, now
+            self._looked = now
+            held = 0.0 if self._turned is None else now - self._turned
+            gap_after = self._gap[1] - (self._turned or 0.0)
+            alone = held - max(0.0, gap_after)
+            if alone < HELD / 2:
+                return
+            self._seen = where()
+            tell = not self._told and not told and alone >= HELD_LIVE
+            self._told = self._told or tell
+        if tell:
+            log.warning(
+                "the owner thread has been held in %s for %s: nothing is polled, handed out or "
+                "committed meanwhile",
+                self._seen,
+                in_words(held),
+            )
+
+    # --- the owner ---
+
+    def called(self, name: str, seconds: float) -> None:
+        """Note that a callback of the program's has run for so long on the owner thread."""
+        if seconds >= HELD:
+            with self._lock:
+                self._callback = name, seconds
+
+    def turn(self, *, waited: bool) -> Stood | None:
+        """Note that the owner has come round; return the standstill that has just ended.
+
+        ``waited`` says that it was in a rebalance since the last round, where it may wait: then
+        only a standstill of the process counts, or a callback of the program's.
+        """
+        now = self._clock()
+        then = self._turned
+        if then is not None and now - then < HELD:
+            self._turned = now
+            return None
+        with self._lock:
+            self._turned = now
+            seen, self._seen, self._told = self._seen, "", False
+            callback, self._callback = self._callback, None
+            since, until = self._gap
+            if self._looked is not None and now - self._looked >= HELD:
+                since, until = self._looked, now
+        cpu, self._cpu_then = self._cpu() - self._cpu_then, self._cpu()
+        if then is None:
+            return None
+        both = max(0.0, min(until, now) - max(since, then))
+        if both >= HELD - 1.0 and both >= (now - then) / 2:
+            self.last = Stood(now, now - then, process=True, where="", cpu=cpu)
+        elif callback is not None:
+            self.last = Stood(now, callback[1], False, f"your {callback[0]} callback", cpu)
+        elif waited or self._looked is None:
+            return None
+        else:
+            self.last = Stood(now, now - then, process=False, where=seen, cpu=cpu)
+        return self.last
+
+    def sample(self) -> None:
+        """Note the CPU time, at a heartbeat."""
+        self._cpu_then = self._cpu()
+
+    def tell(self, records: Iterable[str], interval: float) -> None:
+        """Log the last standstill with the records that ran meanwhile, and remember them.
+
+        ``interval`` is the client's ``max.poll.interval.ms``, in seconds.
+        """
+        if self.last is None:
+            return
+        names = tuple(dict.fromkeys(records))[:RECORDS_MOST]
+        self.last = stood = self.last._replace(records=names)
+        log.warning("%s", line_of(stood, interval))
+
+
+def line_of(stood: Stood, interval: float) -> str:
+    """Return the log line about a standstill."""
+    what = "nothing was polled, handed out or committed meanwhile"
+    if stood.process:
+        why = (
+            f"it used {stood.cpu:.1f} s of CPU: a C call kept the interpreter lock"
+            if stood.cpu >= BUSY * stood.seconds
+            else "it used hardly any CPU: it was stopped, paused with its machine or swapped out, "
+            "or a C call waited with the interpreter lock"
+        )
+        text = f"the process stood still for {in_words(stood.seconds)} ({why}); {what}"
+    else:
+        where = f" in {stood.where}" if stood.where else ""
+        text = (
+            f"the owner thread was held{where} for {in_words(stood.seconds)} while other threads "
+            f"ran; {what}"
+        )
+    text += f"; running meanwhile: {some(stood.records, NAMED)}"
+    if stood.seconds >= interval:
+        text += (
+            f". That is longer than max.poll.interval.ms ({interval:g} s): the group gives the "
+            "partitions to other members"
+        )
+    return text
