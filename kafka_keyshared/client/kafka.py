@@ -25,6 +25,7 @@ from kafka_keyshared.client.answered import commit_of
 from kafka_keyshared.client.asking import ask_bounds, ask_committed, epoch_of
 from kafka_keyshared.client.guarded import hook, in_turn, shielded
 from kafka_keyshared.client.leaving import leave
+from kafka_keyshared.client.metadata_limit import KafkaMetadataLimit
 from kafka_keyshared.client.outage import Outages
 from kafka_keyshared.client.patterns import is_pattern, matching, visible
 from kafka_keyshared.client.port import (
@@ -232,6 +233,10 @@ class KafkaClient:
     def ask_topic_ids(self, topics: Collection[str]) -> KafkaTopicIds:
         """Ask for the ids of topics, and wait for nothing."""
         return KafkaTopicIds(self._conf, topics)
+
+    def ask_metadata_limit(self) -> KafkaMetadataLimit:
+        """Ask how many bytes of commit metadata the brokers take, and wait for nothing."""
+        return KafkaMetadataLimit(self._conf)
 
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was not there yet when the topics were checked."""

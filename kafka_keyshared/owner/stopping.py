@@ -65,7 +65,8 @@ class StopReport:
     ``heard`` is False when no broker answered at the end: the group cannot be left either then.
     ``stuck`` is where the owner was when it was given up on, with the group not left. ``undone`` is
     None when that cannot be said, because it was still changing. ``blocked`` counts keys. Where
-    nothing is ``tracked``, nothing was to be committed.
+    nothing is ``tracked``, nothing was to be committed. ``left_out`` records had settled beyond
+    positions and did not fit in the commit metadata: they run again, so the stop is not clean.
     """
 
     clean: bool
@@ -78,6 +79,7 @@ class StopReport:
     stuck: str = ""
     heard: bool = True
     tracked: bool = True
+    left_out: int = 0
 
     def line(self) -> str:
         """Return the final line."""
@@ -98,6 +100,8 @@ class StopReport:
             committed, left = "nothing is committed", f"{undone} received and dropped"
         if self.blocked:
             left += f"; {counted(self.blocked, 'key')} blocked"
+        if self.left_out:
+            committed += f"; {self.left_out} settled beyond the position run again"
         named = f": {', '.join(self.running)}" if self.running else ""
         if self.stuck:
             committed += (
@@ -126,8 +130,9 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
         # With what a revoke gave up on: that is not waited for either, and it is to be named.
         running = list(dict.fromkeys([*running, *names_of(loop.awaited(_in_hand(loop))[0])]))
     undone = _undone(loop, loop.progress())
+    left_out = loop.core.commits.cut_sets.left_out
     return StopReport(
-        clean=not running and not dead_letters and accepted,
+        clean=not running and not dead_letters and accepted and not left_out,
         seconds=clock() - started,
         undone=undone,
         running=tuple(running),
@@ -136,6 +141,7 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
         blocked=_blocked(loop),
         heard=heard,
         tracked=loop.core.ceilings.tracks,
+        left_out=left_out,
     )
 
 

@@ -41,6 +41,16 @@ class IdsTold:
         return self._found
 
 
+class LimitTold:
+    """A question for the limit of metadata that is over."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit = limit
+
+    def answered(self, timeout: float) -> bool:
+        return True
+
+
 class FakeClient:
     """A client that has a log per partition, and plans for what its next calls do.
 
@@ -80,6 +90,8 @@ class FakeClient:
         self.received_epochs: dict[TopicPartition, int] = {}
         # Those that are told; without one as by brokers that have none. None: nobody answers.
         self.ids: dict[str, str] | None = {}
+        # How many bytes of metadata the brokers say that they take; None: they do not say.
+        self.metadata_limit: int | None = None
         self.added: set[TopicPartition] = set()
         self.closed = False
         # Whether a broker is there, and what passes the time of asking one that is not.
@@ -164,6 +176,9 @@ class FakeClient:
         return IdsTold(
             None if told is None else {each: told[each] for each in topics if each in told}
         )
+
+    def ask_metadata_limit(self) -> LimitTold:
+        return LimitTold(self.metadata_limit)
 
     def is_new(self, partition: TopicPartition) -> bool:
         return partition in self.added

@@ -19,6 +19,7 @@ from kafka_keyshared.sim.handlers import Ending
 from kafka_keyshared.sim.stepped import PoolKind
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, TOPIC, FakeRecord, record
+from tests.support.texts import here
 
 ONE_TRY = RetryPolicy(attempts=1)
 
@@ -329,7 +330,7 @@ def test_other_scopes_of_order_have_other_lanes_to_divert() -> None:
 def came_diverted(harness: Harness, partition: object = P1) -> None:
     del partition
     notes = {"default": LaneNotes(frozenset({hash_of(lane_of(record(0, "a")))}))}
-    harness.assign(P1, position=0, metadata=encode(0, {}, notes=notes).text, log=(0, 100))
+    harness.assign(P1, position=0, metadata=encode(here(0), {}, notes=notes).text, log=(0, 100))
 
 
 def test_what_runs_of_another_partition_when_the_lane_comes_diverted_ends_first() -> None:
@@ -466,7 +467,7 @@ def test_a_lane_stays_diverted_as_long_as_a_partition_has_it() -> None:
 
 def came_with(*lanes: Lane) -> str:
     notes = {"default": LaneNotes(frozenset(map(hash_of, lanes)))}
-    return encode(0, {}, notes=notes).text
+    return encode(here(0), {}, notes=notes).text
 
 
 def test_the_lane_of_missing_keys_is_not_taken_for_that_of_the_empty_key() -> None:

@@ -18,6 +18,7 @@ from kafka_keyshared.core.metadata import (
     size_bound,
 )
 from kafka_keyshared.errors import InvariantError
+from tests.support.texts import here
 
 
 def every_second(position: int, count: int, step: int = 2) -> Runs:
@@ -28,46 +29,46 @@ def test_the_example_of_the_danube_dispatcher() -> None:
     # Of 10, 11, 12 and 13 all but 11 are settled.
     runs = settled_runs(11, 14, [11])
     assert runs == ((12, 14),)
-    encoded = encode(11, {"default": runs})
-    assert decode(encoded.text, 11) == Decoded({"default": ((12, 14),)})
+    encoded = encode(here(11), {"default": runs})
+    assert decode(encoded.text, here(11)) == Decoded({"default": ((12, 14),)})
 
 
 def test_version_1_never_changes() -> None:
     runs = {"default": every_second(1_000_000, 20, step=3), "audit": ((1_000_000, 1_005_000),)}
     text = "KS103bKi;(11z~k$X><qy2Ec?p0EZ_BWMyVyb!>DF0t~=}JpoCQBuSDaNdf"
-    assert encode(1_000_000, runs).text == text
-    assert decode(text, 1_000_000).sections == runs
+    assert encode(here(1_000_000), runs).text == text
+    assert decode(text, here(1_000_000)).sections == runs
     small = "KS101d5L&fP2V`YtVRdYD1pxyK0Ra"
-    assert encode(11, {"default": ((12, 14),)}).text == small
-    assert decode(small, 11).sections == {"default": ((12, 14),)}
+    assert encode(here(11), {"default": ((12, 14),)}).text == small
+    assert decode(small, here(11)).sections == {"default": ((12, 14),)}
 
 
 def test_nothing_to_say_is_an_empty_text() -> None:
-    assert encode(5, {}) == Encoded("")
-    assert encode(5, {"default": ()}, {}) == Encoded("")
-    assert decode("", 5) == decode(None, 5) == Decoded()
-    assert decode(None, -1001) == Decoded()
+    assert encode(here(5), {}) == Encoded("")
+    assert encode(here(5), {"default": ()}, {}) == Encoded("")
+    assert decode("", here(5)) == decode(None, here(5)) == Decoded()
+    assert decode(None, here(-1001)) == Decoded()
 
 
 def test_a_run_may_start_at_the_position_and_reach_the_last_offset() -> None:
     top = 2**63 - 1
     for runs in (((0, top),), ((0, 1), (2, top))):
-        assert decode(encode(0, {"s": runs}).text, 0).sections == {"s": runs}
-    assert decode(encode(top - 1, {"s": ((top - 1, top),)}).text, top - 1).sections
+        assert decode(encode(here(0), {"s": runs}).text, here(0)).sections == {"s": runs}
+    assert decode(encode(here(top - 1), {"s": ((top - 1, top),)}).text, here(top - 1)).sections
 
 
 def test_ids_of_subscriptions_are_any_text() -> None:
     sections = dict.fromkeys(("", "ä" * 50, "a\nb", "\ud800", "default"), ((7, 9),))
-    assert decode(encode(5, sections).text, 5).sections == sections
-    assert encode(5, sections).text.isascii()
+    assert decode(encode(here(5), sections).text, here(5)).sections == sections
+    assert encode(here(5), sections).text.isascii()
 
 
 def test_2000_runs_of_a_full_window_fit() -> None:
     runs = every_second(10**9, 2000, step=5)
-    encoded = encode(10**9, {"default": runs})
+    encoded = encode(here(10**9), {"default": runs})
     assert not encoded.truncated
     assert encoded.set_chars <= SET_BUDGET
-    assert decode(encoded.text, 10**9).sections["default"] == runs
+    assert decode(encoded.text, here(10**9)).sections["default"] == runs
 
 
 def test_a_set_that_does_not_fit_is_cut_to_its_lowest_offsets() -> None:
@@ -77,10 +78,10 @@ def test_a_set_that_does_not_fit_is_cut_to_its_lowest_offsets() -> None:
         at += rng.randint(1, 900)
         runs.append((at, at + 200))
         at += 200
-    encoded = encode(99, {"default": tuple(runs)})
+    encoded = encode(here(99), {"default": tuple(runs)})
     assert encoded.truncated == ("default",)
     assert SET_BUDGET - 5 <= encoded.set_chars <= SET_BUDGET
-    got = decode(encoded.text, 99).sections["default"]
+    got = decode(encoded.text, here(99)).sections["default"]
     assert got[:-1] == tuple(runs[: len(got) - 1])
     assert got[-1][0] == runs[len(got) - 1][0]
     assert got[-1][1] <= runs[len(got) - 1][1]
@@ -88,9 +89,9 @@ def test_a_set_that_does_not_fit_is_cut_to_its_lowest_offsets() -> None:
 
 def test_a_bitmap_is_cut_too() -> None:
     runs = every_second(0, 20_000)
-    encoded = encode(0, {"default": runs})
+    encoded = encode(here(0), {"default": runs})
     assert encoded.truncated == ("default",)
-    got = decode(encoded.text, 0).sections["default"]
+    got = decode(encoded.text, here(0)).sections["default"]
     assert got == runs[: len(got)]
     assert len(got) > 8000
 
@@ -98,22 +99,22 @@ def test_a_bitmap_is_cut_too() -> None:
 def test_a_share_that_one_leaves_goes_to_the_others() -> None:
     big = every_second(0, 20_000)
     sections: dict[str, Runs] = {"small": ((5, 6),), "a": big, "b": big}
-    encoded = encode(0, sections)
+    encoded = encode(here(0), sections)
     assert encoded.truncated == ("a", "b")
     assert encoded.set_chars == SET_BUDGET
-    got = decode(encoded.text, 0).sections
+    got = decode(encoded.text, here(0)).sections
     assert got["small"] == ((5, 6),)
     assert abs(len(got["a"]) - len(got["b"])) <= 12
-    alone = decode(encode(0, {"a": big}).text, 0).sections["a"]
+    alone = decode(encode(here(0), {"a": big}).text, here(0)).sections["a"]
     assert len(alone) - 200 < len(got["a"]) + len(got["b"]) < len(alone)
 
 
 def test_the_limit_of_a_stricter_broker_is_kept() -> None:
     runs = every_second(10**6, 20_000)
     for limit in (-1, 0, 10, 11, 12, 27, 28, 30, 64, 1000, 4094, 4095, 10**9):
-        encoded = encode(10**6, {"default": runs}, {"gone": bytes(9)}, limit=limit)
+        encoded = encode(here(10**6), {"default": runs}, {"gone": bytes(9)}, limit=limit)
         assert len(encoded.text) <= min(max(limit, 0), TEXT_LIMIT)
-        decoded = decode(encoded.text, 10**6, known=["default"])
+        decoded = decode(encoded.text, here(10**6), known=["default"])
         assert decoded.problem is None
         got = decoded.sections.get("default", ())
         assert got == runs[: len(got)]
@@ -123,9 +124,9 @@ def test_the_limit_of_a_stricter_broker_is_kept() -> None:
 def test_a_set_budget_above_the_limit_is_bounded_by_the_limit() -> None:
     for limit in (TEXT_LIMIT, 10**9):
         runs = {"default": every_second(0, 30_000)}
-        encoded = encode(0, runs, set_budget=10**9, limit=limit)
+        encoded = encode(here(0), runs, set_budget=10**9, limit=limit)
         assert TEXT_LIMIT - 5 <= len(encoded.text) <= TEXT_LIMIT
-        assert decode(encoded.text, 0).problem is None
+        assert decode(encoded.text, here(0)).problem is None
 
 
 def test_the_bound_says_zero_for_nothing_and_grows_with_the_id() -> None:
@@ -137,36 +138,36 @@ def test_the_bound_says_zero_for_nothing_and_grows_with_the_id() -> None:
 
 def test_unknown_subscriptions_are_handed_on_verbatim_and_readable_later() -> None:
     sections = {"mine": ((102, 110), (120, 121)), "theirs": ((105, 130),)}
-    first = decode(encode(100, sections).text, 100, known={"mine"})
+    first = decode(encode(here(100), sections).text, here(100), known={"mine"})
     assert first.sections == {"mine": sections["mine"]}
     assert list(first.unknown) == ["theirs"]
-    again = encode(112, {"mine": ((120, 121),)}, first.unknown)
+    again = encode(here(112), {"mine": ((120, 121),)}, first.unknown)
     assert again.dropped_unknown == 0
-    later = decode(again.text, 112)
+    later = decode(again.text, here(112))
     assert later.sections == {"mine": ((120, 121),), "theirs": ((112, 130),)}
 
 
 def test_unknown_subscriptions_are_dropped_first_largest_first_and_counted() -> None:
     unknown = {"a": bytes(900), "b": bytes(600), "c": bytes(10), "d": bytes(4000)}
-    encoded = encode(0, {"default": every_second(0, 20_000)}, unknown)
+    encoded = encode(here(0), {"default": every_second(0, 20_000)}, unknown)
     assert encoded.dropped_unknown == 2
     assert encoded.set_chars > SET_BUDGET - 5
-    kept = decode(encoded.text, 0, known=["default"]).unknown
+    kept = decode(encoded.text, here(0), known=["default"]).unknown
     assert kept == {"b": bytes(600), "c": bytes(10)}
 
 
 def test_a_subscription_that_is_known_again_speaks_for_itself() -> None:
-    stale = decode(encode(5, {"s": ((7, 9),)}).text, 5, known=()).unknown
-    assert decode(encode(6, {"s": ()}, stale).text, 6) == Decoded()
-    encoded = encode(6, {"s": ((10, 11),)}, stale)
-    assert decode(encoded.text, 6).sections == {"s": ((10, 11),)}
+    stale = decode(encode(here(5), {"s": ((7, 9),)}).text, here(5), known=()).unknown
+    assert decode(encode(here(6), {"s": ()}, stale).text, here(6)) == Decoded()
+    encoded = encode(here(6), {"s": ((10, 11),)}, stale)
+    assert decode(encoded.text, here(6)).sections == {"s": ((10, 11),)}
     assert encoded.dropped_unknown == 0
 
 
 def test_a_set_for_a_later_position_is_not_used() -> None:
     # Somebody set the group back to see those records again.
-    text = encode(100, {"s": ((101, 105),)}).text
-    decoded = decode(text, 99)
+    text = encode(here(100), {"s": ((101, 105),)}).text
+    decoded = decode(text, here(99))
     assert not decoded.sections
     assert decoded.problem is not None
     assert "written for position 100, not for 99" in decoded.problem
@@ -174,9 +175,9 @@ def test_a_set_for_a_later_position_is_not_used() -> None:
 
 def test_a_later_position_clips_the_set() -> None:
     # Retention removed what lies before it.
-    decoded = decode(encode(100, {"s": ((101, 105), (110, 120), (130, 131))}).text, 112)
+    decoded = decode(encode(here(100), {"s": ((101, 105), (110, 120), (130, 131))}).text, here(112))
     assert decoded.sections == {"s": ((112, 120), (130, 131))}
-    assert decode(encode(100, {"s": ((101, 105),)}).text, 10**6) == Decoded()
+    assert decode(encode(here(100), {"s": ((101, 105),)}).text, here(10**6)) == Decoded()
 
 
 @pytest.mark.parametrize(
@@ -196,7 +197,7 @@ def test_runs_that_do_not_belong_to_the_position_are_never_written(
     position: int, runs: Runs
 ) -> None:
     with pytest.raises(InvariantError, match="position"):
-        encode(position, {"default": runs})
+        encode(here(position), {"default": runs})
 
 
 @pytest.mark.parametrize(

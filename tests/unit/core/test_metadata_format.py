@@ -14,6 +14,7 @@ from kafka_keyshared.core.lane_notes import LANES_MOST, LaneNotes, Tried
 from kafka_keyshared.core.metadata import Decoded, Runs, clip, decode, encode
 from kafka_keyshared.sim.commit_text import read_commit
 from tests.support.seeds import examples
+from tests.support.texts import here
 
 
 def varint(value: int) -> bytes:
@@ -51,10 +52,10 @@ def every_second(position: int, count: int, step: int = 2) -> Runs:
 
 def test_both_forms_are_written_as_documented() -> None:
     runs = block("default", (1, numbers(500, 2, 0, 999, 9)))
-    assert encode(500, {"default": ((502, 503), (1503, 1513))}).text == sealed(runs)
+    assert encode(here(500), {"default": ((502, 503), (1503, 1513))}).text == sealed(runs)
     bits = sum(1 << 2 * i for i in range(40)).to_bytes(10, "little")
     bitmap = block("default", (2, numbers(500, 1) + bits))
-    assert encode(500, {"default": every_second(500, 40)}).text == sealed(bitmap)
+    assert encode(here(500), {"default": every_second(500, 40)}).text == sealed(bitmap)
 
 
 def test_the_oracles_reader_reads_what_is_documented() -> None:
@@ -92,7 +93,7 @@ def test_the_oracles_reader_and_the_writer_agree_without_sharing_code(seed: int)
             at = start + rng.choice((1, 1, 1, 3, 200))
             runs.append((start, at))
         sections[name] = tuple(runs)
-    encoded = encode(1_000, sections)
+    encoded = encode(here(1_000), sections)
     assert encoded.truncated == ()
     assert read_commit(encoded.text, 1_000) == {
         name: {offset for run in runs for offset in range(*run)} for name, runs in sections.items()
@@ -101,20 +102,20 @@ def test_the_oracles_reader_and_the_writer_agree_without_sharing_code(seed: int)
 
 def test_sections_of_a_later_kind_are_passed_over() -> None:
     text = sealed(block("s", (5, b"later"), (1, numbers(5, 2, 0)), (200, b""), (9, b"x" * 300)))
-    assert decode(text, 5) == Decoded({"s": ((7, 8),)}, skipped=3)
+    assert decode(text, here(5)) == Decoded({"s": ((7, 8),)}, skipped=3)
 
 
-VALID = encode(100, {"default": every_second(100, 30, step=7), "audit": ((150, 9000),)}).text
+VALID = encode(here(100), {"default": every_second(100, 30, step=7), "audit": ((150, 9000),)}).text
 
 
 @pytest.mark.parametrize("junk", ["\0", "\0\0garbage", "é\ud800", VALID, " ", "~" * 100_000])
 def test_what_follows_the_declared_length_is_ignored(junk: str) -> None:
-    assert decode(VALID + junk, 100) == decode(VALID, 100)
+    assert decode(VALID + junk, here(100)) == decode(VALID, here(100))
 
 
 def test_every_cut_off_text_is_refused_whole() -> None:
     for end in range(1, len(VALID)):
-        decoded = decode(VALID[:end], 100)
+        decoded = decode(VALID[:end], here(100))
         assert decoded.problem
         assert (decoded.sections, decoded.unknown) == ({}, {})
 
@@ -122,7 +123,7 @@ def test_every_cut_off_text_is_refused_whole() -> None:
 def test_every_changed_character_is_noticed() -> None:
     for at in range(len(VALID)):
         for char in {"0", "K", "~", "\n", "é", "\udfff"} - {VALID[at]}:
-            decoded = decode(VALID[:at] + char + VALID[at + 1 :], 100)
+            decoded = decode(VALID[:at] + char + VALID[at + 1 :], here(100))
             assert decoded.problem
             assert not decoded.sections
 
@@ -151,7 +152,7 @@ def test_every_changed_character_is_noticed() -> None:
     ],
 )
 def test_foreign_text_gives_one_line_and_nothing_else(text: str, said: str) -> None:
-    decoded = decode(text, 100)
+    decoded = decode(text, here(100))
     assert decoded == Decoded(problem=decoded.problem)
     assert decoded.problem is not None
     assert said in decoded.problem
@@ -189,7 +190,7 @@ RUN = numbers(5, 2, 0)
 def test_a_body_that_no_writer_makes_is_refused_behind_a_right_checksum(
     body: bytes, said: str
 ) -> None:
-    decoded = decode(sealed(body), 5)
+    decoded = decode(sealed(body), here(5))
     assert decoded == Decoded(problem=decoded.problem)
     assert decoded.problem is not None
     assert said in decoded.problem
@@ -199,14 +200,14 @@ def test_a_body_that_is_not_base_85_is_refused_behind_a_right_checksum() -> None
     for coded in ('"""""', "~~~~~", "a b"):
         head = f"KS1{11 + len(coded):03x}"
         crc = zlib.crc32((head + coded).encode()).to_bytes(4, "big")
-        decoded = decode(head + base64.b85encode(crc).decode() + coded, 5)
+        decoded = decode(head + base64.b85encode(crc).decode() + coded, here(5))
         assert decoded.problem is not None
         assert "base 85" in decoded.problem
 
 
 def test_two_billion_settled_offsets_are_one_run_that_the_log_end_clips() -> None:
     text = sealed(block("default", (1, numbers(0, 0, 2_000_000_000))))
-    runs = decode(text, 0).sections["default"]
+    runs = decode(text, here(0)).sections["default"]
     assert runs == ((0, 2_000_000_001),)
     assert clip(runs, 0, 500) == ((0, 500),)
     assert clip(runs, 2_000_000_001) == ()
@@ -218,9 +219,9 @@ def test_two_billion_settled_offsets_are_one_run_that_the_log_end_clips() -> Non
 )
 def test_memory_is_bounded_by_the_text_and_not_by_its_claims(payload: tuple[int, bytes]) -> None:
     text = sealed(block("default", payload)) + "\0" * 100
-    decode(text, 5)
+    decode(text, here(5))
     tracemalloc.start()
-    decoded = decode(text, 5)
+    decoded = decode(text, here(5))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert decoded.problem is None
@@ -273,13 +274,13 @@ def test_mutated_texts_never_raise_and_never_reach_below_the_position() -> None:
             ({"default": sparse, "b": dense}, {}),
             ({"default": sparse}, {"default": notes, "b": notes}),
         ):
-            text = encode(position, sections, notes=noted).text
+            text = encode(here(position), sections, notes=noted).text
             bodies.append(base64.b85decode(text[11:]))
     understood = 0
     for _ in range(MUTATIONS):
         text = mutated(rng, bodies)
         at = position + rng.choice((-1, 0, 0, 0, 5, 300))
-        decoded = decode(text, at, known=rng.choice((None, ("default",))))
+        decoded = decode(text, here(at), known=rng.choice((None, ("default",))))
         if decoded.problem is not None:
             assert decoded == Decoded(problem=decoded.problem)
             continue

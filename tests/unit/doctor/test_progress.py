@@ -41,11 +41,12 @@ from tests.support.looked_at import (
     progress,
     worker,
 )
+from tests.support.texts import here
 
 
 def settled(position: int, *runs: tuple[int, int]) -> str:
     """The metadata of a commit with these offsets settled beyond the position."""
-    return encode(position, {"default": runs}).text
+    return encode(here(position), {"default": runs}).text
 
 
 class Group:

@@ -14,8 +14,9 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.rebalance import NOTHING_AFTER
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, record
+from tests.support.texts import here
 
-SET = metadata.encode(17, {"default": ((18, 20),)}).text
+SET = metadata.encode(here(17), {"default": ((18, 20),)}).text
 """At position 17, the records at 18 and 19 are settled."""
 
 
