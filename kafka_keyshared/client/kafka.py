@@ -78,6 +78,8 @@ class KafkaClient:
         self._seldom = Seldom(log)
         # How many partitions each topic had at the start.
         self._counts: dict[str, int] | None = None
+        # The numbers of the brokers that were there then.
+        self._brokers: frozenset[int] = frozenset()
         self._outages = Outages(self.answers)
         own = dict(conf)
         self._bootstrap = str(own.get("bootstrap.servers") or own.get("metadata.broker.list"))
@@ -135,6 +137,7 @@ class KafkaClient:
             self.consumer.poll(0)  # the client tells its reason in a callback, and that in a poll
             raise unreachable(self._bootstrap, self.last_error or error.args[0].str()) from error
         there = sorted(metadata.topics)
+        self._brokers = frozenset(metadata.brokers)
         self._counts = {name: len(each.partitions) for name, each in metadata.topics.items()}
         for topic in self._topics:
             if is_pattern(topic):
@@ -236,7 +239,7 @@ class KafkaClient:
 
     def ask_metadata_limit(self) -> KafkaMetadataLimit:
         """Ask how many bytes of commit metadata the brokers take, and wait for nothing."""
-        return KafkaMetadataLimit(self._conf)
+        return KafkaMetadataLimit(self._conf, self._brokers)
 
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was not there yet when the topics were checked."""

@@ -3,7 +3,7 @@
 A broker refuses longer metadata than its ``offset.metadata.max.bytes`` (default 4,096) with
 OFFSET_METADATA_TOO_LARGE. The limit is a setting of the broker, so what one partition learns holds
 for all of them. It is told at the start where the broker may be asked for its settings; otherwise
-each refusal halves it. It never grows again: a restart asks anew.
+each refusal lowers it by a quarter. It never grows again: a restart asks anew.
 """
 
 from __future__ import annotations
@@ -63,8 +63,11 @@ class TextLimit:
         return self._lower(limit - 1)
 
     def refused(self, length: int) -> bool:
-        """Take a refusal of a text of that many characters; say whether the limit is lower now."""
-        return self._lower(length // 2)
+        """Take a refusal of a text of that many characters; say whether the limit is lower now.
+
+        From 4,095 to 100 it takes 13 refusals, each answered within a round trip.
+        """
+        return self._lower(3 * length // 4)
 
     def notices(self, what: str) -> list[Command]:
         """Return what to say of a limit that is lower now: once, and once more without sets."""

@@ -44,6 +44,9 @@ ASK_WAIT = 0.5
 HURRIED_ANSWER_WAIT = 0.5
 """Seconds for the last commit's answer after a second signal and behind the deadline."""
 
+LEFT_OUT = "settled beyond the position run again"
+"""What the final line says of records that did not fit in the commit metadata."""
+
 REFUSALS = (ev.CommitResult.LOST, ev.CommitResult.DENIED)
 """Answers after which the same commit is not sent again."""
 
@@ -101,7 +104,7 @@ class StopReport:
         if self.blocked:
             left += f"; {counted(self.blocked, 'key')} blocked"
         if self.left_out:
-            committed += f"; {self.left_out} settled beyond the position run again"
+            committed += f"; {self.left_out} {LEFT_OUT}"
         named = f": {', '.join(self.running)}" if self.running else ""
         if self.stuck:
             committed += (

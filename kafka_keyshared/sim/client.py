@@ -15,7 +15,7 @@ from kafka_keyshared.client.port import Committed, LogBounds, Rebalance
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.sim.asking import NOTHING, Asking, TopicIdsOnTheirWay
+from kafka_keyshared.sim.asking import NOTHING, Asking, LimitOnItsWay, TopicIdsOnTheirWay
 from kafka_keyshared.sim.fetching import Fetcher
 from kafka_keyshared.sim.history import Delivered, Joined
 from kafka_keyshared.sim.link import Link
@@ -222,6 +222,10 @@ class SimClient:
     def ask_topic_ids(self, topics: Collection[str]) -> TopicIdsOnTheirWay:
         """Ask for the ids of topics, and wait for nothing."""
         return self.asking.topic_ids(topics)
+
+    def ask_metadata_limit(self) -> LimitOnItsWay:
+        """Ask how much commit metadata brokers take, and wait for nothing."""
+        return self.asking.metadata_limit()
 
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was not there yet when this client was made."""
