@@ -8,6 +8,7 @@ every minute after that. Nobody waits for such an answer.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
@@ -32,6 +33,9 @@ ID_WAIT = 30.0
 
 ID_UNTOLD_WAIT = 5.0
 """And where brokers answer without it: they know none, or this user may not describe the topic."""
+
+IDS_ASKED_LEAST = 3
+"""Times that it is asked for at least: an owner that stood still has not waited."""
 
 States = Mapping[TopicPartition, PartitionState]
 
@@ -144,8 +148,9 @@ class IdsOfTexts:
     def __init__(self, client: Client, clock: Callable[[], float]) -> None:
         self._client = client
         self._clock = clock
-        # Since when each partition has waited.
+        # Since when each partition has waited, and how often it was asked for.
         self._since: dict[TopicPartition, float] = {}
+        self._times: Counter[TopicPartition] = Counter()
         self._wanted: Collection[TopicPartition] = ()
         self._asked: TopicIdsAsked | None = None
 
@@ -153,6 +158,7 @@ class IdsOfTexts:
         """Ask for the ids of these partitions' topics, and wait for nothing."""
         now = self._clock()
         self._since = {each: self._since.get(each, now) for each in wanted}
+        self._times = Counter({each: self._times[each] + 1 for each in wanted})
         self._wanted = wanted
         topics = {each.topic for each in wanted}
         self._asked = self._client.ask_topic_ids(topics) if topics else None
@@ -170,5 +176,8 @@ class IdsOfTexts:
         late = self._clock() - most
         ids = {each: (found or {}).get(each.topic) for each in self._wanted}
         return {
-            each: id_ for each, id_ in ids.items() if id_ is not None or self._since[each] <= late
+            each: id_
+            for each, id_ in ids.items()
+            if id_ is not None
+            or (self._since[each] <= late and self._times[each] >= IDS_ASKED_LEAST)
         }

@@ -308,7 +308,7 @@ class SoleMember:
             raise unreachable(str(self._conf.get("bootstrap.servers")), str(error)) from error
         asked = client.ask_topic_ids({each.topic for each in wanted})
         bounds = client.log_bounds(wanted, ASK_TIMEOUT)
-        by_id = any(topic_id_in(each.metadata) is not None for each in committed.values())
+        by_id = any(topic_id_in(text) is not None for _, text, _ in committed.values())
         ids = asked.answer(ASK_TIMEOUT if by_id else ID_TIMEOUT) or {}
         missing = [each for each in wanted if each not in committed or each not in bounds]
         if missing:

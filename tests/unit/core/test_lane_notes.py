@@ -8,6 +8,7 @@ from kafka_keyshared.core.lane_notes import (
     LANES_MOST,
     LaneNotes,
     Tried,
+    from_position,
     hash_of,
     merged,
     pack_lanes,
@@ -16,6 +17,7 @@ from kafka_keyshared.core.lane_notes import (
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.metadata import (
     LANES_BUDGET,
+    OVERHEAD_CHARS,
     SET_BUDGET,
     TEXT_LIMIT,
     TRIED_BUDGET,
@@ -41,7 +43,7 @@ def many(count: int) -> frozenset[bytes]:
 
 def of_one(section: bytes) -> str:
     """A text with this section alone."""
-    return sealed(sized(b"s") + sized(section))
+    return sealed(sized(b"s") + sized(section), 0)
 
 
 # --- the form ---
@@ -50,19 +52,18 @@ def of_one(section: bytes) -> str:
 def test_notes_are_written_as_documented_behind_the_set() -> None:
     runs = {"s": ((502, 503),)}
     wanted = block("s", (1, numbers(500, 2, 0)), *PAYLOADS)
-    assert encode(here(500), runs, notes={"s": NOTES}).text == sealed(wanted)
-    assert encode(here(500), {}, notes={"s": NOTES}).text == sealed(block("s", *PAYLOADS))
-    decoded = decode(sealed(wanted), here(500))
+    assert encode(here(500), runs, notes={"s": NOTES}).text == sealed(wanted, 500)
+    assert encode(here(500), {}, notes={"s": NOTES}).text == sealed(block("s", *PAYLOADS), 500)
+    decoded = decode(sealed(wanted, 500), here(500))
     assert (decoded.sections, decoded.notes) == (runs, {"s": NOTES})
 
 
 def test_the_checkers_reader_reads_what_is_documented() -> None:
-    text = sealed(block("s", (1, numbers(500, 2, 0)), *PAYLOADS))
+    text = sealed(block("s", (1, numbers(500, 2, 0)), *PAYLOADS), 500)
     assert read_commit(text, 500) == {"s": {502}}
     found = read_notes(text, 500)["s"]
     assert found.lanes == {A, B}
     assert found.tried == {503: (3, False), 600: (0, True)}
-    assert read_notes(text, 504)["s"].tried == {600: (0, True)}
 
 
 def test_a_text_without_notes_is_what_it_was_before_there_were_any() -> None:
@@ -72,8 +73,10 @@ def test_a_text_without_notes_is_what_it_was_before_there_were_any() -> None:
 
 
 def test_of_records_before_a_later_position_nothing_is_kept() -> None:
-    text = encode(here(500), {}, notes={"s": NOTES}).text
-    assert decode(text, here(504)).notes["s"] == LaneNotes(NOTES.diverted, {600: Tried(0, True)})
+    assert from_position(NOTES, 504) == LaneNotes(NOTES.diverted, {600: Tried(0, True)})
+    handed_on = sealed(block("s", *PAYLOADS), 504)
+    assert decode(handed_on, here(504)).notes["s"] == from_position(NOTES, 504)
+    assert read_notes(handed_on, 504)["s"].tried == {600: (0, True)}
 
 
 def test_notes_of_a_subscription_that_is_not_known_are_handed_on_as_they_are() -> None:
@@ -101,14 +104,14 @@ def test_notes_of_a_subscription_that_is_not_known_are_handed_on_as_they_are() -
 def test_what_no_writer_makes_says_nothing_and_why(
     sections: tuple[tuple[int, bytes], ...], problem: str
 ) -> None:
-    decoded = decode(sealed(block("s", (1, numbers(500, 2, 0)), *sections)), here(500))
+    decoded = decode(sealed(block("s", (1, numbers(500, 2, 0)), *sections), 500), here(500))
     assert decoded.problem is not None
     assert problem in decoded.problem
     assert not (decoded.sections or decoded.notes)
 
 
 def test_no_text_makes_anybody_count_beyond_reason() -> None:
-    text = sealed(block("s", (4, numbers(500, 0, 2**62))))
+    text = sealed(block("s", (4, numbers(500, 0, 2**62))), 500)
     assert decode(text, here(500)).notes["s"].tried[500].attempts == 2**31 - 1
 
 
@@ -142,7 +145,11 @@ def test_everything_at_its_most_fits_beside_a_full_set() -> None:
         encoded = encode(here(position), runs, notes={"default": LaneNotes(notes.diverted, moved)})
         alone = encode(here(position), runs)
         decoded = decode(encoded.text, here(position))
-        assert len(encoded.text) <= SET_BUDGET + LANES_BUDGET + TRIED_BUDGET + 20 < TEXT_LIMIT
+        assert (
+            len(encoded.text)
+            <= SET_BUDGET + LANES_BUDGET + TRIED_BUDGET + OVERHEAD_CHARS
+            < TEXT_LIMIT
+        )
         assert encoded.set_chars == alone.set_chars
         assert decoded.sections == decode(alone.text, here(position)).sections
         assert decoded.notes["default"].diverted == notes.diverted
@@ -157,7 +164,7 @@ def test_the_lanes_that_a_subscription_may_divert_are_all_written() -> None:
         notes = {name: LaneNotes(many(room)) for name, room in rooms.items()}
         text = encode(here(MAX_OFFSET - 1), {}, notes=notes).text
         assert decode(text, here(MAX_OFFSET - 1)).notes == notes
-        assert len(text) <= LANES_BUDGET + 11
+        assert len(text) <= LANES_BUDGET + OVERHEAD_CHARS
 
 
 def test_of_attempts_what_is_archived_is_written_first_and_then_the_lowest() -> None:

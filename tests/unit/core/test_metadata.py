@@ -6,19 +6,30 @@ import random
 
 import pytest
 
+from kafka_keyshared.core.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.log_position import topic_id_in
 from kafka_keyshared.core.metadata import (
     SET_BUDGET,
     TEXT_LIMIT,
     Decoded,
     Encoded,
+    LogPosition,
     Runs,
     decode,
     encode,
+    set_budget_of,
+    set_rooms,
     settled_runs,
     size_bound,
 )
+from kafka_keyshared.core.runs import MAX_OFFSET, bitmap_span
 from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import TopicPartition
+from tests.support.records import P1
 from tests.support.texts import here
+
+ONE, OTHER = "QwxnKJjnSJOv0Oyrd6vZoA", "3iGJijykR5SJPf-wdNEjKQ"
+"""Ids of topics, as Kafka writes them."""
 
 
 def every_second(position: int, count: int, step: int = 2) -> Runs:
@@ -33,12 +44,14 @@ def test_the_example_of_the_danube_dispatcher() -> None:
     assert decode(encoded.text, here(11)) == Decoded({"default": ((12, 14),)})
 
 
-def test_version_1_never_changes() -> None:
+def test_version_2_never_changes() -> None:
     runs = {"default": every_second(1_000_000, 20, step=3), "audit": ((1_000_000, 1_005_000),)}
-    text = "KS103bKi;(11z~k$X><qy2Ec?p0EZ_BWMyVyb!>DF0t~=}JpoCQBuSDaNdf"
-    assert encode(here(1_000_000), runs).text == text
-    assert decode(text, here(1_000_000)).sections == runs
-    small = "KS101d5L&fP2V`YtVRdYD1pxyK0Ra"
+    text = (
+        "KS205aBUB{i0KkMj<uCp25JL=SD46F+ldsV1t9Pr}pao%dWNCB=0S3T?JphL%2V`YtVRdYD4gw6oggpUCk|arzBuN4"
+    )
+    assert encode(here(1_000_000, topic_id=ONE), runs).text == text
+    assert decode(text, here(1_000_000, topic_id=ONE)).sections == runs
+    small = "KS2026$2v^c01M?W{q6t<WMyVyb!>D60RsyG0R"
     assert encode(here(11), {"default": ((12, 14),)}).text == small
     assert decode(small, here(11)).sections == {"default": ((12, 14),)}
 
@@ -164,20 +177,84 @@ def test_a_subscription_that_is_known_again_speaks_for_itself() -> None:
     assert encoded.dropped_unknown == 0
 
 
-def test_a_set_for_a_later_position_is_not_used() -> None:
-    # Somebody set the group back to see those records again.
-    text = encode(here(100), {"s": ((101, 105),)}).text
-    decoded = decode(text, here(99))
-    assert not decoded.sections
+NOTED = {"s": LaneNotes(frozenset({b"x" * 16}), {107: Tried(2, archived=True)})}
+
+
+@pytest.mark.parametrize(
+    ("found", "names"),
+    [
+        (here(150, topic_id=ONE), "position 100"),
+        (here(99, topic_id=ONE), "position 100"),
+        (here(100, P1, topic_id=ONE), "partition 0"),
+        (here(100, TopicPartition("copy", 0), topic_id=ONE), "another topic than copy"),
+        (here(100, topic_id=OTHER), f"topic id {ONE} (this topic has {OTHER})"),
+        (here(150, TopicPartition("copy", 7), OTHER), "another topic than copy, partition 0, pos"),
+    ],
+)
+def test_text_of_another_log_or_position_says_nothing_and_why(
+    found: LogPosition, names: str
+) -> None:
+    """Mirrors, copying tools and backups store the text of a commit unchanged beside their own."""
+    text = encode(here(100, topic_id=ONE), {"s": ((101, 105),)}, {"u": b"x"}, NOTED).text
+    decoded = decode(text, found)
+    assert decoded == Decoded(problem=decoded.problem), "sets, notes and blocks of others alike"
     assert decoded.problem is not None
-    assert "written for position 100, not for 99" in decoded.problem
+    assert f"was written for {names}" in decoded.problem
+    assert f"everything from offset {found.offset} on runs" in decoded.problem
 
 
-def test_a_later_position_clips_the_set() -> None:
-    # Retention removed what lies before it.
-    decoded = decode(encode(here(100), {"s": ((101, 105), (110, 120), (130, 131))}).text, here(112))
-    assert decoded.sections == {"s": ((112, 120), (130, 131))}
-    assert decode(encode(here(100), {"s": ((101, 105),)}).text, here(10**6)) == Decoded()
+@pytest.mark.parametrize("written", [None, ONE])
+@pytest.mark.parametrize("read", [None, ONE])
+def test_text_of_the_same_log_is_believed_unless_only_the_writer_knew_its_id(
+    written: str | None, read: str | None
+) -> None:
+    text = encode(here(100, topic_id=written), {"s": ((101, 105),)}, notes=NOTED).text
+    decoded = decode(text, here(100, topic_id=read))
+    if written is not None and read is None:
+        assert decoded.problem is not None
+        assert "no broker tells the id" in decoded.problem
+        assert not (decoded.sections or decoded.notes)
+    else:
+        assert (decoded.problem, decoded.notes) == (None, NOTED)
+        assert decoded.sections == {"s": ((101, 105),)}
+    assert topic_id_in(text) == written
+
+
+def test_an_id_in_another_form_than_kafkas_is_compared_all_the_same() -> None:
+    text = encode(here(100, topic_id="one"), {"s": ((101, 105),)}).text
+    assert decode(text, here(100, topic_id="one")).sections
+    assert decode(text, here(100, topic_id="two")).problem
+
+
+def test_no_text_and_text_of_others_name_no_id() -> None:
+    assert [topic_id_in(each) for each in (None, "", "KS1", "KS2junk", "x" * 99)] == [None] * 5
+
+
+@pytest.mark.parametrize("limit", [0, 11, 40, 60, 89, 100, 160, 400, 1_000, 3_000, 4_095])
+def test_text_keeps_to_the_limit_and_what_was_left_out_is_counted(limit: int) -> None:
+    runs = every_second(10**6, 3_000, step=3)
+    budget = set_budget_of(limit)
+    at = here(10**6, topic_id=ONE)
+    notes = {"s": LaneNotes(frozenset({b"x" * 16}), {at.offset + 7: Tried(2)})}
+    encoded = encode(at, {"s": runs}, notes=notes, set_budget=budget, limit=limit)
+    assert len(encoded.text) <= limit
+    assert encoded.set_chars <= budget
+    written = decode(encoded.text, at).sections.get("s", ())
+    assert written == runs[: len(written)]
+    assert encoded.left_out == len(runs) - len(written)
+
+
+def test_sets_that_keep_to_their_room_fit_whatever_the_limit_is() -> None:
+    for limit in range(0, 4_096, 7):
+        room = set_rooms(["s"], set_budget_of(limit))["s"]
+        if (span := bitmap_span(room)) <= 0:
+            continue
+        at = here(MAX_OFFSET - 10**6, topic_id=ONE)
+        runs = every_second(at.offset, span // 2)
+        notes = {"s": LaneNotes(frozenset({b"x" * 16}), {at.offset + 7: Tried(2)})}
+        found = encode(at, {"s": runs}, notes=notes, set_budget=set_budget_of(limit), limit=limit)
+        assert not found.truncated
+        assert len(found.text) <= limit
 
 
 @pytest.mark.parametrize(

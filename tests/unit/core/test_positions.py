@@ -161,11 +161,11 @@ def test_retention_past_the_position_starts_at_the_start_of_the_log_and_says_so(
     assert harness.work() == [30, 31, 32]
 
 
-@pytest.mark.parametrize("text", ["KS1", "not ours", "KS9abc", "KS1fff" + "x" * 80])
+@pytest.mark.parametrize("text", ["KS2", "not ours", "KS9abc", "KS2fff" + "x" * 80])
 def test_metadata_that_cannot_be_read_costs_a_warning_and_no_record(text: str) -> None:
     harness = Harness()
     harness.assign(position=10, metadata=text, log=(0, 12))
-    assert harness.said("orders-0: commit metadata ignored, going on from offset 10")
+    assert harness.said("orders-0: commit metadata ignored, everything from offset 10 on")
     harness.fetch(record(10), record(11))
     assert harness.work() == [10, 11]
 
