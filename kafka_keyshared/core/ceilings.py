@@ -321,7 +321,7 @@ def _growth(block: int) -> int:
 def _longer(block: int) -> int:
     """Return how many of a block's numbers can need another byte, and another, ..."""
     longer = 0
-    while block := block >> 7:
+    while (block := block >> 7) > 0:
         longer += block
     return longer
 
