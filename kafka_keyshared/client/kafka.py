@@ -26,6 +26,7 @@ from kafka_keyshared.client.asking import ask_bounds, ask_committed, epoch_of
 from kafka_keyshared.client.callback_calls import CallbackCalls
 from kafka_keyshared.client.guarded import hook, in_turn, shielded
 from kafka_keyshared.client.leaving import JOIN_TIMEOUT, Left, leave
+from kafka_keyshared.client.metadata_limit import KafkaMetadataLimit
 from kafka_keyshared.client.outage import Outages
 from kafka_keyshared.client.patterns import is_pattern, matching, visible
 from kafka_keyshared.client.port import (
@@ -89,6 +90,8 @@ class KafkaClient:
         self._refusals: list[Refusal] = []
         # How many partitions each topic had at the start.
         self._counts: dict[str, int] | None = None
+        # The numbers of the brokers that were there then.
+        self._brokers: frozenset[int] = frozenset()
         self._outages = Outages(self.answers, no_token=lambda why: no_token(conf, why))
         own = dict(conf)
         self._topic_ids = TopicIdClient(own)
@@ -162,6 +165,7 @@ class KafkaClient:
             why = self.last_error or error.args[0].str()
             raise unreachable(self._bootstrap, why, self._conf) from error
         there = sorted(metadata.topics)
+        self._brokers = frozenset(metadata.brokers)
         self._counts = {name: len(each.partitions) for name, each in metadata.topics.items()}
         for topic in self._topics:
             if is_pattern(topic):
@@ -308,6 +312,10 @@ class KafkaClient:
         except KafkaException as error:
             log.debug("the list of topics has not come within %g s: %s", NUDGE_WAIT, error)
         return KafkaRights(self._conf, topics)
+
+    def ask_metadata_limit(self) -> KafkaMetadataLimit:
+        """Ask how many bytes of commit metadata the brokers take, and wait for nothing."""
+        return KafkaMetadataLimit(self._conf, self._brokers)
 
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was not there yet when the topics were checked."""

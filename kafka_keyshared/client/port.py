@@ -71,6 +71,17 @@ class TopicIdsAsked(Protocol):
         """
 
 
+class MetadataLimitAsked(Protocol):
+    """A question for ``offset.metadata.max.bytes``, on its way or over."""
+
+    @property
+    def limit(self) -> int | None:
+        """The limit in bytes; None where no broker has told it."""
+
+    def answered(self, timeout: float) -> bool:
+        """Say whether the question is over, waiting at most ``timeout`` seconds for that."""
+
+
 class Client(Protocol):
     """The port through which the loop uses Kafka. Every call comes from the owner thread.
 
@@ -138,6 +149,9 @@ class Client(Protocol):
 
         The client also looks for its topics again: it has dropped one that it may not describe.
         """
+
+    def ask_metadata_limit(self) -> MetadataLimitAsked:
+        """Ask how many bytes of commit metadata the brokers take, and wait for nothing."""
 
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was added to its topic while this process ran."""

@@ -15,6 +15,7 @@ from kafka_keyshared.core.commands import AssignAt, Command, CommitEntry, Lapse,
 from kafka_keyshared.core.events import StartPoint
 from kafka_keyshared.core.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.lanes import LETTERS_ON_THEIR_WAY
+from kafka_keyshared.core.log_position import LogPosition
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.opening import advance
 from kafka_keyshared.core.runs import MAX_OFFSET
@@ -28,13 +29,15 @@ def start(
 ) -> tuple[PartitionState, int | None, list[Command]]:
     """Return the state of a newly assigned partition, where to read from, and what to say.
 
-    The settled set of the commit metadata is clipped to what the log really holds: what it claims
-    beyond the end of the log would make new records there count as done. When retention has removed
-    the committed position, reading goes on at the start of the log, whatever ``auto.offset.reset``
-    says, because everything before it is gone and everything after it is wanted.
+    The commit metadata is believed only if it was written for this log and this position: commits
+    that were mirrored, copied or restored carry the offsets of another log. The settled set in it
+    is clipped to what the log really holds: what it claims beyond the end of the log would make new
+    records there count as done. When retention has removed the committed position, reading goes on
+    at the start of the log, whatever ``auto.offset.reset`` says, because everything before it is
+    gone and everything after it is wanted.
     """
     if point.position is None:
-        return PartitionState(None), None, []
+        return PartitionState(None, topic_id=point.topic_id), None, []
     commands: list[Command] = []
     position = point.position
     if point.log_start is not None and position < point.log_start:
@@ -48,7 +51,8 @@ def start(
         )
         position = point.log_start
     log_end = MAX_OFFSET if point.log_end is None else point.log_end
-    decoded = metadata.decode(point.metadata, point.position, list(known))
+    at = LogPosition(partition, point.position, point.topic_id)
+    decoded = metadata.decode(point.metadata, at, list(known))
     if decoded.problem is not None:
         commands.append(Notice(Level.WARNING, f"{partition}: {decoded.problem}"))
     restored = {
@@ -60,7 +64,7 @@ def start(
         name: LaneNotes(each.diverted, _within(each.tried, position, log_end))
         for name, each in decoded.notes.items()
     }
-    state = PartitionState(position, restored, decoded.unknown, notes)
+    state = PartitionState(position, restored, decoded.unknown, notes, point.topic_id)
     return state, position, commands
 
 

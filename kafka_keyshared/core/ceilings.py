@@ -18,12 +18,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 
-from kafka_keyshared.core.metadata import SET_BUDGET, set_rooms
 from kafka_keyshared.core.offsets import PartitionState, Unsettled, collect
 from kafka_keyshared.core.originals import column
 from kafka_keyshared.core.runs import bitmap_span, runs_size, settled_runs
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.text_limit import TextLimit
 from kafka_keyshared.model import Record, TopicPartition
 
 LOOK_SHARE = 20
@@ -41,23 +41,23 @@ class Ceilings:
     """The ceilings of all partitions, for every subscription, and when they may be raised.
 
     It looks at the dispatcher's ``states``, and at those of its ``subs`` that are reliable: the
-    others have no settled set. ``tracks`` says whether there are any. ``set_budget`` are the
-    characters that the settled sets of all subscriptions may take together; each has an even share.
-    All times are monotonic seconds.
+    others have no settled set. ``tracks`` says whether there are any. ``text_limit`` says what the
+    settled sets of all subscriptions may take together; each has an even share. All times are
+    monotonic seconds.
     """
 
     def __init__(
         self,
         subs: Mapping[str, Subscription],
         states: Mapping[TopicPartition, PartitionState],
-        set_budget: int = SET_BUDGET,
+        text_limit: TextLimit | None = None,
     ) -> None:
-        self.set_budget = set_budget
         self.subs = {name: sub for name, sub in subs.items() if sub.settings.reliable}
         self.tracks = bool(self.subs)
         self._parkings = [sub.parking for sub in self.subs.values()]
         self._states = states
-        self._rooms = set_rooms(self.subs, set_budget)
+        self.text_limit = TextLimit(self.subs) if text_limit is None else text_limit
+        self._rooms = self.text_limit.rooms()
         # The received ends after each chunk since the last look; None while none can be trusted.
         self._marks: list[Mapping[TopicPartition, int]] | None = None
         # Whether anything has ended since the last look: if not, another one would show nothing.
@@ -96,6 +96,20 @@ class Ceilings:
         for partition in new:
             first = _first_of(partition, records, numbers)
             self.begin(partition, ends[partition] if first is None else first.offset())
+
+    def lower(self) -> None:
+        """Take over a lower limit of the text: what arrives from now on waits until the set fits.
+
+        What was received below a ceiling may be leased already, so no ceiling falls below that.
+        """
+        self._rooms = self.text_limit.rooms()
+        for sub in self.subs.values():
+            ceilings = sub.parking.ceilings
+            for partition, ceiling in ceilings.items():
+                end = self._states[partition].received_end
+                if end is not None and end < ceiling:
+                    ceilings[partition] = end
+        self.stirred = True
 
     def forget_marks(self) -> None:
         """Trust no mark any more: partitions have come or gone."""
@@ -307,7 +321,7 @@ def _growth(block: int) -> int:
 def _longer(block: int) -> int:
     """Return how many of a block's numbers can need another byte, and another, ..."""
     longer = 0
-    while block := block >> 7:
+    while (block := block >> 7) > 0:
         longer += block
     return longer
 

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from kafka_keyshared.core import metadata
 from kafka_keyshared.core.commands import Command, Commit, CommitEntry, Level, Notice
 from kafka_keyshared.core.denials import Denials
 from kafka_keyshared.core.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.log_position import LogPosition
 from kafka_keyshared.core.metadata import Encoded
 from kafka_keyshared.core.offsets import PartitionState, Snapshot
+from kafka_keyshared.core.text_limit import TextLimit
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
 
@@ -51,33 +53,41 @@ class CommitPolicy:
 def encode(
     snapshots: Mapping[TopicPartition, Snapshot],
     states: Mapping[TopicPartition, PartitionState],
-    set_budget: int,
+    text_limit: TextLimit,
 ) -> tuple[dict[TopicPartition, CommitEntry], dict[TopicPartition, Encoded]]:
     """Return what is to be committed for each partition, and how its settled sets were written."""
     entries: dict[TopicPartition, CommitEntry] = {}
     encoded: dict[TopicPartition, Encoded] = {}
+    budget, limit = text_limit.set_budget, text_limit.chars
     for partition, (position, runs, leader_epoch, notes) in snapshots.items():
-        unknown = states[partition].unknown
-        text = metadata.encode(position, runs, unknown, notes, set_budget=set_budget)
+        state = states[partition]
+        at = LogPosition(partition, position, state.topic_id)
+        text = metadata.encode(at, runs, state.unknown, notes, set_budget=budget, limit=limit)
         encoded[partition] = text
         entries[partition] = CommitEntry(position, text.text, leader_epoch)
     return entries, encoded
 
 
+def longest_text(commit: Commit) -> int:
+    """Return the length of the longest metadata in a commit, in characters."""
+    return max((len(entry.metadata) for entry in commit.entries.values()), default=0)
+
+
 class CutSets:
     """The partitions whose settled set was cut when it was written, so that each is told of once.
 
-    It was written under a larger budget then, by another release or another configuration.
+    The set came with the partition and was written under a larger budget, or it had grown before
+    the brokers' limit was known. ``left_out`` counts the settled offsets that are in no commit.
     """
 
     def __init__(self) -> None:
-        self._cut: set[TopicPartition] = set()
+        self._cut: dict[TopicPartition, int] = {}
 
     def note(self, encoded: Mapping[TopicPartition, Encoded]) -> list[Notice]:
         """Take note of how sets were written; name those of which only the lowest part was."""
         self.forget(each for each, text in encoded.items() if not text.truncated)
         new = [each for each, text in encoded.items() if text.truncated and each not in self._cut]
-        self._cut.update(new)
+        self._cut.update((each, text.left_out) for each, text in encoded.items() if text.truncated)
         return [
             Notice(
                 Level.WARNING,
@@ -89,7 +99,13 @@ class CutSets:
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop partitions that are no longer assigned, or whose sets fit again."""
-        self._cut.difference_update(partitions)
+        for each in list(partitions):
+            self._cut.pop(each, None)
+
+    @property
+    def left_out(self) -> int:
+        """How many offsets settled beyond positions run again at a restart, by the last texts."""
+        return sum(self._cut.values())
 
 
 DOUBT = 10.0
@@ -110,7 +126,6 @@ class _Committed:
     alone: bool = False
     # What failed, or was written over, is to be sent again as soon as that may be.
     again: bool = False
-    bare: bool = False
     # The highest position ever sent: also a commit that failed may have been stored.
     highest: int = -1
     # The last position wanted was lower than that, so the broker has been told nothing of it.
@@ -205,9 +220,8 @@ class Commits:
         """
         together: dict[TopicPartition, CommitEntry] = {}
         commits: list[Commit] = []
-        for partition, wanted in entries.items():
+        for partition, entry in entries.items():
             state = self._partitions.setdefault(partition, _Committed())
-            entry = replace(wanted, metadata="") if state.bare else wanted
             state.again = False
             known = state.sent or state.accepted
             state.behind = entry.position < state.highest
@@ -306,15 +320,14 @@ class Commits:
                     "stays with this member is committed again, the rest runs again at its owner",
                 )
             ]
-        if answer.result is CommitResult.TOO_LARGE:
+        if answer.result is CommitResult.TOO_LARGE and longest_text(answer.commit):
+            # At once, and with the shorter texts that the lower limit makes of them.
             self._send_alone(states, now)
-            for state in states.values():
-                state.bare = state.bare or len(entries) == 1
-        else:
-            self._send_alone(states, now + self.policy.interval)
-            for state in states.values():
-                state.doubt_until = now + DOUBT
-            self._sure_at = min(self._sure_at, now + DOUBT)
+            return []
+        self._send_alone(states, now + self.policy.interval)
+        for state in states.values():
+            state.doubt_until = now + DOUBT
+        self._sure_at = min(self._sure_at, now + DOUBT)
         if answer.result is CommitResult.DENIED and answer.right is not None and here:
             known = self.denials.partitions.keys() >= set(here)
             self.denials.denied(answer.right, here, answer.error, now)
@@ -334,8 +347,6 @@ class Commits:
             state.accepted = entry
             state.answered_up_to(entry)
             state.alone = False
-            if not entry.metadata:
-                state.bare = False
             if state.sent is entry:
                 state.sent = None
             elif state.sent is None and self._partitions.get(partition) is state:

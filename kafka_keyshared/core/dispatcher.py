@@ -30,7 +30,7 @@ from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.ceilings import Ceilings
 from kafka_keyshared.core.commands import Command
-from kafka_keyshared.core.commit import CommitPolicy, Commits
+from kafka_keyshared.core.commit import CommitPolicy, Commits, longest_text
 from kafka_keyshared.core.events import Event
 from kafka_keyshared.core.handing_out import go_on, hand_out
 from kafka_keyshared.core.holds import Holds, Reason
@@ -44,6 +44,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Book, Epochs, Leased, Progress
 from kafka_keyshared.core.snapshots import Snapshots
 from kafka_keyshared.core.subscription import Subscription, Subscriptions
+from kafka_keyshared.core.text_limit import TextLimit
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record, TopicPartition
 
@@ -76,13 +77,14 @@ class Dispatcher:
         )
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.commits = Commits(commit)
-        self.ceilings = Ceilings(self.subscriptions, self.partitions, set_budget)
+        reliable = [settings.name for settings in subscriptions if settings.reliable]
+        self.text_limit = TextLimit(reliable, set_budget)
+        self.ceilings = Ceilings(self.subscriptions, self.partitions, self.text_limit)
         self.regained = Regained()
         self.meters = Meters()
         self._check_invariants = check_invariants
         self.snapshots = Snapshots(self.partitions, self.ceilings, self.meters.arrivals)
-        for name, most in metadata.lane_rooms(names).items():
-            self.subscriptions[name].diverted.most = most
+        self._share_lanes()
         self.topic: str | None = None  # the only one of which there are partitions
         self.watches = {name: heartbeat.Watch() for name in names}
         self._changed = self._restored = self._stopping = False
@@ -105,6 +107,8 @@ class Dispatcher:
             ev.LaneOrder: self._lane_order,
             ev.DlqLimitLifted: self._dlq_limit_lifted,
             ev.Flush: self._flush,
+            ev.TopicsIdentified: self._topics_identified,
+            ev.TextLimitTold: self._text_limit_told,
         }
 
     # --- the way in, and what the loop asks ---
@@ -349,7 +353,8 @@ class Dispatcher:
         entries, encoded = self.snapshots.entries(event.progress, event.partitions, now)
         commits = self.commits.plan(entries, now, final=event.final)
         self.meters.sent(commits, now)
-        commands: list[Command] = [*self.commits.cut_sets.note(encoded), *commits]
+        cut = self.commits.cut_sets.note(encoded)
+        commands: list[Command] = [*([] if self.text_limit.without_sets else cut), *commits]
         if event.partitions is None:
             self._changed = False
         if not event.final:
@@ -364,8 +369,38 @@ class Dispatcher:
     def _commit_answered(self, event: ev.CommitAnswered, now: float) -> list[Command]:
         self.meters.answered(event.commit, event.result, now)
         commands = self.commits.answered(event, now)
+        if event.result is ev.CommitResult.TOO_LARGE:
+            length = longest_text(event.commit)
+            if self.text_limit.refused(length):
+                commands += self._limit_lowered(f"refuse commit metadata of {length} characters")
         self._changed = self._changed or event.result is not ev.CommitResult.ACCEPTED
         return commands
+
+    def _topics_identified(self, event: ev.TopicsIdentified, now: float) -> list[Command]:
+        del now
+        for partition, topic_id in event.ids.items():
+            state = self.partitions[partition]
+            state.topic_id = state.topic_id or topic_id
+        return []
+
+    def _text_limit_told(self, event: ev.TextLimitTold, now: float) -> list[Command]:
+        del now
+        if not self.text_limit.told(event.limit):
+            return []
+        return self._limit_lowered(f"take {event.limit} bytes of commit metadata")
+
+    def _limit_lowered(self, what: str) -> list[Command]:
+        """Keep to a lower limit from now on; say so where it is new, or leaves no room for sets."""
+        self.ceilings.lower()
+        self._share_lanes()
+        self._changed = True
+        return self.text_limit.notices(what)
+
+    def _share_lanes(self) -> None:
+        """Bound the lanes that may be diverted to what the metadata can name."""
+        limit = self.text_limit.chars
+        for name, most in metadata.lane_rooms(self.subscriptions, limit).items():
+            self.subscriptions[name].diverted.most = most
 
     # --- time ---
 

@@ -17,7 +17,7 @@ TEXT_LIMIT = 4095
 It is also the largest length that the three digits of the text can say.
 """
 
-_MAGIC = "KS1"
+_MAGIC = "KS2"
 _HEAD_CHARS = 6  # magic and length
 ENVELOPE_CHARS = 11  # and the checksum
 _HEX = frozenset("0123456789abcdef")
@@ -54,7 +54,10 @@ def unseal(text: str) -> bytes:
     if not head.startswith(_MAGIC[:2]):
         raise MalformedError(f"another program wrote it (it starts with {head!a})")
     if not head.startswith(_MAGIC):
-        raise MalformedError(f"it is of version {head[2:3]!a}, this release reads version '1'")
+        raise MalformedError(
+            f"it is of version {head[2:3]!a}, and this release reads version {_MAGIC[2:]!a}, which "
+            "says of which log a text is"
+        )
     if len(digits) < 3 or not _HEX.issuperset(digits):
         raise MalformedError(f"its length is not a number ({digits!a})")
     length = int(digits, 16)

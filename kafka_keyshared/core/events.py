@@ -154,6 +154,8 @@ class StartPoint:
     ``position`` is None when the group has none; then the client's reset policy decides. The log's
     bounds are known only when they were asked for (they are when there is a set to check).
     ``stored`` says that the broker has position and metadata; else they are to be committed.
+    ``topic_id`` is the id of the topic (KIP-516), None while it is not known: the metadata are
+    believed only where they are of that topic.
     """
 
     position: int | None
@@ -161,6 +163,21 @@ class StartPoint:
     log_start: int | None = None
     log_end: int | None = None
     stored: bool = True
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsIdentified:
+    """The ids of the topics (KIP-516) of partitions that began without one."""
+
+    ids: Mapping[TopicPartition, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TextLimitTold:
+    """The brokers take so many bytes of commit metadata (``offset.metadata.max.bytes``)."""
+
+    limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,5 +395,7 @@ Event: TypeAlias = (
     | Resize
     | AssignRange
     | SetFilters
+    | TopicsIdentified
+    | TextLimitTold
     | Flush
 )

@@ -152,6 +152,12 @@ def merged(one: LaneNotes, later: LaneNotes) -> LaneNotes:
     return LaneNotes(later.diverted, tried)
 
 
+def from_position(notes: LaneNotes, position: int) -> LaneNotes:
+    """Return the notes without records below the position: these have settled."""
+    tried = {offset: each for offset, each in notes.tried.items() if offset >= position}
+    return LaneNotes(notes.diverted, tried)
+
+
 def _number(tried: Tried) -> int:
     return 2 * min(tried.attempts, ATTEMPTS_MOST) + tried.archived
 

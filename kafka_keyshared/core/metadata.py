@@ -4,15 +4,17 @@ Kafka stores with each committed offset a string of the consumer's choice. Ours 
 subscription, which offsets at and after the position are settled already, so that the next owner
 of the partition runs none of them again, and a few notes on lanes and records
 (:mod:`.lane_notes`). It is a hint, trusted no further than that: whatever :func:`decode` is given,
-it returns, and in doubt it returns nothing, which makes records run again and loses none.
+it returns, and in doubt it returns nothing, which makes records run again and loses none. It is
+believed only where it was written for: at that position of that log (:mod:`.log_position`).
 
-Version 1::
+Version 2::
 
-    text    = "KS1"     magic and version
+    text    = "KS2"     magic and version
               3         length of the whole text, lower-case hexadecimal
               5         CRC-32 of all the rest of the text, base 85
               ...       the body, base 85
-    body    = block*                          one for each subscription, in order of id
+    body    = origin block*                   a block for each subscription, in order of id
+    origin  = partition position name size id of which log and position (:mod:`.log_position`)
     block   = size id size section*           the id in UTF-8; sizes in bytes
     section = kind(1 byte) size payload       a reader passes over the kinds it does not know
     kind 1  = base (gap length)*              a settled set as runs
@@ -48,6 +50,7 @@ from kafka_keyshared.core.lane_notes import (
     unpack_lanes,
     unpack_tried,
 )
+from kafka_keyshared.core.log_position import ORIGIN_BYTES, LogPosition, pack_origin, read_origin
 from kafka_keyshared.core.runs import (
     KIND_BITMAP,
     KIND_RUNS,
@@ -74,11 +77,13 @@ __all__ = [
     "TRIED_BUDGET",
     "Decoded",
     "Encoded",
+    "LogPosition",
     "Runs",
     "clip",
     "decode",
     "encode",
     "lane_rooms",
+    "set_budget_of",
     "set_rooms",
     "settled_runs",
     "size_bound",
@@ -93,6 +98,12 @@ LANES_BUDGET = 750
 TRIED_BUDGET = 300
 """Most characters of the attempts of their records, and of what is archived."""
 
+OVERHEAD_CHARS = ENVELOPE_CHARS + chars(ORIGIN_BYTES)
+"""Most characters of a text that are neither set nor notes."""
+
+SMALL = 400
+"""With so many characters for sets and notes, or fewer, the sets may have all of them."""
+
 DEFAULT_SUBSCRIPTION = "default"
 """The id of the subscription that is there when the user makes none."""
 
@@ -102,12 +113,14 @@ class Encoded:
     """The text to commit, and what did not go into it.
 
     ``truncated`` names the subscriptions of whose set only the lowest offsets were written; the
-    others will run again after a restart. ``dropped_unknown`` counts the blocks of unknown
-    subscriptions left out for want of room. ``set_chars`` is what the sets took of their budget.
+    others, ``left_out`` in number, run again after a restart. ``dropped_unknown`` counts the blocks
+    of unknown subscriptions left out for want of room. ``set_chars`` is what the sets took of their
+    budget.
     """
 
     text: str
     truncated: tuple[str, ...] = ()
+    left_out: int = 0
     dropped_unknown: int = 0
     set_chars: int = 0
 
@@ -153,15 +166,29 @@ def set_rooms(names: Collection[str], set_budget: int = SET_BUDGET) -> dict[str,
     return {name: _payload_room(name, share) for name in names}
 
 
-def lane_rooms(names: Collection[str]) -> dict[str, int]:
-    """Return how many lanes of a partition each subscription may divert: they are all written."""
-    share = bytes_in(LANES_BUDGET) // max(1, len(names))
+def set_budget_of(limit: int) -> int:
+    """Return the characters that settled sets may take of texts of at most ``limit`` characters.
+
+    Below the full budget notes keep a quarter, or what is beyond :data:`SMALL` if that is less: a
+    set that does not fit makes records run again, a note that does not fit costs less.
+    """
+    room = max(0, limit - OVERHEAD_CHARS)
+    return min(SET_BUDGET, max(3 * room // 4, min(room, SMALL)))
+
+
+def lane_rooms(names: Collection[str], limit: int = TEXT_LIMIT) -> dict[str, int]:
+    """Return how many lanes of a partition each subscription may divert: they are all written.
+
+    ``limit`` is how long a text may be, in characters.
+    """
+    beside_sets = max(0, limit - OVERHEAD_CHARS - set_budget_of(limit))
+    share = bytes_in(min(LANES_BUDGET, beside_sets)) // max(1, len(names))
     most = LANES_MOST // max(1, len(names))
     return {name: min(most, lanes_fit(share - _block_overhead(name, share))) for name in names}
 
 
 def encode(
-    position: int,
+    at: LogPosition,
     sections: Mapping[str, Runs],
     unknown: Mapping[str, bytes] | None = None,
     notes: Mapping[str, LaneNotes] | None = None,
@@ -169,34 +196,37 @@ def encode(
     set_budget: int = SET_BUDGET,
     limit: int = TEXT_LIMIT,
 ) -> Encoded:
-    """Return the text that says which offsets at and after ``position`` are settled.
+    """Return the text that says which offsets are settled at and after the position ``at``.
 
-    ``sections`` maps subscription ids to runs of the same snapshot as the position. ``unknown`` are
-    the blocks of :attr:`Decoded.unknown`. ``set_budget`` bounds the sets and ``limit`` the text,
-    both in characters; a broker with a lower ``offset.metadata.max.bytes`` needs a lower limit.
-    The text is empty when there is nothing to say.
+    It is believed at that position of that log alone. ``sections`` maps subscription ids to runs
+    of the same snapshot as the position. ``unknown`` are the blocks of :attr:`Decoded.unknown`.
+    ``set_budget`` bounds the sets and ``limit`` the text, both in characters; a broker with a lower
+    ``offset.metadata.max.bytes`` needs a lower limit. The text is empty when there is nothing to
+    say.
 
     A set that does not fit its share of the budget is cut to its longest prefix that does. The
     share is max-min fair: whoever needs less than an even share gets all it needs, and what it
     leaves is split evenly among the others. ``notes`` have budgets of their own, from which they
-    are cut as :func:`~.lane_notes.pack_lanes` and :func:`~.lane_notes.pack_tried` say. Unknown
-    blocks get what is left of the limit, the smallest first, so that as few as possible are
-    dropped.
+    are cut as :func:`~.lane_notes.pack_lanes` and :func:`~.lane_notes.pack_tried` say; where the
+    limit is too low for both, sets come first. Unknown blocks get what is left of the limit, the
+    smallest first, so that as few as possible are dropped.
 
     Raises :class:`~kafka_keyshared.errors.InvariantError` when runs are out of order, overlap or
-    touch, lie below ``position`` or beyond Kafka's largest offset, or the position is negative.
+    touch, lie below the position or beyond Kafka's largest offset, or the position is negative.
     """
+    position = at.offset
     if position < 0:
         raise InvariantError(f"position {position} is not an offset: there is nothing to commit")
     for name, runs in sections.items():
         check_runs(name, position, runs)
-    room = bytes_in(min(limit, TEXT_LIMIT) - ENVELOPE_CHARS)
+    origin = pack_origin(at)
+    room = bytes_in(min(limit, TEXT_LIMIT) - ENVELOPE_CHARS) - len(origin)
+    bodies, cut = _known_bodies(position, sections, min(room, bytes_in(set_budget)))
+    set_bytes = sum(len(_block(name, body)) for name, body in bodies.items())
+    room -= set_bytes
     noted = _noted(position, notes or {}, room)
     # A section more may make the size of its block a byte longer.
     room -= sum(len(each) + 1 + _block_overhead(name, 0) for name, each in noted.items())
-    bodies, truncated = _known_bodies(position, sections, min(room, bytes_in(set_budget)))
-    set_bytes = sum(len(_block(name, body)) for name, body in bodies.items())
-    room -= set_bytes
     blocks = {
         name: _block(name, bodies.get(name, b"") + noted.get(name, b""))
         for name in bodies.keys() | noted.keys()
@@ -210,26 +240,28 @@ def encode(
         else:
             blocks[name] = foreign[name]
             room -= len(foreign[name])
-    text = seal(b"".join(blocks[name] for name in sorted(blocks)))
-    return Encoded(text, truncated, dropped, chars(set_bytes))
+    text = seal(origin + b"".join(blocks[name] for name in sorted(blocks))) if blocks else ""
+    return Encoded(text, tuple(sorted(cut)), sum(cut.values()), dropped, chars(set_bytes))
 
 
-def decode(text: str | None, position: int, known: Collection[str] | None = None) -> Decoded:
-    """Return what a committed text says about the offsets at and after ``position``.
+def decode(text: str | None, at: LogPosition, known: Collection[str] | None = None) -> Decoded:
+    """Return what a committed text says about the offsets at and after its position.
 
-    ``position`` is the offset that was committed with the text, or the start of the log when that
-    is later. ``known`` are the ids of this process's subscriptions (None takes all as known). No
-    text and an empty one say nothing and are no problem.
+    ``at`` is where the text was found: the log and the position that was committed with it.
+    ``known`` are the ids of this process's subscriptions (None takes all as known). No text and an
+    empty one say nothing and are no problem.
 
     Never raises, whatever the text: one that is foreign, cut off, damaged, of another version, or
-    written for a later position than the one asked for gives a ``problem`` and nothing else.
+    written for another log or position than ``at`` gives a ``problem`` and nothing else.
     """
     if not text:
         return Decoded()
     try:
-        return _parse_body(unseal(text), position, known)
+        return _parse_body(unseal(text), at, known)
     except MalformedError as error:
-        return Decoded(problem=f"commit metadata ignored, going on from offset {position}: {error}")
+        return Decoded(
+            problem=f"commit metadata ignored, everything from offset {at.offset} on runs: {error}"
+        )
 
 
 def _noted(position: int, notes: Mapping[str, LaneNotes], room: int) -> dict[str, bytes]:
@@ -253,13 +285,16 @@ def _noted(position: int, notes: Mapping[str, LaneNotes], room: int) -> dict[str
 
 def _known_bodies(
     position: int, sections: Mapping[str, Runs], budget: int
-) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """Return the sections of the known sets within ``budget`` bytes, and who was cut."""
+) -> tuple[dict[str, bytes], dict[str, int]]:
+    """Return the sections of the known sets within ``budget`` bytes, and what was cut off.
+
+    The second value has the number of offsets that are not in the section of a subscription.
+    """
     room = {name: _payload_room(name, budget) for name in sections}
     packed = {name: pack(position, runs, room[name]) for name, runs in sections.items() if runs}
     needs = {name: _need(name, whole, budget) for name, whole in packed.items()}
     bodies: dict[str, bytes] = {}
-    truncated = []
+    cut: dict[str, int] = {}
     # Serving the smallest need first and splitting anew what is left is what makes it max-min fair.
     order = sorted(packed, key=lambda name: (needs[name], name))
     for turn, name in enumerate(order):
@@ -268,11 +303,16 @@ def _known_bodies(
         if needs[name] > share:
             section = pack(position, sections[name], _payload_room(name, share))
         if not section.complete:
-            truncated.append(name)
+            written = unpack(section.kind, section.payload, position) if section.payload else ()
+            cut[name] = _count(sections[name]) - _count(written)
         if section.payload:
             bodies[name] = _section(section)
             budget -= len(_block(name, bodies[name]))
-    return bodies, tuple(sorted(truncated))
+    return bodies, cut
+
+
+def _count(runs: Runs) -> int:
+    return sum(end - start for start, end in runs)
 
 
 def _need(name: str, section: Packed, budget: int) -> int:
@@ -317,12 +357,13 @@ def _payload_room(name: str, budget: int) -> int:
     return room
 
 
-def _parse_body(body: bytes, position: int, known: Collection[str] | None) -> Decoded:
+def _parse_body(body: bytes, at: LogPosition, known: Collection[str] | None) -> Decoded:
     sections: dict[str, Runs] = {}
     notes: dict[str, LaneNotes] = {}
     unknown: dict[str, bytes] = {}
     skipped = 0
     reader = Reader(body)
+    read_origin(reader, at)
     while reader.more():
         try:
             name = reader.take(reader.varint()).decode("utf-8", "surrogatepass")
@@ -332,7 +373,7 @@ def _parse_body(body: bytes, position: int, known: Collection[str] | None) -> De
         if name in sections or name in unknown:
             raise MalformedError(f"subscription {name[:40]!a} is in it twice")
         if known is None or name in known:
-            sections[name], notes[name], others = _parse_block(block, position)
+            sections[name], notes[name], others = _parse_block(block, at.offset)
             skipped += others
         else:
             unknown[name] = block

@@ -28,13 +28,15 @@ class PartitionState:
     ``received_end`` is the next offset yet to be received, None until something is known.
     ``restored`` holds, per subscription, the settled runs that came with the assignment and have
     not been passed yet; ``unknown`` what other subscriptions left in the metadata, to be handed on,
-    and ``notes`` what it said of lanes and records when the partition came.
+    and ``notes`` what it said of lanes and records when the partition came. ``topic_id`` is the
+    id of the topic that the partition began of, None until it is known: commits name it.
     """
 
     received_end: int | None
     restored: dict[str, Runs] = field(default_factory=dict)
     unknown: Mapping[str, bytes] = field(default_factory=dict)
     notes: Mapping[str, LaneNotes] = field(default_factory=dict)
+    topic_id: str | None = None
 
     @property
     def settled_end(self) -> int | None:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from kafka_keyshared.core import metadata
 from kafka_keyshared.core.commands import Command, CommitEntry, Level, Notice
 from kafka_keyshared.core.events import StartPoint
-from kafka_keyshared.core.lane_notes import LaneNotes, merged
-from kafka_keyshared.core.runs import union
+from kafka_keyshared.core.lane_notes import LaneNotes, from_position, merged
+from kafka_keyshared.core.log_position import LogPosition, topic_id_in
+from kafka_keyshared.core.runs import clip, union
 from kafka_keyshared.model import TopicPartition, some
 
 KEPT_SECONDS = 300.0
@@ -39,6 +40,11 @@ class Regained:
 
     def __contains__(self, partition: TopicPartition) -> bool:
         return partition in self._kept
+
+    def names_topic_id(self, partition: TopicPartition) -> bool:
+        """Say whether what is kept of a partition is to be believed by the id of its topic only."""
+        kept = self._kept.get(partition)
+        return kept is not None and topic_id_in(kept.left.metadata) is not None
 
     def keep(
         self,
@@ -70,8 +76,8 @@ class Regained:
         end of its log, which may have been cut off or made anew. Each is remembered no longer.
         """
         really = {
-            partition: self._start(point, stored[partition], kept, known, now)
-            if (kept := self._kept.pop(partition, None)) is not None
+            partition: _start(partition, point, stored[partition], kept, known)
+            if (kept := self._kept.pop(partition, None)) is not None and now <= kept.until
             else point
             for partition, point in starts.items()
         }
@@ -82,33 +88,55 @@ class Regained:
         text = f"{names}: back with nobody else's commit; what had settled does not run again"
         return really, [Notice(Level.INFO, text)]
 
-    @staticmethod
-    def _start(
-        point: StartPoint,
-        stored: CommitEntry | None,
-        kept: _Kept,
-        known: Collection[str],
-        now: float,
-    ) -> StartPoint:
-        if stored is None or stored not in kept.ours or now > kept.until:
-            return point
-        left = _both(stored, kept.left, known)
-        # None of ours without its end known: what is settled there cannot be held to it.
-        if point.log_end is None or left.position > point.log_end:
-            return point
-        return replace(point, position=left.position, metadata=left.metadata, stored=False)
+
+def _start(
+    partition: TopicPartition,
+    point: StartPoint,
+    stored: CommitEntry | None,
+    kept: _Kept,
+    known: Collection[str],
+) -> StartPoint:
+    if stored is None or stored not in kept.ours:
+        return point
+    left = _both(partition, point.topic_id, stored, kept.left, known)
+    # None of ours without its end known: what is settled there cannot be held to it.
+    if left is None or point.log_end is None or left.position > point.log_end:
+        return point
+    return replace(point, position=left.position, metadata=left.metadata, stored=False)
 
 
-def _both(stored: CommitEntry, left: CommitEntry, known: Collection[str]) -> CommitEntry:
+def _both(
+    partition: TopicPartition,
+    topic_id: str | None,
+    stored: CommitEntry,
+    left: CommitEntry,
+    known: Collection[str],
+) -> CommitEntry | None:
     """Return what either of two entries of this member says to be settled.
+
+    None where one of them is not of the topic that there is now.
 
     Mostly that is what was left. But a loss may know less than a commit before it did: how far a
     worker has got is asked for, and the worker may be gone.
     """
     position = max(stored.position, left.position)
-    parts = [metadata.decode(each.metadata, position, known) for each in (stored, left)]
-    sections = {name: union(*(part.sections.get(name, ()) for part in parts)) for name in known}
+    parts = [
+        metadata.decode(each.metadata, LogPosition(partition, each.position, topic_id), known)
+        for each in (stored, left)
+    ]
+    if any(part.problem for part in parts):
+        return None
+    sections = {
+        name: clip(union(*(part.sections.get(name, ()) for part in parts)), position)
+        for name in known
+    }
     unknown = {**parts[0].unknown, **parts[1].unknown}
-    notes = {name: merged(*(part.notes.get(name, LaneNotes()) for part in parts)) for name in known}
-    text = metadata.encode(position, sections, unknown, notes, set_budget=metadata.TEXT_LIMIT)
+    notes = {
+        name: from_position(
+            merged(*(part.notes.get(name, LaneNotes()) for part in parts)), position
+        )
+        for name in known
+    }
+    at = LogPosition(partition, position, topic_id)
+    text = metadata.encode(at, sections, unknown, notes, set_budget=metadata.TEXT_LIMIT)
     return CommitEntry(position, text.text)

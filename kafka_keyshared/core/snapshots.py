@@ -60,7 +60,7 @@ class Snapshots:
         """Return what would be committed now, of these partitions or of all, and its sets."""
         found = self.take(progress, now)
         found = {each: found[each] for each in found if only is None or each in only}
-        return encode(found, self._states, self._ceilings.set_budget)
+        return encode(found, self._states, self._ceilings.text_limit)
 
     def keep(self, partitions: Container[TopicPartition]) -> None:
         """Forget what was said of all others."""

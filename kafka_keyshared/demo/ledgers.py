@@ -10,6 +10,7 @@ from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.core import metadata
 from kafka_keyshared.core.commands import Commit, Dropped
 from kafka_keyshared.core.events import CommitAnswered, CommitResult, DeadLettered
+from kafka_keyshared.core.log_position import topic_id_in
 from kafka_keyshared.model import TopicPartition
 
 
@@ -39,7 +40,7 @@ class AuditedClient(KafkaClient):
                 partition.topic,
                 partition.partition,
                 entry.position,
-                settled_in(entry.metadata, entry.position),
+                settled_in(entry.metadata, partition, entry.position),
             )
             for partition, entry in commit.entries.items()
         ]
@@ -61,9 +62,10 @@ class AuditedClient(KafkaClient):
                 self.accepted(partition, entry.position)
 
 
-def settled_in(text: str, position: int) -> Ranges:
+def settled_in(text: str, partition: TopicPartition, position: int) -> Ranges:
     """Return what the metadata really says, as inclusive ranges."""
-    runs = metadata.decode(text, position).sections.get(metadata.DEFAULT_SUBSCRIPTION, ())
+    at = metadata.LogPosition(partition, position, topic_id_in(text))
+    runs = metadata.decode(text, at).sections.get(metadata.DEFAULT_SUBSCRIPTION, ())
     return tuple((start, end - 1) for start, end in runs)
 
 

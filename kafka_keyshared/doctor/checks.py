@@ -49,7 +49,8 @@ class PartitionFacts(NamedTuple):
     """A partition's log, from ``first`` to before ``end``, and the group's committed position.
 
     ``metadata`` is what was committed beside it, None where that is no text. ``unknown`` is why the
-    cluster did not tell all of it; the numbers then mean nothing.
+    cluster did not tell all of it; the numbers then mean nothing. ``topic_id`` is None where no
+    broker tells the id of the topic.
     """
 
     topic: str
@@ -59,6 +60,7 @@ class PartitionFacts(NamedTuple):
     committed: int | None
     unknown: str = ""
     metadata: str | None = None
+    topic_id: str | None = None
 
 
 class Stamp(NamedTuple):

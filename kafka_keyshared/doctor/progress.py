@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.core.metadata import Runs, clip, decode
+from kafka_keyshared.core.metadata import LogPosition, Runs, clip, decode
 from kafka_keyshared.doctor.checks import PartitionFacts
 from kafka_keyshared.doctor.progress_checks import (
     NAMED,
@@ -198,8 +198,9 @@ def _standing(partition: TopicPartition, facts: PartitionFacts, now: Committed |
     position = facts.committed or 0
     if now is not None and now.position != position:
         return Standing(partition, now.position, facts.end, moved=True)
-    before = _settled(facts.metadata, position)
-    after = before if now is None else _settled(now.metadata, position)
+    at = LogPosition(partition, position, facts.topic_id)
+    before = _settled(facts.metadata, at)
+    after = before if now is None else _settled(now.metadata, at)
     if not after:
         return Standing(partition, position, facts.end, moved=False)
     # What is unsettled below the end of the earlier set was so all the while.
@@ -215,9 +216,12 @@ def _standing(partition: TopicPartition, facts: PartitionFacts, now: Committed |
     )
 
 
-def _settled(metadata: str | None, position: int) -> Runs:
-    """Return what every subscription has settled beyond the position; empty for foreign text."""
-    every = list(decode(metadata, position).sections.values())
+def _settled(metadata: str | None, at: LogPosition) -> Runs:
+    """Return what every subscription has settled beyond the position; empty for foreign text.
+
+    Text of another log is foreign too: a member ignores it by the same rule.
+    """
+    every = list(decode(metadata, at).sections.values())
     # There is one, until an app fans out; then what one of them lacks is not done.
     return min(every, key=lambda runs: runs[-1][1], default=())
 

@@ -31,6 +31,7 @@ from kafka_keyshared.client.groupless import (
     text_of,
 )
 from kafka_keyshared.client.reach import ANSWER_TIMEOUT, speaks_tls
+from kafka_keyshared.client.topic_ids import id_in
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.doctor.checks import PartitionFacts, Stamp, TopicFacts
 from kafka_keyshared.doctor.group_checks import GroupFacts
@@ -107,6 +108,8 @@ class Survey:
         # The embedded cluster keeps an admin client waiting for some questions, so one that is
         # refused at once decides whether the others are asked.
         self._describes = True
+        # By name, of the topics that were looked at closer.
+        self._topic_ids: dict[str, str | None] = {}
         self._unheard = False
 
     def _heard(self, error: KafkaError) -> None:
@@ -193,6 +196,7 @@ class Survey:
         operations = self._gather(described)
         for name in names:
             conf, about = settings[name], operations[name]
+            self._topic_ids[name] = None if isinstance(about, KafkaError) else id_in(about)
             known = not isinstance(conf, KafkaError)
             found[name] = TopicFacts(
                 name,
@@ -252,7 +256,13 @@ class Survey:
                 position = answer.offset if answer.offset >= 0 else None
                 bounds = (begins.offset, ends.offset)
                 beside = metadata_of(answer)
-                facts = PartitionFacts(*_pair(each), *bounds, position, metadata=beside)
+                facts = PartitionFacts(
+                    *_pair(each),
+                    *bounds,
+                    position,
+                    metadata=beside,
+                    topic_id=self._topic_ids.get(each.topic),
+                )
             found.append(facts)
         return errors[0] if errors and len(errors) == len(found) else found
 

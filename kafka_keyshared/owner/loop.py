@@ -24,6 +24,7 @@ from kafka_keyshared.model import Record, TopicPartition, partition_of
 from kafka_keyshared.owner.by_hand import ByHand
 from kafka_keyshared.owner.ends import Ends
 from kafka_keyshared.owner.loopstats import LoopStats
+from kafka_keyshared.owner.metadata_limit import MetadataLimit
 from kafka_keyshared.owner.notices import log_notice
 from kafka_keyshared.owner.orders import Orders
 from kafka_keyshared.owner.partition_ends import PartitionEnds
@@ -71,7 +72,8 @@ class Loop(Actor):
         self.commits_stopped = False
         self.topic_ids = TopicIds(ports.client)
         self.ends = PartitionEnds(ports.clock)
-        self.reseek = Reseek(dispatcher.holds, self.topic_ids)
+        self.metadata_limit = MetadataLimit(ports.client, self.tell)
+        self.reseek = Reseek(dispatcher.holds)
         self.orders = Orders(lambda: ports.mailbox.put(None))
         self.released_in_call: set[TopicPartition] = set()
         # Told of each answer to a commit, behind the core; by a stop, which reads its own.
@@ -186,7 +188,7 @@ class Loop(Actor):
             self.stats.beats += 1
             self._look_at_rights(now)
             self.watchdog.beat(self.core.partitions, now)
-            self.reseek.topics_made_anew(self.topic_ids.beat(self.core.partitions, now), now)
+            self._look_at_topics(now)
             self.pause_and_resume()  # the backstop: what the client has refused is told again
             pool = self.ports.pool
             pool.beat()
@@ -205,6 +207,13 @@ class Loop(Actor):
         assigned = self.core.holds.assigned(self.core.partitions)
         for refusal in (*self.ports.client.refusals(), *more):
             self.rights.refused(refusal, assigned, self._clock())
+
+    def _look_at_topics(self, now: float) -> None:
+        """Note the ids of topics, and which of them were made anew; note the limit of texts."""
+        self.reseek.topics_made_anew(self.topic_ids.beat(self.core.partitions, now), now)
+        if identified := self.topic_ids.take_identified():
+            self.tell(ev.TopicsIdentified(identified))
+        self.metadata_limit.hear()
 
     def _mail_alone(self) -> None:
         """Take the mail, and again as long as there is some, a few times in a row.

@@ -17,12 +17,14 @@ from kafka_keyshared.client.port import CommittedOffset, LogBounds, refusal_of
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.assignment import held_of
 from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.core.log_position import topic_id_in
 from kafka_keyshared.core.metadata import TEXT_LIMIT
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import TopicPartition, counted, names_of, some
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.seeking import LAST_BOUNDS_TIMEOUT
+from kafka_keyshared.owner.topic_ids import IdsOfTexts
 from kafka_keyshared.status import RebalanceStatus
 
 log = log_of("kafka_keyshared.rebalance")
@@ -66,6 +68,7 @@ class Rebalancer:
         # Since when this member is one without a partition, until that is told.
         self._nothing_since: float | None = None
         self._seldom = Seldom(log, loop.ports.clock)
+        self._ids = IdsOfTexts(loop.ports.client, loop.ports.clock)
         self._patience = BOUNDS_TIMEOUT
         self.closing = False
         self.hurried: Callable[[], bool] = lambda: False
@@ -77,6 +80,7 @@ class Rebalancer:
     def subscribe(self) -> None:
         """Join the group with these callbacks."""
         guard = self._guard
+        self._loop.metadata_limit.ask()
         self._loop.ports.client.subscribe(
             guard(self.on_assign), guard(self.on_revoke), guard(self.on_lost)
         )
@@ -111,6 +115,7 @@ class Rebalancer:
         loop = self._loop
         loop.commits_stopped = False
         began = loop.ports.clock()
+        loop.metadata_limit.wait()
         self._observe("assigned", partitions)
         loop.rights.assigned(partitions, began)
         asked: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(partitions)
@@ -247,12 +252,35 @@ class Rebalancer:
                     )
         known = {each: committed for each, committed in asked.items() if committed is not None}
         wanted = [each for each, committed in known.items() if self._needs_bounds(each, committed)]
+        by_id = [each for each, committed in known.items() if self._needs_id(each, committed)]
+        until = self._loop.ports.clock() + timeout
+        self._ids.ask(by_id)
         bounds = client.log_bounds(wanted, timeout) if wanted else {}
+        ids = self._ids.answer(until - self._loop.ports.clock())
+        unidentified = set(by_id).difference(ids)
+        if unidentified:
+            self._seldom.warning(
+                "ids",
+                f"{_names(list(unidentified))}: the id of the topic is not told; what is committed "
+                "of a partition is believed only with it, so they wait for it for a while",
+            )
         return {
-            partition: self._start_point(partition, committed, bounds.get(partition))
+            partition: self._start_point(
+                partition, committed, bounds.get(partition), ids.get(partition)
+            )
             for partition, committed in known.items()
-            if partition in bounds or not self._needs_bounds(partition, committed)
+            if partition not in unidentified
+            and (partition in bounds or not self._needs_bounds(partition, committed))
         }
+
+    def _needs_id(self, partition: TopicPartition, committed: CommittedOffset) -> bool:
+        """Say whether what is known to be settled names a topic id, which is then to be compared.
+
+        A text of another cluster, or of a topic that was deleted since, may stand beside the
+        position.
+        """
+        regained = self._loop.core.regained
+        return topic_id_in(committed.metadata) is not None or regained.names_topic_id(partition)
 
     def _needs_bounds(self, partition: TopicPartition, committed: CommittedOffset) -> bool:
         """Say whether the bounds of its log must be known before a partition may start.
@@ -269,7 +297,11 @@ class Rebalancer:
         return bool(committed.metadata) or partition in self._loop.core.regained
 
     def _start_point(
-        self, partition: TopicPartition, committed: CommittedOffset, bounds: LogBounds | None
+        self,
+        partition: TopicPartition,
+        committed: CommittedOffset,
+        bounds: LogBounds | None,
+        topic_id: str | None,
     ) -> ev.StartPoint:
         position, metadata, _ = committed
         if bounds is None:
@@ -290,7 +322,7 @@ class Rebalancer:
                 )
             return ev.StartPoint(at, None, bounds.start, bounds.end, stored=False)
         text = metadata if metadata and len(metadata) <= 2 * TEXT_LIMIT else None
-        return ev.StartPoint(position, text, bounds.start, bounds.end)
+        return ev.StartPoint(position, text, bounds.start, bounds.end, topic_id=topic_id)
 
     # --- revoked ---
 

@@ -22,11 +22,13 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import metadata
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.holds import Holds, Reason
+from kafka_keyshared.core.log_position import LogPosition
 from kafka_keyshared.core.offsets import PartitionState, Snapshot
+from kafka_keyshared.core.text_limit import TextLimit
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 from kafka_keyshared.owner.reading_on import NO_ID, ReadOn, inside
-from kafka_keyshared.owner.topic_ids import Comparison, TopicId, TopicIds
+from kafka_keyshared.owner.topic_ids import Comparison, TopicId
 from kafka_keyshared.pools.port import Pool
 
 log = log_of("kafka_keyshared.loop")
@@ -97,9 +99,8 @@ class Reseek:
     seconds) one may be that the broker found to be out of range.
     """
 
-    def __init__(self, holds: Holds, ids: TopicIds) -> None:
+    def __init__(self, holds: Holds) -> None:
         self._holds = holds
-        self._ids = ids
         self.partitions = holds.held_back(Reason.RESEEK)
         self.out_of_range: dict[TopicPartition, float] = {}
         # How often the id of its topic was asked for and not told.
@@ -230,7 +231,7 @@ class Reseek:
         """Ask for the bounds of logs, and meanwhile for the ids of their topics."""
         client, clock = loop.ports.client, loop.ports.clock
         until = clock() + timeout
-        asked = Comparison(client, self._ids, loop.core.partitions, those)
+        asked = Comparison(client, loop.core.partitions, those)
         bounds = client.log_bounds(those, timeout)
         return bounds, asked.answer(until - clock())
 
@@ -275,9 +276,9 @@ def begin_anew(
     progress = loop.ports.pool.progress()
     loop.serve(0.0)  # as before every snapshot: a failure must not be taken for progress
     snapshots = loop.core.snapshots.take(progress, loop.ports.clock())
-    budget = loop.core.ceilings.set_budget
+    limit = loop.core.text_limit
     starts = {
-        each: anew(on, bounds[each], snapshots.get(each), loop.core.partitions[each], budget)
+        each: anew(each, on, bounds[each], snapshots.get(each), loop.core.partitions[each], limit)
         for each, on in found.items()
     }
     loop.tell(ev.Forget(list(starts)))
@@ -293,12 +294,13 @@ def _recalled(loop: Owner) -> bool:
     )
 
 
-def anew(
+def anew(  # noqa: PLR0917 - all that is known of one partition
+    partition: TopicPartition,
     on: ReadOn,
     log_bounds: LogBounds,
     snapshot: Snapshot | None,
     state: PartitionState,
-    budget: int,
+    limit: TextLimit,
 ) -> ev.StartPoint:
     """Return the start of a partition whose log is another one now.
 
@@ -313,7 +315,8 @@ def anew(
         for name, each in snapshot.runs.items()
         if (kept := metadata.clip(each, snapshot.position, end))
     }
+    at = LogPosition(partition, snapshot.position, state.topic_id)
     text = metadata.encode(
-        snapshot.position, runs, state.unknown, snapshot.notes, set_budget=budget
+        at, runs, state.unknown, snapshot.notes, set_budget=limit.set_budget, limit=limit.chars
     ).text
-    return ev.StartPoint(snapshot.position, text, start, end, stored=False)
+    return ev.StartPoint(snapshot.position, text, start, end, False, state.topic_id)

@@ -44,6 +44,9 @@ ASK_WAIT = 0.5
 HURRIED_ANSWER_WAIT = 0.5
 """Seconds for the last commit's answer after a second signal and behind the deadline."""
 
+LEFT_OUT = "settled beyond the position run again"
+"""What the final line says of records that did not fit in the commit metadata."""
+
 REFUSED_MOST = 6
 """Times that the last commit is sent at most when each was refused as one of an old generation.
 
@@ -65,7 +68,8 @@ class StopReport:
     ``stuck`` is where the owner was when it was given up on, with the group not left; ``pending``
     that the coordinator did not answer this member's JoinGroup in time. ``undone`` is
     None when that cannot be said, because it was still changing. ``blocked`` counts keys. Where
-    nothing is ``tracked``, nothing was to be committed.
+    nothing is ``tracked``, nothing was to be committed. ``left_out`` records had settled beyond
+    positions and did not fit in the commit metadata: they run again, so the stop is not clean.
     """
 
     clean: bool
@@ -79,6 +83,7 @@ class StopReport:
     pending: bool = False
     heard: bool = True
     tracked: bool = True
+    left_out: int = 0
 
     def line(self) -> str:
         """Return the final line."""
@@ -99,6 +104,8 @@ class StopReport:
             committed, left = "nothing is committed", f"{undone} received and dropped"
         if self.blocked:
             left += f"; {counted(self.blocked, 'key')} blocked"
+        if self.left_out:
+            committed += f"; {self.left_out} {LEFT_OUT}"
         named = f": {', '.join(self.running)}" if self.running else ""
         if self.stuck:
             committed += (
@@ -132,8 +139,9 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
         # With what a revoke gave up on: that is not waited for either, and it is to be named.
         running = list(dict.fromkeys([*running, *names_of(loop.awaited(_in_hand(loop))[0])]))
     undone = _undone(loop, loop.progress())
+    left_out = loop.core.commits.cut_sets.left_out
     return StopReport(
-        clean=not running and not dead_letters and accepted,
+        clean=not running and not dead_letters and accepted and not left_out,
         seconds=clock() - started,
         undone=undone,
         running=tuple(running),
@@ -142,6 +150,7 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
         blocked=_blocked(loop),
         heard=heard,
         tracked=loop.core.ceilings.tracks,
+        left_out=left_out,
     )
 
 

@@ -8,7 +8,8 @@ every minute after that. Nobody waits for such an answer.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from kafka_keyshared.client.port import Client, TopicIdsAsked
@@ -26,6 +27,15 @@ LOOK_SELDOM = 600.0
 
 ANSWER_WITHIN = 15.0
 """Seconds after which a question is given up. The client gives up before that."""
+
+ID_WAIT = 30.0
+"""Seconds for which a partition waits for the id of its topic, while nobody answers."""
+
+ID_UNTOLD_WAIT = 5.0
+"""And where brokers answer without it: they know none, or this user may not describe the topic."""
+
+IDS_ASKED_LEAST = 3
+"""Times that it is asked for at least: an owner that stood still has not waited."""
 
 States = Mapping[TopicPartition, PartitionState]
 
@@ -47,27 +57,25 @@ class TopicId(NamedTuple):
         return self.known and self.began != self.now
 
 
-class _Began(NamedTuple):
-    state: PartitionState
-    id: str
-
-
 class TopicIds:
-    """The ids of the topics that the assigned partitions were begun of."""
+    """The ids of the topics that the assigned partitions were begun of.
+
+    The state of a partition has its own (:attr:`~.offsets.PartitionState.topic_id`): one that began
+    without an id gets the first that is told, by :meth:`take_identified`.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        # Of this assignment, which its state stands for: each has one of its own.
-        self._began: dict[TopicPartition, _Began] = {}
+        self._identified: dict[TopicPartition, str] = {}
         self._asked: TopicIdsAsked | None = None
         self._asked_for: States = {}
         self._asked_at = 0.0
         self._look_at = float("-inf")
 
-    def began(self, partition: TopicPartition, state: PartitionState) -> str | None:
-        """Return the id of the topic that it was when this assignment of the partition began."""
-        began = self._began.get(partition)
-        return began.id if began is not None and began.state is state else None
+    def take_identified(self) -> dict[TopicPartition, str]:
+        """Return the ids that were told since the last time, of partitions that had none."""
+        identified, self._identified = self._identified, {}
+        return identified
 
     def look_soon(self) -> None:
         """Ask at the next beat: something has hinted at a topic that went."""
@@ -75,12 +83,12 @@ class TopicIds:
 
     def beat(self, states: States, now: float) -> list[TopicPartition]:
         """Ask, or take an answer; return the partitions whose topic is another one by now."""
-        self._began = {
-            each: began for each, began in self._began.items() if states.get(each) is began.state
-        }
         if self._asked is not None:
             return self._hear(self._asked, states, now)
-        fresh = any(self._asked_for.get(each) is not state for each, state in states.items())
+        fresh = any(
+            state.topic_id is None and self._asked_for.get(each) is not state
+            for each, state in states.items()
+        )
         if states and (fresh or now >= self._look_at):
             self._asked = self._client.ask_topic_ids({each.topic for each in states})
             self._asked_for, self._asked_at = dict(states), now
@@ -96,9 +104,12 @@ class TopicIds:
             told = (found or {}).get(partition.topic)
             if told is None or states.get(partition) is not state:
                 continue
-            if self._began.setdefault(partition, _Began(state, told)).id != told:
+            if state.topic_id is None:
+                self._identified[partition] = told
+            elif state.topic_id != told:
                 another.append(partition)
-        self._look_at = now + (LOOK_EVERY if self._began else LOOK_SELDOM)
+        known = self._identified or any(state.topic_id is not None for state in states.values())
+        self._look_at = now + (LOOK_EVERY if known else LOOK_SELDOM)
         return another
 
 
@@ -108,13 +119,11 @@ class Comparison:
     Nothing is asked where nothing is known to compare the answer with.
     """
 
-    def __init__(
-        self, client: Client, ids: TopicIds, states: States, those: Collection[TopicPartition]
-    ) -> None:
+    def __init__(self, client: Client, states: States, those: Collection[TopicPartition]) -> None:
         self._began = {
             each: began
             for each in those
-            if each in states and (began := ids.began(each, states[each])) is not None
+            if each in states and (began := states[each].topic_id) is not None
         }
         topics = {each.topic for each in self._began}
         self._asked = client.ask_topic_ids(topics) if topics else None
@@ -125,4 +134,50 @@ class Comparison:
         return {
             each: TopicId(began, (found or {}).get(each.topic))
             for each, began in self._began.items()
+        }
+
+
+class IdsOfTexts:
+    """The ids of topics that decide whether the text of a commit is believed (:mod:`.metadata`).
+
+    Without the id such a text is ignored, and what has settled beyond the position runs again; to
+    believe it could leave out records that never ran. So a partition waits for the id, but not for
+    ever: an admin question that nobody answers must not stop what can be read.
+    """
+
+    def __init__(self, client: Client, clock: Callable[[], float]) -> None:
+        self._client = client
+        self._clock = clock
+        # Since when each partition has waited, and how often it was asked for.
+        self._since: dict[TopicPartition, float] = {}
+        self._times: Counter[TopicPartition] = Counter()
+        self._wanted: Collection[TopicPartition] = ()
+        self._asked: TopicIdsAsked | None = None
+
+    def ask(self, wanted: Collection[TopicPartition]) -> None:
+        """Ask for the ids of these partitions' topics, and wait for nothing."""
+        now = self._clock()
+        self._since = {each: self._since.get(each, now) for each in wanted}
+        self._times = Counter({each: self._times[each] + 1 for each in wanted})
+        self._wanted = wanted
+        topics = {each.topic for each in wanted}
+        self._asked = self._client.ask_topic_ids(topics) if topics else None
+
+    def answer(self, timeout: float) -> dict[TopicPartition, str | None]:
+        """Return the ids, None for a partition that has waited for long enough.
+
+        At most ``timeout`` seconds are waited for them. Partitions that wait on are left out.
+        """
+        if self._asked is None:
+            return {}
+        found = self._asked.answer(max(timeout, 0.0))
+        self._asked = None
+        most = ID_WAIT if found is None else ID_UNTOLD_WAIT
+        late = self._clock() - most
+        ids = {each: (found or {}).get(each.topic) for each in self._wanted}
+        return {
+            each: id_
+            for each, id_ in ids.items()
+            if id_ is not None
+            or (self._since[each] <= late and self._times[each] >= IDS_ASKED_LEAST)
         }

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim.happenings import LogsAsked
+from kafka_keyshared.sim.happenings import LimitHeard, LimitUnheard, LogsAsked
 from kafka_keyshared.sim.history import Answered, Waiting
 from kafka_keyshared.sim.link import Link
 from kafka_keyshared.sim.timeline import Process
@@ -49,6 +49,24 @@ class RightsOnTheirWay:
         return self.found
 
 
+class LimitOnItsWay:
+    """A question for the limit of commit metadata: told by a broker at one moment, heard later."""
+
+    def __init__(self, process: Process, unheard: Callable[[], None]) -> None:
+        self._process = process
+        self._unheard = unheard
+        self.over = False
+        self.limit: int | None = None
+
+    def answered(self, timeout: float) -> bool:
+        """Say whether the question is over; note that somebody has waited for it in vain."""
+        if not self.over and timeout > 0:
+            self._process.wait(timeout, lambda: self.over)
+        if timeout > 0 and self.limit is None:
+            self._unheard()
+        return self.over
+
+
 class Asking:
     """The questions of one client. Times are in seconds."""
 
@@ -62,6 +80,7 @@ class Asking:
         # By themselves: with whom nothing is ever made anew, all else is as without this question.
         self._ids = cluster.chance("topic ids")
         self._rights = cluster.chance("rights")
+        self._limits = cluster.chance("limits of metadata")
         self.open = False
         """Whether an answer is waited for just now."""
         self.next_unheard = False
@@ -139,7 +158,8 @@ class Asking:
         def tell() -> None:
             if link.dead or not link.open():
                 return
-            found = {each: cluster.topic_id(each) for each in names if each in cluster.topics}
+            there = [each for each in names if each in cluster.topics]
+            found = {each: cluster.topic_id(each) for each in there if cluster.settings.tells_ids}
 
             def hear() -> None:
                 asked.found = found
@@ -165,6 +185,28 @@ class Asking:
             timeline.after(self._rights.uniform(*ON_THE_WAY), hear)
 
         timeline.after(self._rights.uniform(*ON_THE_WAY), tell)
+        return asked
+
+    def metadata_limit(self) -> LimitOnItsWay:
+        """Ask the coordinator how much metadata it takes; what is not heard is not told."""
+        cluster, timeline, link = self._cluster, self._timeline, self._link
+        asked = LimitOnItsWay(
+            self._process, lambda: cluster.history.tell(LimitUnheard(self._member))
+        )
+
+        def tell() -> None:
+            limit = None
+            if cluster.settings.tells_limit and not link.dead and link.coordinated():
+                limit = cluster.metadata_max
+
+            def hear() -> None:
+                asked.limit, asked.over = limit, True
+                if limit is not None and not link.dead:
+                    cluster.history.tell(LimitHeard(self._member, limit))
+
+            timeline.after(self._limits.uniform(*ON_THE_WAY), hear)
+
+        timeline.after(self._limits.uniform(*ON_THE_WAY), tell)
         return asked
 
     def answered(self, timeout: float, there: Callable[[], bool]) -> bool:

@@ -16,7 +16,13 @@ from kafka_keyshared.client.port import Committed, LogBounds, Rebalance, Refusal
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.sim.asking import NOTHING, Asking, RightsOnTheirWay, TopicIdsOnTheirWay
+from kafka_keyshared.sim.asking import (
+    NOTHING,
+    Asking,
+    LimitOnItsWay,
+    RightsOnTheirWay,
+    TopicIdsOnTheirWay,
+)
 from kafka_keyshared.sim.fetching import Fetcher
 from kafka_keyshared.sim.happenings import LeftGroup, StoppedJoining
 from kafka_keyshared.sim.history import Delivered, Joined
@@ -233,6 +239,10 @@ class SimClient:
     def ask_rights(self, topics: Collection[str]) -> RightsOnTheirWay:
         """Ask which of the topics this user may read, without waiting."""
         return self.asking.rights(topics)
+
+    def ask_metadata_limit(self) -> LimitOnItsWay:
+        """Ask how much commit metadata brokers take, and wait for nothing."""
+        return self.asking.metadata_limit()
 
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was not there yet when this client was made."""

@@ -15,11 +15,13 @@ from kafka_keyshared.sim.client import SimClient
 from kafka_keyshared.sim.commits import Commits
 from kafka_keyshared.sim.faults import Faults, GroupSettings
 from kafka_keyshared.sim.group import Group
+from kafka_keyshared.sim.happenings import MetadataTaken
 from kafka_keyshared.sim.history import Appended, CutOff, History, Remade, Removed
 from kafka_keyshared.sim.kip848 import Reconciling
 from kafka_keyshared.sim.logs import Log, New
 from kafka_keyshared.sim.rights import Rights
 from kafka_keyshared.sim.timeline import Timeline
+from kafka_keyshared.sim.topic_names import topic_id
 
 QUICKEST = 0.0005
 USUAL = 0.02
@@ -45,6 +47,8 @@ class Cluster:
         self.chance = chance
         self.history = history
         self.settings = settings
+        # What brokers take beside a position now; by their settings, unless that is changed.
+        self.metadata_max = settings.metadata_max
         self.faults = Faults()
         self.value = b"value"
         """What is written where nobody says otherwise."""
@@ -70,7 +74,7 @@ class Cluster:
 
     def topic_id(self, topic: str) -> str:
         """Return which of the topics of that name there is."""
-        return f"{topic}, made {self._times_made[topic]} times"
+        return topic_id(topic, self._times_made[topic])
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Return the partitions of these topics."""
@@ -213,6 +217,11 @@ class Cluster:
             return False
         del self._other_logs[partition]
         return True
+
+    def take_metadata(self, most: int) -> None:
+        """Take so much metadata beside a position from now on."""
+        self.metadata_max = most
+        self.history.tell(MetadataTaken(most))
 
     def add_partition(self, topic: str) -> TopicPartition:
         """Add a partition; the members notice when they next look at the topics."""

@@ -7,10 +7,12 @@ and reader share would look like agreement.
 from __future__ import annotations
 
 import re
-from base64 import b85decode
+from base64 import b85decode, urlsafe_b64decode
 from binascii import crc32
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from kafka_keyshared.model import TopicPartition
 
 Sections = dict[str, set[int]]
 """By subscription the offsets that a text calls settled."""
@@ -29,34 +31,62 @@ class Notes(NamedTuple):
 
 NOTHING = Notes(set(), {})
 
+
+class Whose(NamedTuple):
+    """A partition of a topic, and the topic's id in Kafka's form."""
+
+    partition: TopicPartition
+    topic_id: str
+
+
 TEXT = re.compile(
-    r"KS1(?P<length>[0-9a-f]{3})(?P<sum>.{5})(?P<body>[\x21-\x7e]*)", re.DOTALL | re.ASCII
+    r"KS2(?P<length>[0-9a-f]{3})(?P<sum>.{5})(?P<body>[\x21-\x7e]*)", re.DOTALL | re.ASCII
 )
 RUNS, BITMAP, LANES, TRIED = 1, 2, 3, 4
 BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
 
 class CommitTextError(AssertionError):
-    """A text is not what the description of the commit metadata says."""
+    """A text is not what the description of the commit metadata says, or is of another log."""
 
 
-def read_commit(text: str, position: int) -> Sections:
+def read_commit(text: str, position: int, whose: Whose | None = None) -> Sections:
     """Return what a text says about the offsets at and after the position committed with it.
 
-    Raises :class:`CommitTextError` for a text that is not exactly as described.
+    Raises :class:`CommitTextError` for a text that is not exactly as described, or that was written
+    for another position, or for another log than ``whose``, where that is given.
     """
-    return {name: _settled(block, position) for name, block in _blocks(text)}
+    return {name: _settled(block, position) for name, block in _blocks(text, position, whose)}
 
 
-def read_notes(text: str, position: int) -> dict[str, Notes]:
+def read_notes(text: str, position: int, whose: Whose | None = None) -> dict[str, Notes]:
     """Return what a text says besides about lanes, and about records at and after the position.
 
     Raises :class:`CommitTextError` as :func:`read_commit` does.
     """
-    return {name: _notes(block, position) for name, block in _blocks(text)}
+    return {name: _notes(block, position) for name, block in _blocks(text, position, whose)}
 
 
-def _blocks(text: str) -> Iterator[tuple[str, bytes]]:
+def _written_for(body: bytes, position: int, whose: Whose | None) -> bytes:
+    """Take the origin off, which says of which log and position a text is, and look at it."""
+    number, body = _number(body)
+    at, body = _number(body)
+    name, body = body[:4], body[4:]
+    id_, body = _sized(body)
+    _require(len(id_) in (0, 16), "a topic id of {} bytes", len(id_))
+    _require(at == position, "a text for position {} at {}", at, position)
+    if whose is not None:
+        (topic, partition), topic_id = whose
+        _require(number == partition, "a text for partition {} at {}", number, partition)
+        _require(
+            int.from_bytes(name, "big") == crc32(topic.encode()), "a text of no topic {!r}", topic
+        )
+        wanted = urlsafe_b64decode(f"{topic_id}==")
+        _require(id_ in (b"", wanted), "a text of topic id {!r}, not {!r}", id_, wanted)
+    return body
+
+
+def _blocks(text: str, position: int, whose: Whose | None) -> Iterator[tuple[str, bytes]]:
     if not text:
         return
     found = TEXT.fullmatch(text)
@@ -64,10 +94,10 @@ def _blocks(text: str) -> Iterator[tuple[str, bytes]]:
         raise CommitTextError(f"no commit metadata: {text!r}")
     _require(int(found["length"], 16) == len(text), "{!r} has another length than it says", text)
     told = int.from_bytes(_bytes_of(found["sum"]), "big")
-    summed = f"KS1{found['length']}{found['body']}"
+    summed = f"KS2{found['length']}{found['body']}"
     _require(told == crc32(summed.encode()), "the checksum of {!r} is wrong", text)
     seen = set()
-    rest = _bytes_of(found["body"])
+    rest = _written_for(_bytes_of(found["body"]), position, whose)
     while rest:
         name, rest = _sized(rest)
         block, rest = _sized(rest)

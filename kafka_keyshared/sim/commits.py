@@ -19,6 +19,7 @@ from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.commit_text import CommitTextError, read_commit, read_notes
 from kafka_keyshared.sim.group import NO_ERROR, Seat
+from kafka_keyshared.sim.happenings import TextCopied
 from kafka_keyshared.sim.history import CommitSent, CommitStored, CommitTold
 
 if TYPE_CHECKING:
@@ -111,6 +112,12 @@ class Commits:
     def store(self, partition: TopicPartition, position: int, metadata: str | None) -> None:
         """Store what somebody else has committed for the group."""
         self.stored[partition] = CommittedOffset(position, metadata)
+
+    def copy_text(self, partition: TopicPartition, text: str, kind: str) -> None:
+        """Have a tool write a text over that of a partition; its position stays as it is."""
+        position = self.stored[partition].position or 0
+        self.stored[partition] = CommittedOffset(position, text)
+        self._cluster.history.tell(TextCopied(partition, position, text, kind))
 
     def forget(self, topic: str) -> None:
         """Delete what is stored for a topic, as the broker does with the topic itself."""
@@ -247,7 +254,7 @@ class Commits:
             units = len((entry.metadata or "").encode("utf-16-le")) // 2 + 1
             if partition.topic in self._cluster.rights.commits:
                 code = code or KafkaError.TOPIC_AUTHORIZATION_FAILED
-            elif units > self._cluster.settings.metadata_max:
+            elif units > self._cluster.metadata_max:
                 code = code or KafkaError.OFFSET_METADATA_TOO_LARGE
             elif at == refused:
                 code = code or KafkaError.UNKNOWN_TOPIC_OR_PART

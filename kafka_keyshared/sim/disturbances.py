@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_keyshared.sim import crews
+from kafka_keyshared.sim.copied_texts import copy_a_text
 from kafka_keyshared.sim.keys import registries
 from kafka_keyshared.sim.lane_orders import order_a_lane
 from kafka_keyshared.sim.pauses import pause_by_hand
@@ -283,6 +284,12 @@ def add_partition(world: World, chance: Random) -> bool:
     return True
 
 
+def take_other_metadata(world: World, chance: Random) -> bool:
+    """Have brokers take another amount of metadata from now on, after a restart of theirs."""
+    world.cluster.take_metadata(chance.choice((4_096, 2_000, 400, 160, 100, 60, 1)))
+    return True
+
+
 ON_REQUEST = frozenset({"a topic was made anew", "a log was cut off"})
 """What no plan draws: it is there for whoever asks for it by name.
 
@@ -334,6 +341,8 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "the right on the group was away": Disturbance(4.0, refuse_the_group),
     "keys could not be read": Disturbance(2.0, lose_registry),
     "a schema was unknown": Disturbance(2.0, forget_schema),
+    "a text of another log was copied": Disturbance(1.0, copy_a_text),
+    "brokers took other metadata": Disturbance(4.0, take_other_metadata),
     "a log was compacted": Disturbance(2.0, compact),
     "retention came by": Disturbance(4.0, retention),
     "a topic was made anew": Disturbance(5.0, remake),

@@ -54,7 +54,8 @@ class GroupSettings:
     ``protocol`` is ``eager``, ``cooperative`` (KIP-429) or ``kip-848``. ``request_timeout`` is how
     long a commit waits for its answer behind a JoinGroup (``socket.timeout.ms``, but as short as a
     user may set it); ``refresh`` is how long members take to notice a partition that was added;
-    ``metadata_max`` counts UTF-16 units, the NUL included that the binding adds.
+    ``metadata_max`` counts UTF-16 units, the NUL included that the binding adds; ``tells_limit``
+    says that members may ask for it, ``tells_ids`` that brokers have ids of topics.
     """
 
     protocol: str = "eager"
@@ -64,3 +65,5 @@ class GroupSettings:
     request_timeout: float = 6.0
     refresh: float = 5.0
     metadata_max: int = 4_096
+    tells_limit: bool = True
+    tells_ids: bool = True

@@ -81,6 +81,37 @@ class LogsAsked(NamedTuple):
     answered: Collection[TopicPartition]
 
 
+class MetadataTaken(NamedTuple):
+    """From now on brokers take so much metadata beside a position, the final NUL included."""
+
+    most: int
+
+
+class LimitHeard(NamedTuple):
+    """A member has been told how much metadata brokers take."""
+
+    member: int
+    most: int
+
+
+class LimitUnheard(NamedTuple):
+    """A member has waited for the limit of metadata in vain, and begins without knowing it."""
+
+    member: int
+
+
+class TextCopied(NamedTuple):
+    """A tool has written a text over what is stored of the group; the position is as it was.
+
+    ``kind`` says what of the text is of another log.
+    """
+
+    partition: TopicPartition
+    position: int
+    text: str
+    kind: str
+
+
 class KeysAway(NamedTuple):
     """From now on key functions cannot read some keys just now, or they can again.
 

@@ -60,7 +60,8 @@ class Plan:
 
     While more than ``backlog`` records are not committed, hardly any is written: what is left when
     faults stop has to be worked through. ``disturbances`` are those that come, each with how much
-    more often than usual; ``metadata_max`` is what the brokers take beside a position;
+    more often than usual; ``metadata_max`` is what the brokers take beside a position,
+    ``tells_limit`` says that they tell it, ``tells_ids`` that they have ids of topics;
     ``value_bytes`` is how large every value is; ``orders_possible`` the share of the orders for
     closed lanes that are given by somebody who looks first what can be done; ``static`` says that
     members have an instance each.
@@ -76,6 +77,8 @@ class Plan:
     burst: int
     burst_every: float
     metadata_max: int
+    tells_limit: bool
+    tells_ids: bool
     disturbances: Mapping[str, float]
     member: MemberPlan
     habits: Habits
@@ -174,7 +177,9 @@ def _plain(draw: Draw) -> Plan:
         backlog=one("backlog", (20, 200, 1_000)),
         burst=one("burst", (4, 40, 400)),
         burst_every=one("burst_every", (0.003, 0.03, 0.3)),
-        metadata_max=one("metadata_max", (4_096, 4_096, 60, 24)),
+        metadata_max=one("metadata_max", (4_096, 4_096, 4_096, 300, 160, 100, 60, 24)),
+        tells_limit=draw.happens("tells its limit", 0.6),
+        tells_ids=draw.happens("tells ids", 0.8),
         disturbances={
             name: one(f"strength of {name}", (1.0, 3.0))
             for name in DISTURBANCES

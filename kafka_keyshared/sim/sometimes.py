@@ -13,20 +13,24 @@ from typing import Any
 from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.unmatched import IS_AN_ERROR
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.owner.stopping import LEFT_OUT
 from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.checkers.books import METADATA_USUAL, Books
 from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Sent, Stage
 from kafka_keyshared.sim.checkers.rights import FOR_RIGHTS
+from kafka_keyshared.sim.copied_texts import KINDS
 from kafka_keyshared.sim.disturbances import ON_REQUEST
 from kafka_keyshared.sim.happenings import (
     BY_A_CALLBACK,
     FiltersDeclared,
     KeysAway,
+    LimitHeard,
     LimitLifted,
     PendingGivenUp,
     ReleaseFailed,
     RightsChanged,
     StoppedJoining,
+    TextCopied,
     WorkerJoined,
 )
 from kafka_keyshared.sim.history import History, Listener
@@ -44,6 +48,10 @@ RARE = (
     "stale completion after reassign",
     "commit failed, then recovered",
     "metadata dropped for size",
+    *KINDS,
+    "metadata shortened for size",
+    "brokers told that they take less metadata",
+    "stop that named what runs again",
     "offset gap at the position",
     "retry overtaken by a revoke",
     "worker death mid-record",
@@ -116,6 +124,11 @@ class Sometimes:
     - *stale completion after reassign*: a handler ends whose partition has a new reader by then;
     - *commit failed, then recovered*: an accepted commit of an assignment after one that was not;
     - *metadata dropped for size*: after a refusal for its size a commit goes without its set;
+    - *metadata shortened for size*: after a refusal for its size a commit has a shorter text;
+    - *brokers told that they take less metadata*: than they usually do, to a member that asks;
+    - *stop that named what runs again*: what had settled beyond positions did not fit;
+    - *began beside a text for another position*, *of another topic id*, *partition*, *topic name*:
+      a tool has left it there, and the position is good;
     - *offset gap at the position*: a commit stands behind offsets at which there is no record;
     - *retry overtaken by a revoke*: a partition is revoked while a record of it waits for its next
       attempt;
@@ -155,6 +168,8 @@ class Sometimes:
         self._failed: set[int] = set()
         self._refused: dict[int, Sent] = {}
         self._gaps: set[tuple[TopicPartition, int]] = set()
+        # By partition, position and text, what of another log stands there.
+        self._copied: dict[tuple[TopicPartition, int, str], str] = {}
         self._stored: dict[TopicPartition, int] = {}
         self._unheard: set[tuple[Any, ...]] = set()
         # By member and subscription: the names of workers that filter since, and their numbers.
@@ -183,6 +198,9 @@ class Sometimes:
             happened.WentOn: self._went_on,
             happened.Ended: self._ended,
             StateAdopted: self._adopted,
+            TextCopied: self._text_copied,
+            happened.Reading: self._reading,
+            LimitHeard: self._limit_heard,
             happened.CommitSent: self._sent,
             happened.CommitStored: self._commit_stored,
             happened.CommitTold: self._told,
@@ -413,12 +431,28 @@ class Sometimes:
             if assignment.number in self._refused and not sent.text:
                 dropped = self._refused.pop(assignment.number)
                 self.counts["metadata dropped for size"] += bool(dropped.text)
+            elif assignment.number in self._refused:
+                before = self._refused.pop(assignment.number)
+                self.counts["metadata shortened for size"] += len(sent.text) < len(before.text)
             last = sent.position - 1
             fates = next(iter(assignment.log.fates.values()))
             gap = last >= 0 and (last not in fates or fates[last].removed)
             if gap and (partition, last) not in self._gaps:
                 self._gaps.add((partition, last))
                 self.counts["offset gap at the position"] += 1
+
+    def _text_copied(self, told: TextCopied) -> None:
+        self._copied[told.partition, told.position, told.text] = told.kind
+
+    def _reading(self, told: happened.Reading) -> None:
+        assignment = self._books.assignments[told.assignment]
+        if assignment.found is not None:
+            kind = self._copied.pop((told.partition, *assignment.found), None)
+            if kind is not None:
+                self.counts[kind] += 1
+
+    def _limit_heard(self, told: LimitHeard) -> None:
+        self.counts["brokers told that they take less metadata"] += told.most < METADATA_USUAL
 
     def _commit_stored(self, told: happened.CommitStored) -> None:
         for partition in told.entries:
@@ -461,6 +495,7 @@ class Sometimes:
         self.counts["state that could not be released"] += 1
 
     def _gone(self, told: happened.Gone) -> None:
+        self.counts["stop that named what runs again"] += LEFT_OUT in told.reason
         self.counts["process ended by a callback"] += told.reason.startswith(BY_A_CALLBACK)
         self.counts["process ended by what is nobody's"] += IS_AN_ERROR in told.reason
         self.counts["process ended for missing rights"] += told.reason.startswith(FOR_RIGHTS)

@@ -10,7 +10,7 @@ from kafka_keyshared.sim import shifts
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.cluster import Cluster
 from kafka_keyshared.sim.faults import GroupSettings
-from kafka_keyshared.sim.happenings import KeysAway
+from kafka_keyshared.sim.happenings import KeysAway, MetadataTaken
 from kafka_keyshared.sim.keys import registries
 from kafka_keyshared.sim.lane_orders import lift_limits, release_blocked
 from kafka_keyshared.sim.member import Member, Surroundings
@@ -46,7 +46,12 @@ class World:
             self.chance,
             self.history,
             dict.fromkeys(self.topics, plan.partitions),
-            GroupSettings(protocol=plan.protocol, metadata_max=plan.metadata_max),
+            GroupSettings(
+                protocol=plan.protocol,
+                metadata_max=plan.metadata_max,
+                tells_limit=plan.tells_limit,
+                tells_ids=plan.tells_ids,
+            ),
         )
         self.cluster.value = b"v" * plan.value_bytes
         self.around = Surroundings(
@@ -76,6 +81,7 @@ class World:
 
     def start(self) -> None:
         """Start the members, and somebody who writes."""
+        self.history.tell(MetadataTaken(self.plan.metadata_max))
         for _ in range(self.plan.members):
             self.add_member()
         self.timeline.after(0.0, self._write)

@@ -19,10 +19,11 @@ from kafka_keyshared.core.commands import CommitEntry, Notice
 from kafka_keyshared.core.commit import encode
 from kafka_keyshared.core.events import StartPoint
 from kafka_keyshared.core.lane_notes import LaneNotes, Tried
-from kafka_keyshared.core.metadata import SET_BUDGET, set_rooms
+from kafka_keyshared.core.metadata import set_rooms
 from kafka_keyshared.core.offsets import PartitionState, Snapshot
 from kafka_keyshared.core.runs import bitmap_span
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.text_limit import TextLimit
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.places import derived_key
@@ -117,7 +118,7 @@ def outcome(plan: Plan, reports: Iterable[Report], name: str) -> dict[TopicParti
             {name: beyond} if beyond else {},
             notes={name: LaneNotes(notes.diverted, tried)},
         )
-    entries, encoded = encode(snapshots, plan.states, SET_BUDGET)
+    entries, encoded = encode(snapshots, plan.states, TextLimit([name]))
     for partition, text in encoded.items():
         if text.truncated:
             raise InvariantError(

@@ -79,7 +79,7 @@ def known(evidence: Evidence) -> Known:
                 given_up.add((TopicPartition(event.topic, event.partition), event.position))
     written: defaultdict[TopicPartition, set[Written]] = defaultdict(set)
     for each in evidence.stored:
-        settled = settled_in(each.metadata, each.position)
+        settled = settled_in(each.metadata, each.partition, each.position)
         written[each.partition].add((each.position, settled))
     return Known(
         {place: sorted(each) for place, each in begun.items()},

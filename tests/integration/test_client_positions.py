@@ -34,6 +34,7 @@ from tests.support.live import (
     starts,
     write,
 )
+from tests.support.texts import here
 from tests.support.wire import commit_as_written
 
 SMALL = 60
@@ -127,10 +128,10 @@ def test_the_longest_text_of_the_codec_lands_and_reads_back(
     runs = tuple((start, start + 1) for start in range(1, 4_001, 2))
     # Another subscription's block fills what its own sets leave.
     filler = bytes(range(256)) * 3
-    encoded = metadata.encode(0, {"default": runs}, {"other": filler})
+    encoded = metadata.encode(here(0), {"default": runs}, {"other": filler})
     while len(encoded.text) < metadata.TEXT_LIMIT:
         filler += bytes((len(filler) % 251,))
-        longer = metadata.encode(0, {"default": runs}, {"other": filler})
+        longer = metadata.encode(here(0), {"default": runs}, {"other": filler})
         if longer.dropped_unknown:
             break
         encoded = longer
@@ -149,7 +150,7 @@ def test_the_longest_text_of_the_codec_lands_and_reads_back(
     finally:
         client.close()
     assert found == CommittedOffset(0, encoded.text)
-    assert metadata.decode(encoded.text, 0, {"default"}).sections == {"default": runs}
+    assert metadata.decode(encoded.text, here(0), {"default"}).sections == {"default": runs}
 
 
 # --- metadata of other clients ---
@@ -275,7 +276,7 @@ def test_a_set_that_the_broker_refuses_costs_its_own_partition_the_set_and_no_po
     eventually(lambda: first.done() == 39 + 267 and first.committed == both, 60.0)
     assert first.stop() == 0
     position, text = committed(strict_broker, group, topic, 0)
-    assert (position, metadata.decode(text, 5).sections) == (5, {"default": ((6, 40),)})
+    assert (position, metadata.decode(text, here(5)).sections) == (5, {"default": ((6, 40),)})
     assert committed(strict_broker, group, topic, 1) == (1, "")
 
     mended.set()
@@ -309,7 +310,7 @@ def test_a_start_uses_the_offset_that_came_with_the_set(
     write(real_cluster, topic, [(b"key-%d" % number, b"") for number in range(10)])
     group = group_name()
     with bare(real_cluster, group) as other:
-        text = metadata.encode(2, {"default": ((4, 6),)}).text
+        text = metadata.encode(here(2), {"default": ((4, 6),)}).text
         eventually_commit(other, ClientPartition(topic, 0, 2, text))
     conf = client_conf(real_cluster, group)
     member = Member(conf, [topic], lambda record: None, client=Overtaken).start()

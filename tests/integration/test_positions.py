@@ -24,6 +24,7 @@ from tests.support.live import (
     starts,
     write,
 )
+from tests.support.texts import here
 
 
 class FailsFor:
@@ -75,7 +76,7 @@ def test_a_blocked_key_keeps_nobody_and_a_restart_runs_just_its_lane(
 def set_of(cluster: Cluster, group: str, topic: str) -> tuple[tuple[int, int], ...]:
     """Return the settled set that is committed for partition 0."""
     position, text = committed(cluster, group, topic)
-    return metadata.decode(text, max(0, position)).sections.get("default", ())
+    return metadata.decode(text, here(max(0, position))).sections.get("default", ())
 
 
 def test_metadata_of_another_client_degrades_to_the_plain_offset(

@@ -26,6 +26,7 @@ from tests.support.live import (
     sets_before_the_revoke,
     write,
 )
+from tests.support.texts import here
 
 PARTITIONS = 4
 AHEAD = 500
@@ -121,7 +122,7 @@ def test_a_stop_commits_the_settled_set_with_the_position(
 
     position, text = committed(any_cluster, group, topic)
     assert position == 0
-    assert metadata.decode(text, 0).sections == {"default": ((1, 41),)}
+    assert metadata.decode(text, here(0)).sections == {"default": ((1, 41),)}
     mended.set()
     second = Member(conf, [topic], handler, name="second").start()
     eventually(lambda: second.position() == 41, 30.0)

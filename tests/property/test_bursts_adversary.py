@@ -24,6 +24,7 @@ from kafka_keyshared.sim.handlers import Ending
 from tests.support.harness import Harness
 from tests.support.records import ERROR, FakeRecord, failure
 from tests.support.seeds import enough, seeds
+from tests.support.texts import here
 
 SEEDS = seeds(8)
 BUDGETS = (60, 150, 400)
@@ -133,7 +134,7 @@ class Burst:
                 continue
             of = {sub.name: held.get(partition, {})}
             found = derive(state.received_end, of, state.restored, core.ceilings.of(partition))
-            text = encode(found.position, found.runs, {}, set_budget=self.budget)
+            text = encode(here(found.position), found.runs, {}, set_budget=self.budget)
             assert not text.truncated, f"{partition}: {len(found.runs[sub.name])} runs"
             self.largest = max(self.largest, len(text.text))
             ended = self.ended[partition]

@@ -24,6 +24,7 @@ from kafka_keyshared.core.metadata import (
 from kafka_keyshared.core.runs import pack, payload_bound, union, unpack
 from kafka_keyshared.sim.commit_text import NOTHING, read_notes
 from tests.support.seeds import examples
+from tests.support.texts import here
 
 RULES = settings(derandomize=True, deadline=None, max_examples=examples(200))
 HEAVY = settings(RULES, max_examples=examples(80))  # thousands of runs in each example
@@ -80,10 +81,10 @@ def size(runs: Runs) -> int:
 @given(some_runs)
 def test_what_fits_comes_back_as_it_was(case: tuple[int, Runs]) -> None:
     position, runs = case
-    encoded = encode(position, {"default": runs})
+    encoded = encode(here(position), {"default": runs})
     assert encoded.truncated == ()
     assert encoded.text.isascii()
-    decoded = decode(encoded.text, position)
+    decoded = decode(encoded.text, here(position))
     assert decoded == Decoded({"default": runs} if runs else {})
 
 
@@ -93,8 +94,8 @@ def test_several_subscriptions_come_back_each_with_its_own(
     position: int, shapes_by_id: dict[str, tuple[bool, list[tuple[int, int]]]]
 ) -> None:
     sections = {name: build(position, *shape) for name, shape in shapes_by_id.items()}
-    encoded = encode(position, sections)
-    decoded = decode(encoded.text, position)
+    encoded = encode(here(position), sections)
+    decoded = decode(encoded.text, here(position))
     assert decoded.problem is None
     for name, runs in sections.items():
         got = decoded.sections.get(name, ())
@@ -125,8 +126,8 @@ def test_notes_come_back_lanes_whole_and_attempts_as_far_as_they_fit(
         )
         for name, each in {"one": one, "other": other}.items()
     }
-    encoded = encode(position, {"one": runs}, notes=notes)
-    decoded = decode(encoded.text, position)
+    encoded = encode(here(position), {"one": runs}, notes=notes)
+    decoded = decode(encoded.text, here(position))
     assert decoded.problem is None
     assert decoded.sections == ({"one": runs} if runs else {})
     for name, each in notes.items():
@@ -143,19 +144,19 @@ def test_notes_come_back_lanes_whole_and_attempts_as_far_as_they_fit(
 @given(large_runs, some_notes, st.integers(0, TEXT_LIMIT))
 def test_notes_keep_every_text_within_its_limit(runs: Runs, notes: LaneNotes, limit: int) -> None:
     moved = LaneNotes(notes.diverted, {1000 + at: tried for at, tried in notes.tried.items()})
-    encoded = encode(1000, {"one": runs}, {"x": b"y" * 200}, {"one": moved}, limit=limit)
+    encoded = encode(here(1000), {"one": runs}, {"x": b"y" * 200}, {"one": moved}, limit=limit)
     assert len(encoded.text) <= limit
     assert encoded.set_chars <= SET_BUDGET
-    assert decode(encoded.text, 1000, known=["one"]).problem is None
+    assert decode(encoded.text, here(1000), known=["one"]).problem is None
 
 
 @HEAVY
 @given(large_runs, st.integers(0, SET_BUDGET + 500))
 def test_a_cut_set_is_a_prefix_within_its_budget(runs: Runs, budget: int) -> None:
-    encoded = encode(1000, {"default": runs}, set_budget=budget)
+    encoded = encode(here(1000), {"default": runs}, set_budget=budget)
     assert encoded.set_chars <= budget
     assert len(encoded.text) <= TEXT_LIMIT
-    decoded = decode(encoded.text, 1000)
+    decoded = decode(encoded.text, here(1000))
     assert decoded.problem is None
     got = decoded.sections.get("default", ())
     assert got == offsets_before(runs, size(got))
@@ -186,11 +187,11 @@ def test_no_text_is_over_its_limit(
     first: Runs, second: Runs, third: Runs, unknown: dict[str, bytes], limit: int
 ) -> None:
     sections = {"one": first, "two": second, "three": third}
-    encoded = encode(1000, sections, unknown, limit=limit)
+    encoded = encode(here(1000), sections, unknown, limit=limit)
     assert encoded.text.isascii()
     assert len(encoded.text) <= limit
     assert encoded.set_chars <= SET_BUDGET
-    decoded = decode(encoded.text, 1000, known=sections)
+    decoded = decode(encoded.text, here(1000), known=sections)
     assert decoded.problem is None
     assert decoded.unknown.items() <= unknown.items()
     assert len(decoded.unknown) + encoded.dropped_unknown == len(unknown.keys() - sections.keys())
@@ -204,7 +205,7 @@ def test_the_bound_is_never_below_the_size(case: tuple[int, Runs], name: str) ->
     packed = pack(position, runs, 10**9).payload if runs else b""
     assert len(packed) <= payload_bound(span, len(runs))
     bound = size_bound(span, len(runs), name)
-    encoded = encode(position, {name: runs})
+    encoded = encode(here(position), {name: runs})
     assert encoded.set_chars <= bound
     if bound <= SET_BUDGET:
         assert not encoded.truncated
@@ -214,7 +215,7 @@ def test_the_bound_is_never_below_the_size(case: tuple[int, Runs], name: str) ->
 @RULES
 @given(st.text(max_size=300), st.integers(-2000, 2**63))
 def test_arbitrary_text_never_raises_and_says_nothing(text: str, position: int) -> None:
-    decoded = decode(text, position)
+    decoded = decode(text, here(position))
     assert not decoded.sections
     assert (decoded.problem is None) is (text == "")
 
@@ -225,10 +226,10 @@ def test_junk_behind_and_a_later_position_change_nothing_else(
     case: tuple[int, Runs], junk: str, later: int
 ) -> None:
     position, runs = case
-    text = encode(position, {"default": runs}).text
+    text = encode(here(position), {"default": runs}).text
     if text:
-        assert decode(text + junk, position).sections == {"default": runs}
-        kept = decode(text + junk, position + later).sections.get("default", ())
+        assert decode(text + junk, here(position)).sections == {"default": runs}
+        kept = decode(text + junk, here(position + later)).sections.get("default", ())
         assert kept == clip(runs, position + later)
 
 
@@ -238,10 +239,10 @@ def test_a_mutated_text_never_raises_and_says_nothing_new(
     case: tuple[int, Runs], data: st.DataObject
 ) -> None:
     position, runs = case
-    text = encode(position, {"default": runs}).text
+    text = encode(here(position), {"default": runs}).text
     at = data.draw(st.integers(0, len(text)))
     changed = text[:at] + data.draw(st.text(max_size=4)) + text[at + data.draw(st.integers(0, 3)) :]
-    decoded = decode(changed, position)
+    decoded = decode(changed, here(position))
     assert decoded.sections in ({}, {"default": runs})
     assert decoded.sections or decoded.problem or not changed or not runs
 
@@ -264,7 +265,10 @@ def test_settled_runs_are_the_complement_of_what_is_outstanding(
     expected |= {offset for offset in restored if offset >= end}
     assert {offset for start, stop in runs for offset in range(start, stop)} == expected
     assert all(before[1] < after[0] for before, after in pairwise(runs))
-    assert decode(encode(position, {"s": runs}).text, position).sections.get("s", ()) == runs
+    assert (
+        decode(encode(here(position), {"s": runs}).text, here(position)).sections.get("s", ())
+        == runs
+    )
 
 
 @RULES

@@ -13,6 +13,7 @@ from kafka_keyshared.core.offsets import PartitionState, Snapshot, derive
 from kafka_keyshared.model import Record
 from tests.support.records import P0, record
 from tests.support.seeds import examples
+from tests.support.texts import here
 
 STEPS = settings(
     derandomize=True, deadline=None, max_examples=examples(40), stateful_step_count=100
@@ -114,11 +115,11 @@ class Positions(RuleBasedStateMachine):
     def commit(self, stored: bool, budget: int) -> None:
         """The broker has it, or it was lost on its way. A small budget cuts the set."""
         snapshot = self.snapshot()
-        text = metadata.encode(snapshot.position, snapshot.runs, set_budget=budget).text
+        text = metadata.encode(here(snapshot.position), snapshot.runs, set_budget=budget).text
         assert len(text) <= budget + 20, "a set keeps to its budget"
         if stored:
             self.stored = snapshot.position, text
-            sections = metadata.decode(text, snapshot.position).sections
+            sections = metadata.decode(text, here(snapshot.position)).sections
             kept = {
                 offset
                 for start_, end in sections.get(ME, ())

@@ -83,6 +83,8 @@ def plan_of(seed: int, what: str) -> Plan:
         burst=5,
         burst_every=0.05,
         metadata_max=4_096,
+        tells_limit=True,
+        tells_ids=True,
         disturbances={} if what == NONE else {what: DISTURBANCES[what].every / EVERY},
         member=MemberPlan(subscriptions=(subscription,)),
         habits=Habits(failing=0.02, poisoned=0.001, hanging=0.0, typical=0.005),

@@ -238,8 +238,8 @@ def test_what_a_member_has_settled_it_knows_though_another_has_settled_it_since(
 
 
 def test_a_text_that_nobody_can_read_is_found() -> None:
-    words = "has a text that cannot be read: 'KS1"
-    assert_found("SafeCommit", words, lambda told: done(told, 0).send(1, 1, words="KS1junk"))
+    words = "has a text that cannot be read: 'KS2"
+    assert_found("SafeCommit", words, lambda told: done(told, 0).send(1, 1, words="KS2junk"))
 
 
 def test_the_text_of_another_program_settles_nothing() -> None:
@@ -809,7 +809,7 @@ def test_a_partition_made_anew_begins_anew() -> None:
 
 def test_the_text_that_tests_write_says_what_they_mean() -> None:
     assert text(3) == ""
-    assert text(3, (5, 7)).startswith("KS1")
+    assert text(3, (5, 7)).startswith("KS2")
 
 
 @pytest.mark.parametrize("again", [False, True])

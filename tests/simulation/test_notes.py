@@ -10,6 +10,7 @@ from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.sim import history as happened
 from tests.simulation.told import SUB, T0, T1, Told
 from tests.simulation.watched import assert_found, assert_right, begun, settings
+from tests.support.texts import here
 
 KEY_A = hash_of((T0.topic, -1, b"a", -1))
 OTHER = hash_of((T0.topic, -1, b"b", -1))
@@ -19,7 +20,7 @@ FIVE = settings(retry=RetryPolicy(attempts=5, backoff=0.0))
 
 
 def words(position: int, notes: LaneNotes, *runs: tuple[int, int]) -> str:
-    return encode(position, {SUB: runs}, notes={SUB: notes}).text
+    return encode(here(position), {SUB: runs}, notes={SUB: notes}).text
 
 
 def fails(told: Told, offset: int, times: int = 1, member: int = 1) -> None:

@@ -10,6 +10,7 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.history import History, Stored
 from kafka_keyshared.sim.timeline import Timeline
+from tests.support.texts import here
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SUB = "default"
@@ -18,7 +19,7 @@ SUB = "default"
 def text(position: int, *runs: tuple[int, int], sub: str = SUB) -> str:
     """The metadata beside a position that says these runs to be settled."""
     sections: Mapping[str, Runs] = {sub: runs}
-    return encode(position, sections).text
+    return encode(here(position), sections).text
 
 
 class Told:

@@ -12,7 +12,7 @@ from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds, R
 from kafka_keyshared.core.commands import Commit
 from kafka_keyshared.core.events import CommitAnswered, CommitResult
 from kafka_keyshared.model import Record, TopicPartition
-from tests.support.ports import IdsTold
+from tests.support.ports import IdsTold, LimitTold
 from tests.support.records import P0
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "billing", "log_level": 0}
@@ -75,6 +75,9 @@ class _OfflineClient(KafkaClient):
 
     def ask_topic_ids(self, topics: Collection[str]) -> Any:
         return IdsTold({})
+
+    def ask_metadata_limit(self) -> Any:
+        return LimitTold(None)
 
     def log_ends(self) -> dict[TopicPartition, int]:
         return {}

@@ -51,6 +51,16 @@ class RightsTold:
         return self._client.readable
 
 
+class LimitTold:
+    """A question for the limit of metadata that is over."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit = limit
+
+    def answered(self, timeout: float) -> bool:
+        return True
+
+
 class FakeClient:
     """A client that has a log per partition, and plans for what its next calls do.
 
@@ -90,6 +100,8 @@ class FakeClient:
         self.received_epochs: dict[TopicPartition, int] = {}
         # Those that are told; without one as by brokers that have none. None: nobody answers.
         self.ids: dict[str, str] | None = {}
+        # How many bytes of metadata the brokers say that they take; None: they do not say.
+        self.metadata_limit: int | None = None
         self.added: set[TopicPartition] = set()
         # Refused in answers to questions, and the topics that may be read (None: no answer).
         self.told_refusals: list[Refusal] = []
@@ -185,6 +197,9 @@ class FakeClient:
     def ask_rights(self, topics: Collection[str]) -> RightsTold:
         self.calls.append(("ask_rights", set(topics)))
         return RightsTold(self)
+
+    def ask_metadata_limit(self) -> LimitTold:
+        return LimitTold(self.metadata_limit)
 
     def is_new(self, partition: TopicPartition) -> bool:
         return partition in self.added

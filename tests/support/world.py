@@ -27,6 +27,7 @@ from tests.support.harness import Harness
 from tests.support.oracle import Oracle, partition_of
 from tests.support.rare import note
 from tests.support.records import FakeRecord, failure
+from tests.support.texts import here
 
 _SCOPES: tuple[Literal["topic", "partition", "subscription"], ...] = (
     "topic",
@@ -277,7 +278,7 @@ class World:
         """Return what the member goes by, as an entry: what the broker has, or what it left."""
         state = self.member.core.partitions[partition]
         assert state.received_end is not None
-        text = encode(state.received_end, state.restored, {}, state.notes).text
+        text = encode(here(state.received_end), state.restored, {}, state.notes).text
         return CommitEntry(state.received_end, text)
 
     def remake(self, partition: TopicPartition, records: int) -> None:

@@ -34,6 +34,7 @@ from kafka_keyshared.sim.checkers.records import (
     Sent,
     Stage,
 )
+from kafka_keyshared.sim.happenings import LimitUnheard, MetadataTaken
 from kafka_keyshared.sim.history import History
 
 Part = tuple[Assignment | None, Sent]
@@ -41,6 +42,12 @@ Part = tuple[Assignment | None, Sent]
 
 ATTEMPTS = ("failed", "retry", "died", "given_back", "put_off", "dead_letter")
 NO_ATTEMPT = ("given_back", "put_off")
+
+METADATA_USUAL = 4_096
+"""What brokers take unless they are set to take less."""
+
+METADATA_LEAST = 90
+"""With less than that a member does without settled sets."""
 
 
 class Books(Letters):
@@ -66,6 +73,8 @@ class Books(Letters):
         self.passed: list[Delivery] = []
         self.ahead: Delivery | None = None
         self.sent: dict[TopicPartition, Part] = {}
+        # The least that brokers have taken beside a position so far.
+        self.metadata_least = METADATA_USUAL
         listeners: dict[type[Any], Any] = {
             happened.Delivered: self._delivered,
             happened.HandedOver: self._handed_over,
@@ -77,6 +86,8 @@ class Books(Letters):
             happened.Ended: self._ended,
             happened.CommitSent: self._commit_sent,
             happened.CommitTold: self._commit_told,
+            MetadataTaken: self._metadata_taken,
+            LimitUnheard: self._limit_unheard,
         }
         for kind, listener in listeners.items():
             history.listen(kind, listener)
@@ -345,8 +356,10 @@ class Books(Letters):
         self.sent = self.commits[told.number] = {}
         self.heads = []
         for partition, (position, text) in told.entries.items():
-            sent = Sent(told.number, position, text, sections_of(text, position), self.now)
             assignment = member.live.get(partition)
+            log = self._log(partition) if assignment is None else assignment.log
+            said = sections_of(text, position, log.whose)
+            sent = Sent(told.number, position, text, said, self.now)
             if assignment is not None and assignment.start is None:
                 self._used(assignment, position)
             self.sent[partition] = assignment, sent
@@ -365,9 +378,15 @@ class Books(Letters):
 
     def _commit_told(self, told: happened.CommitTold) -> None:
         if told.result == CommitResult.TOO_LARGE:
-            for assignment, _ in self.commits.get(told.number, {}).values():
-                if assignment is not None:
-                    assignment.bare = True
+            self.member(told.member).bare = True
+
+    # --- what brokers take ---
+
+    def _metadata_taken(self, told: MetadataTaken) -> None:
+        self.metadata_least = min(self.metadata_least, told.most)
+
+    def _limit_unheard(self, told: LimitUnheard) -> None:
+        self.member(told.member).bare = True
 
     # --- what is left to do ---
 

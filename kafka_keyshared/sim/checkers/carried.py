@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Log
-from kafka_keyshared.sim.commit_text import NOTHING, CommitTextError, Notes, read_notes
+from kafka_keyshared.sim.commit_text import NOTHING, CommitTextError, Notes, Whose, read_notes
 
 
 def diverted(assignment: Assignment, sub: str) -> None:
@@ -45,10 +45,10 @@ def tried(assignment: Assignment, sub: str, each: Delivery) -> None:
 
 
 @lru_cache(maxsize=1_000)
-def notes_of(text: str, position: int) -> dict[str, Notes]:
-    """Return what a text says besides of lanes and records; nothing for one that is not ours."""
+def notes_of(text: str, position: int, whose: Whose) -> dict[str, Notes]:
+    """Return what a text says besides of lanes and records; nothing for one of another log."""
     try:
-        return read_notes(text, position)
+        return read_notes(text, position, whose)
     except CommitTextError:
         return {}
 
@@ -61,8 +61,10 @@ def noted(entry: tuple[int, str] | None, start: int, log: Log) -> dict[str, Note
     if entry is None:
         return {}
     return {
-        sub: Notes(notes.lanes, {at: each for at, each in notes.tried.items() if at <= log.last})
-        for sub, notes in notes_of(entry[1], max(start, entry[0])).items()
+        sub: Notes(
+            notes.lanes, {at: each for at, each in notes.tried.items() if start <= at <= log.last}
+        )
+        for sub, notes in notes_of(entry[1], entry[0], log.whose).items()
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition, some
 from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.checkers.books import METADATA_LEAST, Books
 from kafka_keyshared.sim.checkers.checker import Checker
 from kafka_keyshared.sim.checkers.records import Assignment, Sent
 from kafka_keyshared.sim.history import History, Listener
@@ -86,7 +86,7 @@ class CommitSequence(Checker):
             self._settled_there(assignment, sub, sent.position) for sub in fates
         ):
             self._wrong(assignment, sent, "has the very record at its position in its set")
-        if assignment.bare and not sent.text:
+        if assignment.member.bare or self.books.metadata_least < METADATA_LEAST:
             return
         had = assignment.sure if before is None else before.sections or {}
         for sub, covered in had.items():

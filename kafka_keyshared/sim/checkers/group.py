@@ -21,7 +21,8 @@ from kafka_keyshared.sim.checkers.records import (
     Stage,
     Start,
 )
-from kafka_keyshared.sim.commit_text import CommitTextError, read_commit
+from kafka_keyshared.sim.commit_text import CommitTextError, Whose, read_commit
+from kafka_keyshared.sim.happenings import TextCopied
 from kafka_keyshared.sim.history import History
 
 ENDS = {"stopped": End.STOPPED, "killed": End.KILLED, "halted": End.HALTED}
@@ -68,6 +69,7 @@ class Group(Logs):
             happened.Waiting: self._waiting,
             happened.Answered: self._answered,
             happened.CommitStored: self._commit_stored,
+            TextCopied: self._text_copied,
             happened.Stopping: self._stopping,
             happened.Gone: self._gone,
         }
@@ -308,6 +310,11 @@ class Group(Logs):
             self.stored[partition] = entry
             self._may_begin_with(partition, entry)
 
+    def _text_copied(self, told: TextCopied) -> None:
+        entry = told.position, told.text
+        self.stored[told.partition] = entry
+        self._may_begin_with(told.partition, entry)
+
     def _may_begin_with(self, partition: TopicPartition, entry: tuple[int, str]) -> None:
         """Note of whoever does not know yet where to begin that it may be told this."""
         for member in self.present.values():
@@ -320,13 +327,13 @@ class Group(Logs):
 
 
 @lru_cache(maxsize=1_000)
-def sections_of(text: str, position: int) -> dict[str, set[int]] | None:
-    """Return what a text says to be settled beyond the position; None for one that is not ours.
+def sections_of(text: str, position: int, whose: Whose) -> dict[str, set[int]] | None:
+    """Return what a text says to be settled beyond the position; None for one of another log.
 
     Nobody changes it: the same text is read when it is sent, and by whoever begins with it.
     """
     try:
-        return read_commit(text, position)
+        return read_commit(text, position, whose)
     except CommitTextError:
         return None
 
@@ -348,7 +355,7 @@ def _beyond(entry: tuple[int, str] | None, start: int, log: Log) -> dict[str, se
     if entry is None:
         return {}
     position, text = entry
-    sections = sections_of(text, position) or {}
+    sections = sections_of(text, position, log.whose) or {}
     below = set(log.between(start, position))
     there = {sub: {at for at in offsets if at <= log.last} for sub, offsets in sections.items()}
     return {sub: there.get(sub, set()) | below for sub in log.fates}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from kafka_keyshared.sim.checkers.declared import Declared
 from kafka_keyshared.sim.checkers.records import Fate, Lane, Log
 from kafka_keyshared.sim.history import History
 from kafka_keyshared.sim.keys import DerivedKey
+from kafka_keyshared.sim.topic_names import topic_id
 
 
 class HistoryError(Exception):
@@ -29,6 +31,8 @@ class Logs:
             if not isinstance(each.key_of, DerivedKey | None):
                 raise HistoryError(f"{each.name!r} has keys that checkers cannot work out")
         self.logs: dict[TopicPartition, Log] = {}
+        # How often each was made anew.
+        self._times_made: Counter[TopicPartition] = Counter()
         # What the broker has of the group.
         self.stored: dict[TopicPartition, tuple[int, str]] = {}
         self.unfinished = dict.fromkeys(self.settings, 0)
@@ -46,7 +50,8 @@ class Logs:
     def _log(self, partition: TopicPartition) -> Log:
         log = self.logs.get(partition)
         if log is None:
-            log = self.logs[partition] = Log(partition, iter(self.settings))
+            id_ = topic_id(partition.topic, 1 + self._times_made[partition])
+            log = self.logs[partition] = Log(partition, iter(self.settings), id_)
         return log
 
     def _appended(self, told: happened.Appended) -> None:
@@ -92,6 +97,7 @@ class Logs:
 
     def _remade(self, told: happened.Remade) -> None:
         old = self.logs.pop(told.partition, None)
+        self._times_made[told.partition] += 1
         self.stored.pop(told.partition, None)
         self._may_begin_with(told.partition, (0, ""))
         if old is not None:

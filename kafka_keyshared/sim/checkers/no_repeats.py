@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.checkers.books import METADATA_LEAST, Books
 from kafka_keyshared.sim.checkers.checker import Checker
 from kafka_keyshared.sim.checkers.group import sections_of
 from kafka_keyshared.sim.checkers.records import (
@@ -204,7 +204,9 @@ class NoRepeats(Checker):
             "its topic was made anew, which was noticed late": late,
             "its worker had not gone on": unclear,
             "it ended too late": not fate.in_time or self._late(fate, before),
-            "its set was refused": before.bare,
+            "its set was refused": before.member.bare and not before.clean,
+            "brokers take too little for a set": self.books.metadata_least < METADATA_LEAST
+            and not before.clean,
             "its log was silent": before.misplaced and before.number in self._silent,
             "a callback had raised": self._had_raised(before),
             # It has not run: a slot that drained last of all was found to be nobody's there.
@@ -252,10 +254,12 @@ class NoRepeats(Checker):
             self._note_unclear(told.member, lost=False)
             return
         for assignment in self.books.ended:
-            if assignment.bare or assignment.stolen or assignment.outlived:
+            if assignment.stolen or assignment.outlived:
                 continue
             position, text = self.books.stored.get(assignment.partition, (0, ""))
-            sections = sections_of(text, position) or {}
+            sections = sections_of(text, position, assignment.log.whose)
+            if sections is None:
+                continue  # a tool has written over it since
             for sub in self.books.tracked:
                 deliveries, known = assignment.deliveries[sub], sections.get(sub, set())
                 for offset, each in deliveries.items():

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 
 from kafka_keyshared.model import TopicPartition, named_key
-from kafka_keyshared.sim.commit_text import Notes
+from kafka_keyshared.sim.commit_text import Notes, Whose
 
 FAR = 1 << 62
 """Beyond every offset."""
@@ -126,10 +126,11 @@ class Log:
     ``left_of`` the log of which it is what was left when that was cut off.
     """
 
-    __slots__ = ("covered", "dead", "fates", "left_of", "offsets", "partition", "sizes")
+    __slots__ = ("covered", "dead", "fates", "left_of", "offsets", "partition", "sizes", "whose")
 
-    def __init__(self, partition: TopicPartition, subs: Iterator[str]) -> None:
+    def __init__(self, partition: TopicPartition, subs: Iterator[str], topic_id: str) -> None:
         self.partition = partition
+        self.whose = Whose(partition, topic_id)
         self.offsets: list[int] = []
         self.sizes: dict[int, int] = {}
         self.fates: dict[str, dict[int, Fate]] = {sub: {} for sub in subs}
@@ -239,11 +240,10 @@ class Assignment:
     that what was delivered may have to be read again, and ``loose`` is what has come since;
     ``left_to_begin`` says that it was first read from where the reset policy says, and
     ``early`` is what came, and when, before it was said where to begin: a member that does not know
-    that yet uses none of it. ``clean`` says that its process ended so; ``bare`` that the broker has
-    refused a set of it. ``diverted`` has for each subscription the hashes of the lanes that are so
-    there, ``perhaps_diverted`` of those that may be; ``notes`` are what it may have begun with.
-    ``unused`` is what its client may have lost, and what is gone from the log; ``outlived`` says
-    that the log was another one when it ended.
+    that yet uses none of it. ``clean`` says that its process ended so. ``diverted`` has for each
+    subscription the hashes of the lanes that are so there, ``perhaps_diverted`` of those that may
+    be; ``notes`` are what it may have begun with. ``unused`` is what its client may have lost, and
+    what is gone from the log; ``outlived`` says that the log was another one when it ended.
     """
 
     def __init__(
@@ -298,7 +298,6 @@ class Assignment:
         self.outlived = False
         self.clean = False
         self.sent: Sent | None = None
-        self.bare = False
 
     def __str__(self) -> str:
         return f"in assignment {self.number} of member {self.member.number}"
@@ -349,10 +348,14 @@ class Sent:
 
 
 class Member:
-    """One process of the group, with what it reads and what runs in it."""
+    """One process of the group, with what it reads and what runs in it.
+
+    ``bare``: brokers take less metadata than it may have counted on when it leased records.
+    """
 
     def __init__(self, number: int, subs: Iterator[str]) -> None:
         self.number = number
+        self.bare = False
         self.live: dict[TopicPartition, Assignment] = {}
         # What it has last read of each partition, and may remember.
         self.had: dict[TopicPartition, Assignment] = {}

@@ -27,6 +27,7 @@ from kafka_keyshared.client.topics import partitions_of
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered, CommitResult, StartPoint
+from kafka_keyshared.core.log_position import topic_id_in
 from kafka_keyshared.errors import (
     BrokerUnavailableError,
     ConfigError,
@@ -42,6 +43,9 @@ T = TypeVar("T")
 log = log_of("kafka_keyshared.spark")
 
 ASK_TIMEOUT = 10.0
+ID_TIMEOUT = 1.0
+"""Seconds for the ids of topics where no committed text names one."""
+
 JOIN_TIMEOUT = 90.0
 COMMIT_TIMEOUT = 60.0
 UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PART"
@@ -339,7 +343,10 @@ class SoleMember:
             committed = client.committed(wanted, ASK_TIMEOUT)
         except KafkaException as error:
             raise unreachable(str(self._conf.get("bootstrap.servers")), str(error)) from error
+        asked = client.ask_topic_ids({each.topic for each in wanted})
         bounds = client.log_bounds(wanted, ASK_TIMEOUT)
+        by_id = any(topic_id_in(text) is not None for _, text, _ in committed.values())
+        ids = asked.answer(ASK_TIMEOUT if by_id else ID_TIMEOUT) or {}
         missing = [each for each in wanted if each not in committed or each not in bounds]
         if missing:
             raise BrokerUnavailableError(
@@ -365,7 +372,14 @@ class SoleMember:
                     "reads on where that says, or set the group's position (kafka-consumer-groups "
                     "--reset-offsets)"
                 )
-            starts[each] = StartPoint(position, metadata, start, end, each not in untold)
+            id_ = ids.get(each.topic)
+            if id_ is None and topic_id_in(metadata) is not None:
+                log.warning(
+                    "%s: no broker tells the id of the topic in time, so what has settled beyond "
+                    "the committed position runs again",
+                    each,
+                )
+            starts[each] = StartPoint(position, metadata, start, end, each not in untold, id_)
         return starts, untold
 
     # --- between the two ---

@@ -16,6 +16,7 @@ from kafka_keyshared.sim.commit_text import read_notes
 from kafka_keyshared.sim.handlers import Ending
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, failure, record
+from tests.support.texts import here
 
 SOON = RetryPolicy(attempts=3, backoff=0.0)
 PUT_OFF = failure(Disposition.PUT_OFF, after=60.0)
@@ -127,7 +128,7 @@ def test_a_blocked_record_has_one_attempt_after_a_restart_and_may_be_done_by_it(
 
 
 def test_what_the_log_cannot_hold_and_what_goes_with_its_partition_is_not_counted() -> None:
-    text = encode(0, {}, notes={"default": LaneNotes(tried={5: Tried(2), 50: Tried(2)})}).text
+    text = encode(here(0), {}, notes={"default": LaneNotes(tried={5: Tried(2), 50: Tried(2)})}).text
     harness = harness_with(poison="drop")
     harness.assign(P0, position=0, metadata=text, log=(0, 50))
     assert harness.sub().carried == {P0: {5: Tried(2)}}

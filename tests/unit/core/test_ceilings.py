@@ -18,6 +18,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
+from tests.support.texts import here
 
 SPAN = 17_000
 """Offsets of which any pattern fits in the metadata as a bitmap; a little more do."""
@@ -32,7 +33,7 @@ def covered(harness: Harness) -> set[int]:
     (commit,) = harness.commit(final=True)
     entry = commit.entries[P0]
     assert not harness.said("does not fit")
-    found = decode(entry.metadata, entry.position)
+    found = decode(entry.metadata, here(entry.position))
     runs = found.sections.get("default", ())
     return {*range(entry.position), *(o for start, end in runs for o in range(start, end))}
 
@@ -88,7 +89,7 @@ def size_of_set(harness: Harness, budget: int) -> int:
     assert state.received_end is not None
     held = {sub.name: collect(sub.unsettled(harness.pool.progress())).get(P0, {})}
     found = derive(state.received_end, held, state.restored, harness.core.ceilings.of(P0))
-    text = encode(found.position, found.runs, {}, set_budget=budget)
+    text = encode(here(found.position), found.runs, {}, set_budget=budget)
     assert not text.truncated, f"a set that does not fit, of {len(found.runs[sub.name])} runs"
     return len(text.text)
 
@@ -155,7 +156,7 @@ def test_gaps_beyond_the_ceiling_do_not_fill_the_set() -> None:
 def test_a_restored_set_is_kept_until_its_offsets_are_below_the_ceiling() -> None:
     runs = ((1, 2), (900, 1_800))
     harness = Harness(set_budget=60)
-    harness.assign(P0, metadata=encode(0, {"default": runs}).text, log=(0, 5_000))
+    harness.assign(P0, metadata=encode(here(0), {"default": runs}).text, log=(0, 5_000))
     harness.fetch(*[record(offset, str(offset)) for offset in range(4_000)])
     held = {each.offset() for each in harness.sub().held()}
     assert held == {0, *range(2, 900), *range(1_800, 4_000)}

@@ -217,7 +217,7 @@ def test_a_commit_of_some_partitions_leaves_the_doubt_about_others(commits: Comm
     assert not commits.retry_now()
 
 
-def test_after_too_large_each_is_sent_alone_and_the_large_one_without_its_set(
+def test_after_too_large_each_is_sent_alone_and_at_once_with_what_is_wanted_then(
     commits: Commits,
 ) -> None:
     wanted = {P0: entry(1, "large"), P1: entry(2, "small")}
@@ -225,11 +225,12 @@ def test_after_too_large_each_is_sent_alone_and_the_large_one_without_its_set(
     commits.answered(CommitAnswered(both, CommitResult.TOO_LARGE, "too large"), 10.5)
     assert commits.due(10.5, changed=False, idle_since=None)
     large, small = commits.plan(wanted, 10.5)
-    commits.answered(CommitAnswered(large, CommitResult.TOO_LARGE, "too large"), 10.6)
+    assert commits.answered(CommitAnswered(large, CommitResult.TOO_LARGE, "too large"), 10.6) == []
     commits.answered(CommitAnswered(small, ACCEPTED), 10.6)
-    (bare,) = commits.plan(wanted, 10.7)
-    assert sent([bare]) == [{P0: entry(1, "")}]
-    commits.answered(CommitAnswered(bare, ACCEPTED), 10.8)
+    assert commits.retry_now()
+    (shorter,) = commits.plan({P0: entry(1, "larg"), P1: entry(2, "small")}, 10.7)
+    assert sent([shorter]) == [{P0: entry(1, "larg")}]
+    commits.answered(CommitAnswered(shorter, ACCEPTED), 10.8)
     assert commits.committed(P0) == 1
     assert sent(commits.plan({P0: entry(2, "fits")}, 12.0)) == [{P0: entry(2, "fits")}]
 

@@ -14,11 +14,13 @@ from kafka_keyshared.core.metadata import encode
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.hashing import LANE_KEY_BYTES
+from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.commit_text import read_notes
 from kafka_keyshared.sim.handlers import Ending
 from kafka_keyshared.sim.stepped import PoolKind
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, TOPIC, FakeRecord, record
+from tests.support.texts import here
 
 ONE_TRY = RetryPolicy(attempts=1)
 
@@ -329,7 +331,7 @@ def test_other_scopes_of_order_have_other_lanes_to_divert() -> None:
 def came_diverted(harness: Harness, partition: object = P1) -> None:
     del partition
     notes = {"default": LaneNotes(frozenset({hash_of(lane_of(record(0, "a")))}))}
-    harness.assign(P1, position=0, metadata=encode(0, {}, notes=notes).text, log=(0, 100))
+    harness.assign(P1, position=0, metadata=encode(here(0, P1), {}, notes=notes).text, log=(0, 100))
 
 
 def test_what_runs_of_another_partition_when_the_lane_comes_diverted_ends_first() -> None:
@@ -464,9 +466,9 @@ def test_a_lane_stays_diverted_as_long_as_a_partition_has_it() -> None:
     assert letters(harness) == [8]
 
 
-def came_with(*lanes: Lane) -> str:
+def came_with(*lanes: Lane, partition: TopicPartition = P0) -> str:
     notes = {"default": LaneNotes(frozenset(map(hash_of, lanes)))}
-    return encode(0, {}, notes=notes).text
+    return encode(here(0, partition), {}, notes=notes).text
 
 
 def test_the_lane_of_missing_keys_is_not_taken_for_that_of_the_empty_key() -> None:
@@ -483,7 +485,8 @@ def test_the_lane_of_missing_keys_is_not_taken_for_that_of_the_empty_key() -> No
 
 def test_what_is_remembered_of_keys_that_did_not_come_diverted_is_bounded() -> None:
     harness = diverting()
-    harness.assign(P1, position=0, metadata=came_with(lane_of(record(0, "a"))), log=(0, 100))
+    text = came_with(lane_of(record(0, "a")), partition=P1)
+    harness.assign(P1, position=0, metadata=text, log=(0, 100))
     longest, longer = "k" * LANE_KEY_BYTES, "k" * (LANE_KEY_BYTES + 1)
     places = [(TOPIC, 1, key.encode(), False) for key in ("b", longest, longer)]
     harness.fetch(*[record(at, each[2], P1) for at, each in enumerate(places)])

@@ -8,6 +8,7 @@ from kafka_keyshared.core.lane_notes import (
     LANES_MOST,
     LaneNotes,
     Tried,
+    from_position,
     hash_of,
     merged,
     pack_lanes,
@@ -16,6 +17,7 @@ from kafka_keyshared.core.lane_notes import (
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.metadata import (
     LANES_BUDGET,
+    OVERHEAD_CHARS,
     SET_BUDGET,
     TEXT_LIMIT,
     TRIED_BUDGET,
@@ -27,6 +29,7 @@ from kafka_keyshared.core.runs import MAX_OFFSET
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.sim.commit_text import read_commit, read_notes
 from tests.support.records import P0, P1, record
+from tests.support.texts import here
 from tests.unit.core.test_metadata_format import block, every_second, numbers, sealed, sized
 
 A, B = b"a" * 16, b"b" * 16
@@ -40,7 +43,7 @@ def many(count: int) -> frozenset[bytes]:
 
 def of_one(section: bytes) -> str:
     """A text with this section alone."""
-    return sealed(sized(b"s") + sized(section))
+    return sealed(sized(b"s") + sized(section), 0)
 
 
 # --- the form ---
@@ -49,36 +52,37 @@ def of_one(section: bytes) -> str:
 def test_notes_are_written_as_documented_behind_the_set() -> None:
     runs = {"s": ((502, 503),)}
     wanted = block("s", (1, numbers(500, 2, 0)), *PAYLOADS)
-    assert encode(500, runs, notes={"s": NOTES}).text == sealed(wanted)
-    assert encode(500, {}, notes={"s": NOTES}).text == sealed(block("s", *PAYLOADS))
-    decoded = decode(sealed(wanted), 500)
+    assert encode(here(500), runs, notes={"s": NOTES}).text == sealed(wanted, 500)
+    assert encode(here(500), {}, notes={"s": NOTES}).text == sealed(block("s", *PAYLOADS), 500)
+    decoded = decode(sealed(wanted, 500), here(500))
     assert (decoded.sections, decoded.notes) == (runs, {"s": NOTES})
 
 
 def test_the_checkers_reader_reads_what_is_documented() -> None:
-    text = sealed(block("s", (1, numbers(500, 2, 0)), *PAYLOADS))
+    text = sealed(block("s", (1, numbers(500, 2, 0)), *PAYLOADS), 500)
     assert read_commit(text, 500) == {"s": {502}}
     found = read_notes(text, 500)["s"]
     assert found.lanes == {A, B}
     assert found.tried == {503: (3, False), 600: (0, True)}
-    assert read_notes(text, 504)["s"].tried == {600: (0, True)}
 
 
 def test_a_text_without_notes_is_what_it_was_before_there_were_any() -> None:
     runs = {"s": ((502, 503),)}
-    assert encode(500, runs, notes={"s": LaneNotes()}).text == encode(500, runs).text
-    assert decode(encode(500, runs).text, 500).notes == {}
+    assert encode(here(500), runs, notes={"s": LaneNotes()}).text == encode(here(500), runs).text
+    assert decode(encode(here(500), runs).text, here(500)).notes == {}
 
 
 def test_of_records_before_a_later_position_nothing_is_kept() -> None:
-    text = encode(500, {}, notes={"s": NOTES}).text
-    assert decode(text, 504).notes["s"] == LaneNotes(NOTES.diverted, {600: Tried(0, True)})
+    assert from_position(NOTES, 504) == LaneNotes(NOTES.diverted, {600: Tried(0, True)})
+    handed_on = sealed(block("s", *PAYLOADS), 504)
+    assert decode(handed_on, here(504)).notes["s"] == from_position(NOTES, 504)
+    assert read_notes(handed_on, 504)["s"].tried == {600: (0, True)}
 
 
 def test_notes_of_a_subscription_that_is_not_known_are_handed_on_as_they_are() -> None:
-    text = encode(500, {"s": ((502, 503),)}, notes={"s": NOTES}).text
-    passed_on = encode(520, {}, decode(text, 500, known=()).unknown).text
-    assert decode(passed_on, 520).notes["s"].diverted == NOTES.diverted
+    text = encode(here(500), {"s": ((502, 503),)}, notes={"s": NOTES}).text
+    passed_on = encode(here(520), {}, decode(text, here(500), known=()).unknown).text
+    assert decode(passed_on, here(520)).notes["s"].diverted == NOTES.diverted
 
 
 @pytest.mark.parametrize(
@@ -100,15 +104,15 @@ def test_notes_of_a_subscription_that_is_not_known_are_handed_on_as_they_are() -
 def test_what_no_writer_makes_says_nothing_and_why(
     sections: tuple[tuple[int, bytes], ...], problem: str
 ) -> None:
-    decoded = decode(sealed(block("s", (1, numbers(500, 2, 0)), *sections)), 500)
+    decoded = decode(sealed(block("s", (1, numbers(500, 2, 0)), *sections), 500), here(500))
     assert decoded.problem is not None
     assert problem in decoded.problem
     assert not (decoded.sections or decoded.notes)
 
 
 def test_no_text_makes_anybody_count_beyond_reason() -> None:
-    text = sealed(block("s", (4, numbers(500, 0, 2**62))))
-    assert decode(text, 500).notes["s"].tried[500].attempts == 2**31 - 1
+    text = sealed(block("s", (4, numbers(500, 0, 2**62))), 500)
+    assert decode(text, here(500)).notes["s"].tried[500].attempts == 2**31 - 1
 
 
 # --- what stands for a lane ---
@@ -138,12 +142,16 @@ def test_everything_at_its_most_fits_beside_a_full_set() -> None:
         shift = position - 1_000
         runs = {"default": tuple((low + shift, high + shift) for low, high in full)}
         moved = {offset + shift: each for offset, each in tried.items()}
-        encoded = encode(position, runs, notes={"default": LaneNotes(notes.diverted, moved)})
-        alone = encode(position, runs)
-        decoded = decode(encoded.text, position)
-        assert len(encoded.text) <= SET_BUDGET + LANES_BUDGET + TRIED_BUDGET + 20 < TEXT_LIMIT
+        encoded = encode(here(position), runs, notes={"default": LaneNotes(notes.diverted, moved)})
+        alone = encode(here(position), runs)
+        decoded = decode(encoded.text, here(position))
+        assert (
+            len(encoded.text)
+            <= SET_BUDGET + LANES_BUDGET + TRIED_BUDGET + OVERHEAD_CHARS
+            < TEXT_LIMIT
+        )
         assert encoded.set_chars == alone.set_chars
-        assert decoded.sections == decode(alone.text, position).sections
+        assert decoded.sections == decode(alone.text, here(position)).sections
         assert decoded.notes["default"].diverted == notes.diverted
         assert len(decoded.notes["default"].tried) >= 20
 
@@ -154,20 +162,20 @@ def test_the_lanes_that_a_subscription_may_divert_are_all_written() -> None:
         rooms = lane_rooms(names)
         assert all(0 < room <= LANES_MOST // len(names) for room in rooms.values())
         notes = {name: LaneNotes(many(room)) for name, room in rooms.items()}
-        text = encode(MAX_OFFSET - 1, {}, notes=notes).text
-        assert decode(text, MAX_OFFSET - 1).notes == notes
-        assert len(text) <= LANES_BUDGET + 11
+        text = encode(here(MAX_OFFSET - 1), {}, notes=notes).text
+        assert decode(text, here(MAX_OFFSET - 1)).notes == notes
+        assert len(text) <= LANES_BUDGET + OVERHEAD_CHARS
 
 
 def test_of_attempts_what_is_archived_is_written_first_and_then_the_lowest() -> None:
     tried = {offset: Tried(2, archived=offset >= 100_000) for offset in range(0, 200_000, 500)}
     section = pack_tried(0, tried, 100)
     assert 70 < len(section) <= 100
-    kept = decode(of_one(section), 0).notes["s"].tried
+    kept = decode(of_one(section), here(0)).notes["s"].tried
     archived = [offset for offset in tried if tried[offset].archived]
     assert sorted(kept) == archived[: len(kept)]
     plain = {offset: Tried(2) for offset in range(0, 200_000, 500)}
-    kept = decode(of_one(pack_tried(0, plain, 100)), 0).notes["s"].tried
+    kept = decode(of_one(pack_tried(0, plain, 100)), here(0)).notes["s"].tried
     assert sorted(kept) == sorted(plain)[: len(kept)]
 
 
@@ -181,9 +189,9 @@ def test_nothing_is_written_where_there_is_no_room() -> None:
 def test_unknown_blocks_get_what_is_left_and_are_dropped_first() -> None:
     notes = {"s": LaneNotes(many(LANES_MOST), {each: Tried(4) for each in range(500, 900)})}
     full = {"s": every_second(500, 8_000, step=3)}
-    encoded = encode(500, full, {"other": b"x" * 300, "small": b"x" * 20}, notes)
+    encoded = encode(here(500), full, {"other": b"x" * 300, "small": b"x" * 20}, notes)
     assert encoded.dropped_unknown == 1
-    decoded = decode(encoded.text, 500, known=["s"])
+    decoded = decode(encoded.text, here(500), known=["s"])
     assert set(decoded.unknown) == {"small"}
     assert decoded.notes["s"].diverted == notes["s"].diverted
 

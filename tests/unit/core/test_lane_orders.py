@@ -17,6 +17,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, TopicPartition, Undecodable
 from tests.support.harness import Harness
 from tests.support.records import ERROR, NOT_NOW, P0, P1, record
+from tests.support.texts import here
 
 RELEASE, DROP, DEAD_LETTER = LaneAction.RELEASE, LaneAction.DROP, LaneAction.DEAD_LETTER
 A = lane_of(record(0, "a"))
@@ -234,7 +235,7 @@ def test_what_a_diverted_lane_still_has_runs_when_it_is_released() -> None:
 def test_a_key_that_came_diverted_and_of_which_nothing_has_come_is_released_by_its_key() -> None:
     notes = {"default": LaneNotes(frozenset({hash_of(A)}))}
     harness = Harness(SubscriptionSettings(poison="divert", dlq=True))
-    harness.assign(position=0, metadata=encode(0, {}, notes=notes).text, log=(0, 9))
+    harness.assign(position=0, metadata=encode(here(0), {}, notes=notes).text, log=(0, 9))
     assert "no lane of key b'b' is closed" in order(harness, RELEASE, b"b").refused
     assert "is diverted no more" in order(harness, RELEASE, b"a").done
     harness.fetch(record(0, "a"))
@@ -248,7 +249,7 @@ def test_the_lane_of_null_keys_that_came_diverted_is_released_as_the_empty_key(n
     lane = lane_by(record(0, None), NULL_KEY, "topic")
     notes = {"default": LaneNotes(frozenset({hash_of(lane)}))}
     harness = Harness(SubscriptionSettings(poison="divert", dlq=True, null_keys=nulls))  # type: ignore[arg-type]
-    harness.assign(position=0, metadata=encode(0, {}, notes=notes).text, log=(0, 9))
+    harness.assign(position=0, metadata=encode(here(0), {}, notes=notes).text, log=(0, 9))
     answer = order(harness, RELEASE, b"")
     assert ("is diverted no more" in (answer.done or "")) is (nulls == "one-lane")
     harness.fetch(record(0, None))

@@ -6,18 +6,30 @@ import random
 
 import pytest
 
+from kafka_keyshared.core.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.log_position import topic_id_in
 from kafka_keyshared.core.metadata import (
     SET_BUDGET,
     TEXT_LIMIT,
     Decoded,
     Encoded,
+    LogPosition,
     Runs,
     decode,
     encode,
+    set_budget_of,
+    set_rooms,
     settled_runs,
     size_bound,
 )
+from kafka_keyshared.core.runs import MAX_OFFSET, bitmap_span
 from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import TopicPartition
+from tests.support.records import P1
+from tests.support.texts import here
+
+ONE, OTHER = "QwxnKJjnSJOv0Oyrd6vZoA", "3iGJijykR5SJPf-wdNEjKQ"
+"""Ids of topics, as Kafka writes them."""
 
 
 def every_second(position: int, count: int, step: int = 2) -> Runs:
@@ -28,46 +40,48 @@ def test_the_example_of_the_danube_dispatcher() -> None:
     # Of 10, 11, 12 and 13 all but 11 are settled.
     runs = settled_runs(11, 14, [11])
     assert runs == ((12, 14),)
-    encoded = encode(11, {"default": runs})
-    assert decode(encoded.text, 11) == Decoded({"default": ((12, 14),)})
+    encoded = encode(here(11), {"default": runs})
+    assert decode(encoded.text, here(11)) == Decoded({"default": ((12, 14),)})
 
 
-def test_version_1_never_changes() -> None:
+def test_version_2_never_changes() -> None:
     runs = {"default": every_second(1_000_000, 20, step=3), "audit": ((1_000_000, 1_005_000),)}
-    text = "KS103bKi;(11z~k$X><qy2Ec?p0EZ_BWMyVyb!>DF0t~=}JpoCQBuSDaNdf"
-    assert encode(1_000_000, runs).text == text
-    assert decode(text, 1_000_000).sections == runs
-    small = "KS101d5L&fP2V`YtVRdYD1pxyK0Ra"
-    assert encode(11, {"default": ((12, 14),)}).text == small
-    assert decode(small, 11).sections == {"default": ((12, 14),)}
+    text = (
+        "KS205aBUB{i0KkMj<uCp25JL=SD46F+ldsV1t9Pr}pao%dWNCB=0S3T?JphL%2V`YtVRdYD4gw6oggpUCk|arzBuN4"
+    )
+    assert encode(here(1_000_000, topic_id=ONE), runs).text == text
+    assert decode(text, here(1_000_000, topic_id=ONE)).sections == runs
+    small = "KS2026$2v^c01M?W{q6t<WMyVyb!>D60RsyG0R"
+    assert encode(here(11), {"default": ((12, 14),)}).text == small
+    assert decode(small, here(11)).sections == {"default": ((12, 14),)}
 
 
 def test_nothing_to_say_is_an_empty_text() -> None:
-    assert encode(5, {}) == Encoded("")
-    assert encode(5, {"default": ()}, {}) == Encoded("")
-    assert decode("", 5) == decode(None, 5) == Decoded()
-    assert decode(None, -1001) == Decoded()
+    assert encode(here(5), {}) == Encoded("")
+    assert encode(here(5), {"default": ()}, {}) == Encoded("")
+    assert decode("", here(5)) == decode(None, here(5)) == Decoded()
+    assert decode(None, here(-1001)) == Decoded()
 
 
 def test_a_run_may_start_at_the_position_and_reach_the_last_offset() -> None:
     top = 2**63 - 1
     for runs in (((0, top),), ((0, 1), (2, top))):
-        assert decode(encode(0, {"s": runs}).text, 0).sections == {"s": runs}
-    assert decode(encode(top - 1, {"s": ((top - 1, top),)}).text, top - 1).sections
+        assert decode(encode(here(0), {"s": runs}).text, here(0)).sections == {"s": runs}
+    assert decode(encode(here(top - 1), {"s": ((top - 1, top),)}).text, here(top - 1)).sections
 
 
 def test_ids_of_subscriptions_are_any_text() -> None:
     sections = dict.fromkeys(("", "ä" * 50, "a\nb", "\ud800", "default"), ((7, 9),))
-    assert decode(encode(5, sections).text, 5).sections == sections
-    assert encode(5, sections).text.isascii()
+    assert decode(encode(here(5), sections).text, here(5)).sections == sections
+    assert encode(here(5), sections).text.isascii()
 
 
 def test_2000_runs_of_a_full_window_fit() -> None:
     runs = every_second(10**9, 2000, step=5)
-    encoded = encode(10**9, {"default": runs})
+    encoded = encode(here(10**9), {"default": runs})
     assert not encoded.truncated
     assert encoded.set_chars <= SET_BUDGET
-    assert decode(encoded.text, 10**9).sections["default"] == runs
+    assert decode(encoded.text, here(10**9)).sections["default"] == runs
 
 
 def test_a_set_that_does_not_fit_is_cut_to_its_lowest_offsets() -> None:
@@ -77,10 +91,10 @@ def test_a_set_that_does_not_fit_is_cut_to_its_lowest_offsets() -> None:
         at += rng.randint(1, 900)
         runs.append((at, at + 200))
         at += 200
-    encoded = encode(99, {"default": tuple(runs)})
+    encoded = encode(here(99), {"default": tuple(runs)})
     assert encoded.truncated == ("default",)
     assert SET_BUDGET - 5 <= encoded.set_chars <= SET_BUDGET
-    got = decode(encoded.text, 99).sections["default"]
+    got = decode(encoded.text, here(99)).sections["default"]
     assert got[:-1] == tuple(runs[: len(got) - 1])
     assert got[-1][0] == runs[len(got) - 1][0]
     assert got[-1][1] <= runs[len(got) - 1][1]
@@ -88,9 +102,9 @@ def test_a_set_that_does_not_fit_is_cut_to_its_lowest_offsets() -> None:
 
 def test_a_bitmap_is_cut_too() -> None:
     runs = every_second(0, 20_000)
-    encoded = encode(0, {"default": runs})
+    encoded = encode(here(0), {"default": runs})
     assert encoded.truncated == ("default",)
-    got = decode(encoded.text, 0).sections["default"]
+    got = decode(encoded.text, here(0)).sections["default"]
     assert got == runs[: len(got)]
     assert len(got) > 8000
 
@@ -98,22 +112,22 @@ def test_a_bitmap_is_cut_too() -> None:
 def test_a_share_that_one_leaves_goes_to_the_others() -> None:
     big = every_second(0, 20_000)
     sections: dict[str, Runs] = {"small": ((5, 6),), "a": big, "b": big}
-    encoded = encode(0, sections)
+    encoded = encode(here(0), sections)
     assert encoded.truncated == ("a", "b")
     assert encoded.set_chars == SET_BUDGET
-    got = decode(encoded.text, 0).sections
+    got = decode(encoded.text, here(0)).sections
     assert got["small"] == ((5, 6),)
     assert abs(len(got["a"]) - len(got["b"])) <= 12
-    alone = decode(encode(0, {"a": big}).text, 0).sections["a"]
+    alone = decode(encode(here(0), {"a": big}).text, here(0)).sections["a"]
     assert len(alone) - 200 < len(got["a"]) + len(got["b"]) < len(alone)
 
 
 def test_the_limit_of_a_stricter_broker_is_kept() -> None:
     runs = every_second(10**6, 20_000)
     for limit in (-1, 0, 10, 11, 12, 27, 28, 30, 64, 1000, 4094, 4095, 10**9):
-        encoded = encode(10**6, {"default": runs}, {"gone": bytes(9)}, limit=limit)
+        encoded = encode(here(10**6), {"default": runs}, {"gone": bytes(9)}, limit=limit)
         assert len(encoded.text) <= min(max(limit, 0), TEXT_LIMIT)
-        decoded = decode(encoded.text, 10**6, known=["default"])
+        decoded = decode(encoded.text, here(10**6), known=["default"])
         assert decoded.problem is None
         got = decoded.sections.get("default", ())
         assert got == runs[: len(got)]
@@ -123,9 +137,9 @@ def test_the_limit_of_a_stricter_broker_is_kept() -> None:
 def test_a_set_budget_above_the_limit_is_bounded_by_the_limit() -> None:
     for limit in (TEXT_LIMIT, 10**9):
         runs = {"default": every_second(0, 30_000)}
-        encoded = encode(0, runs, set_budget=10**9, limit=limit)
+        encoded = encode(here(0), runs, set_budget=10**9, limit=limit)
         assert TEXT_LIMIT - 5 <= len(encoded.text) <= TEXT_LIMIT
-        assert decode(encoded.text, 0).problem is None
+        assert decode(encoded.text, here(0)).problem is None
 
 
 def test_the_bound_says_zero_for_nothing_and_grows_with_the_id() -> None:
@@ -137,46 +151,110 @@ def test_the_bound_says_zero_for_nothing_and_grows_with_the_id() -> None:
 
 def test_unknown_subscriptions_are_handed_on_verbatim_and_readable_later() -> None:
     sections = {"mine": ((102, 110), (120, 121)), "theirs": ((105, 130),)}
-    first = decode(encode(100, sections).text, 100, known={"mine"})
+    first = decode(encode(here(100), sections).text, here(100), known={"mine"})
     assert first.sections == {"mine": sections["mine"]}
     assert list(first.unknown) == ["theirs"]
-    again = encode(112, {"mine": ((120, 121),)}, first.unknown)
+    again = encode(here(112), {"mine": ((120, 121),)}, first.unknown)
     assert again.dropped_unknown == 0
-    later = decode(again.text, 112)
+    later = decode(again.text, here(112))
     assert later.sections == {"mine": ((120, 121),), "theirs": ((112, 130),)}
 
 
 def test_unknown_subscriptions_are_dropped_first_largest_first_and_counted() -> None:
     unknown = {"a": bytes(900), "b": bytes(600), "c": bytes(10), "d": bytes(4000)}
-    encoded = encode(0, {"default": every_second(0, 20_000)}, unknown)
+    encoded = encode(here(0), {"default": every_second(0, 20_000)}, unknown)
     assert encoded.dropped_unknown == 2
     assert encoded.set_chars > SET_BUDGET - 5
-    kept = decode(encoded.text, 0, known=["default"]).unknown
+    kept = decode(encoded.text, here(0), known=["default"]).unknown
     assert kept == {"b": bytes(600), "c": bytes(10)}
 
 
 def test_a_subscription_that_is_known_again_speaks_for_itself() -> None:
-    stale = decode(encode(5, {"s": ((7, 9),)}).text, 5, known=()).unknown
-    assert decode(encode(6, {"s": ()}, stale).text, 6) == Decoded()
-    encoded = encode(6, {"s": ((10, 11),)}, stale)
-    assert decode(encoded.text, 6).sections == {"s": ((10, 11),)}
+    stale = decode(encode(here(5), {"s": ((7, 9),)}).text, here(5), known=()).unknown
+    assert decode(encode(here(6), {"s": ()}, stale).text, here(6)) == Decoded()
+    encoded = encode(here(6), {"s": ((10, 11),)}, stale)
+    assert decode(encoded.text, here(6)).sections == {"s": ((10, 11),)}
     assert encoded.dropped_unknown == 0
 
 
-def test_a_set_for_a_later_position_is_not_used() -> None:
-    # Somebody set the group back to see those records again.
-    text = encode(100, {"s": ((101, 105),)}).text
-    decoded = decode(text, 99)
-    assert not decoded.sections
+NOTED = {"s": LaneNotes(frozenset({b"x" * 16}), {107: Tried(2, archived=True)})}
+
+
+@pytest.mark.parametrize(
+    ("found", "names"),
+    [
+        (here(150, topic_id=ONE), "position 100"),
+        (here(99, topic_id=ONE), "position 100"),
+        (here(100, P1, topic_id=ONE), "partition 0"),
+        (here(100, TopicPartition("copy", 0), topic_id=ONE), "another topic than copy"),
+        (here(100, topic_id=OTHER), f"topic id {ONE} (this topic has {OTHER})"),
+        (here(150, TopicPartition("copy", 7), OTHER), "another topic than copy, partition 0, pos"),
+    ],
+)
+def test_text_of_another_log_or_position_says_nothing_and_why(
+    found: LogPosition, names: str
+) -> None:
+    """Mirrors, copying tools and backups store the text of a commit unchanged beside their own."""
+    text = encode(here(100, topic_id=ONE), {"s": ((101, 105),)}, {"u": b"x"}, NOTED).text
+    decoded = decode(text, found)
+    assert decoded == Decoded(problem=decoded.problem), "sets, notes and blocks of others alike"
     assert decoded.problem is not None
-    assert "written for position 100, not for 99" in decoded.problem
+    assert f"was written for {names}" in decoded.problem
+    assert f"everything from offset {found.offset} on runs" in decoded.problem
 
 
-def test_a_later_position_clips_the_set() -> None:
-    # Retention removed what lies before it.
-    decoded = decode(encode(100, {"s": ((101, 105), (110, 120), (130, 131))}).text, 112)
-    assert decoded.sections == {"s": ((112, 120), (130, 131))}
-    assert decode(encode(100, {"s": ((101, 105),)}).text, 10**6) == Decoded()
+@pytest.mark.parametrize("written", [None, ONE])
+@pytest.mark.parametrize("read", [None, ONE])
+def test_text_of_the_same_log_is_believed_unless_only_the_writer_knew_its_id(
+    written: str | None, read: str | None
+) -> None:
+    text = encode(here(100, topic_id=written), {"s": ((101, 105),)}, notes=NOTED).text
+    decoded = decode(text, here(100, topic_id=read))
+    if written is not None and read is None:
+        assert decoded.problem is not None
+        assert "no broker tells the id" in decoded.problem
+        assert not (decoded.sections or decoded.notes)
+    else:
+        assert (decoded.problem, decoded.notes) == (None, NOTED)
+        assert decoded.sections == {"s": ((101, 105),)}
+    assert topic_id_in(text) == written
+
+
+def test_an_id_in_another_form_than_kafkas_is_compared_all_the_same() -> None:
+    text = encode(here(100, topic_id="one"), {"s": ((101, 105),)}).text
+    assert decode(text, here(100, topic_id="one")).sections
+    assert decode(text, here(100, topic_id="two")).problem
+
+
+def test_no_text_and_text_of_others_name_no_id() -> None:
+    assert [topic_id_in(each) for each in (None, "", "KS1", "KS2junk", "x" * 99)] == [None] * 5
+
+
+@pytest.mark.parametrize("limit", [0, 11, 40, 60, 89, 100, 160, 400, 1_000, 3_000, 4_095])
+def test_text_keeps_to_the_limit_and_what_was_left_out_is_counted(limit: int) -> None:
+    runs = every_second(10**6, 3_000, step=3)
+    budget = set_budget_of(limit)
+    at = here(10**6, topic_id=ONE)
+    notes = {"s": LaneNotes(frozenset({b"x" * 16}), {at.offset + 7: Tried(2)})}
+    encoded = encode(at, {"s": runs}, notes=notes, set_budget=budget, limit=limit)
+    assert len(encoded.text) <= limit
+    assert encoded.set_chars <= budget
+    written = decode(encoded.text, at).sections.get("s", ())
+    assert written == runs[: len(written)]
+    assert encoded.left_out == len(runs) - len(written)
+
+
+def test_sets_that_keep_to_their_room_fit_whatever_the_limit_is() -> None:
+    for limit in range(0, 4_096, 7):
+        room = set_rooms(["s"], set_budget_of(limit))["s"]
+        if (span := bitmap_span(room)) <= 0:
+            continue
+        at = here(MAX_OFFSET - 10**6, topic_id=ONE)
+        runs = every_second(at.offset, span // 2)
+        notes = {"s": LaneNotes(frozenset({b"x" * 16}), {at.offset + 7: Tried(2)})}
+        found = encode(at, {"s": runs}, notes=notes, set_budget=set_budget_of(limit), limit=limit)
+        assert not found.truncated
+        assert len(found.text) <= limit
 
 
 @pytest.mark.parametrize(
@@ -196,7 +274,7 @@ def test_runs_that_do_not_belong_to_the_position_are_never_written(
     position: int, runs: Runs
 ) -> None:
     with pytest.raises(InvariantError, match="position"):
-        encode(position, {"default": runs})
+        encode(here(position), {"default": runs})
 
 
 @pytest.mark.parametrize(

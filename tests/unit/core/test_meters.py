@@ -21,6 +21,7 @@ from kafka_keyshared.model import Drop, TopicPartition
 from kafka_keyshared.sim.handlers import Ending
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, TOPIC, FakeRecord, record
+from tests.support.texts import here
 
 OTHER = TopicPartition("payments", 0)
 DLQ = SubscriptionSettings(poison="dead_letter", dlq=True, retry=RetryPolicy(attempts=2))
@@ -124,7 +125,7 @@ def test_a_dead_letter_is_counted_by_its_answer_and_settles_once() -> None:
 
 def test_what_was_settled_before_the_assignment_counts_as_skipped() -> None:
     harness = Harness()
-    harness.assign(metadata=encode(0, {"default": ((1, 3),)}, {}).text, log=(0, 10))
+    harness.assign(metadata=encode(here(0), {"default": ((1, 3),)}, {}).text, log=(0, 10))
     harness.fetch(*(record(offset) for offset in range(5)))
     harness.work()
     assert harness.sub().counts.processed.counts == {"orders": {"ok": 3, "skipped": 2}}

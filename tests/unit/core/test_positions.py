@@ -11,6 +11,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
+from tests.support.texts import here
 
 
 def test_of_10_to_13_all_but_11_settled_are_safe_up_to_11_and_then_up_to_14() -> None:
@@ -112,7 +113,7 @@ def test_the_leader_epoch_of_the_record_at_the_position_is_committed_with_it() -
 
 def test_records_that_were_settled_before_are_skipped_and_the_position_passes_them() -> None:
     harness = Harness()
-    harness.assign(position=10, metadata=encode(10, {"default": ((11, 13), (15, 16))}).text)
+    harness.assign(position=10, metadata=encode(here(10), {"default": ((11, 13), (15, 16))}).text)
     assert harness.committed() == (10, [(11, 13), (15, 16)])
     harness.fetch(*[record(offset) for offset in range(10, 17)])
     assert harness.work() == [10, 13, 14, 16]
@@ -122,7 +123,7 @@ def test_records_that_were_settled_before_are_skipped_and_the_position_passes_th
 
 def test_a_restored_set_is_handed_on_while_its_records_are_still_to_come() -> None:
     harness = Harness()
-    harness.assign(position=10, metadata=encode(10, {"default": ((11, 13), (15, 16))}).text)
+    harness.assign(position=10, metadata=encode(here(10), {"default": ((11, 13), (15, 16))}).text)
     harness.fetch(record(10), record(11), record(12))
     harness.work()
     assert harness.committed() == (13, [(15, 16)])
@@ -143,14 +144,16 @@ def test_a_set_that_was_committed_is_what_the_next_owner_restores() -> None:
 
 def test_nothing_beyond_the_end_of_the_log_is_believed() -> None:
     harness = Harness()
-    harness.assign(position=10, metadata=encode(10, {"default": ((11, 900),)}).text, log=(0, 12))
+    harness.assign(
+        position=10, metadata=encode(here(10), {"default": ((11, 900),)}).text, log=(0, 12)
+    )
     harness.fetch(*[record(offset) for offset in range(10, 15)])
     assert harness.work() == [10, 12, 13, 14]
 
 
 def test_retention_past_the_position_starts_at_the_start_of_the_log_and_says_so() -> None:
     harness = Harness()
-    text = encode(10, {"default": ((11, 30),)}).text
+    text = encode(here(10), {"default": ((11, 30),)}).text
     harness.assign(position=10, metadata=text, log=(25, 40))
     assert harness.assigned == {P0: 25}
     assert harness.said("15 offsets are gone, reading goes on at the start of the log")
@@ -158,11 +161,11 @@ def test_retention_past_the_position_starts_at_the_start_of_the_log_and_says_so(
     assert harness.work() == [30, 31, 32]
 
 
-@pytest.mark.parametrize("text", ["KS1", "not ours", "KS9abc", "KS1fff" + "x" * 80])
+@pytest.mark.parametrize("text", ["KS2", "not ours", "KS9abc", "KS2fff" + "x" * 80])
 def test_metadata_that_cannot_be_read_costs_a_warning_and_no_record(text: str) -> None:
     harness = Harness()
     harness.assign(position=10, metadata=text, log=(0, 12))
-    assert harness.said("orders-0: commit metadata ignored, going on from offset 10")
+    assert harness.said("orders-0: commit metadata ignored, everything from offset 10 on")
     harness.fetch(record(10), record(11))
     assert harness.work() == [10, 11]
 
@@ -180,7 +183,7 @@ def test_a_partition_without_a_position_starts_where_the_client_says_and_commits
 
 
 def test_the_sets_of_subscriptions_that_are_not_here_are_handed_on() -> None:
-    text = encode(10, {"elsewhere": ((12, 14),)}).text
+    text = encode(here(10), {"elsewhere": ((12, 14),)}).text
     harness = Harness()
     harness.assign(position=10, metadata=text)
     harness.fetch(record(10, "a"), record(11, "b"))
@@ -222,7 +225,9 @@ def test_the_position_waits_for_every_subscription_and_each_has_its_own_set() ->
 
 def test_after_a_restart_each_subscription_gets_what_it_has_not_settled_itself() -> None:
     harness = Harness(SubscriptionSettings("default"), SubscriptionSettings("audit"))
-    harness.assign(position=0, metadata=encode(0, {"default": ((0, 2),), "audit": ((1, 3),)}).text)
+    harness.assign(
+        position=0, metadata=encode(here(0), {"default": ((0, 2),), "audit": ((1, 3),)}).text
+    )
     harness.fetch(*[record(offset) for offset in range(3)])
     assert [r.offset() for slice_ in harness.worker().slices() for r in slice_.records] == [2]
     assert [

@@ -12,6 +12,7 @@ from kafka_keyshared.core.regained import KEPT_SECONDS
 from kafka_keyshared.core.settings import SubscriptionSettings
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, record
+from tests.support.texts import here
 
 
 def begun(*workers: str) -> Harness:
@@ -60,7 +61,7 @@ def test_what_was_left_is_committed_at_once() -> None:
     assert made.core.commit_wanted(made.now + made.core.commits.policy.interval)
     (commit,) = made.commit()
     entry = commit.entries[P0]
-    assert (entry.position, metadata.decode(entry.metadata, 1).sections) == (
+    assert (entry.position, metadata.decode(entry.metadata, here(1)).sections) == (
         1,
         {"default": ((2, 4),)},
     )
@@ -71,7 +72,7 @@ def test_what_somebody_else_has_committed_meanwhile_counts() -> None:
 
 
 def test_a_text_that_is_not_ours_counts_too() -> None:
-    text = metadata.encode(1, {"default": ((3, 4),)}, {}).text
+    text = metadata.encode(here(1), {"default": ((3, 4),)}, {}).text
     assert back(lost(), 1, text) == (1, [1, 2])
 
 
@@ -165,7 +166,7 @@ def lost_without_progress() -> tuple[Harness, CommitEntry]:
 
 def test_what_is_committed_is_settled_also_where_the_loss_knew_less() -> None:
     made, stored = lost_without_progress()
-    assert (stored.position, metadata.decode(stored.metadata, 1).sections) == (
+    assert (stored.position, metadata.decode(stored.metadata, here(1)).sections) == (
         1,
         {"default": ((2, 3),)},
     )

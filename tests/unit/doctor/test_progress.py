@@ -41,11 +41,13 @@ from tests.support.looked_at import (
     progress,
     worker,
 )
+from tests.support.records import P1
+from tests.support.texts import here
 
 
 def settled(position: int, *runs: tuple[int, int]) -> str:
     """The metadata of a commit with these offsets settled beyond the position."""
-    return encode(position, {"default": runs}).text
+    return encode(here(position, P1), {"default": runs}).text
 
 
 class Group:

@@ -14,15 +14,19 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.rebalance import NOTHING_AFTER
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, record
+from tests.support.texts import here
 
-SET = metadata.encode(17, {"default": ((18, 20),)}).text
-"""At position 17, the records at 18 and 19 are settled."""
+
+def with_set(partition: TopicPartition, topic_id: str | None = None) -> CommittedOffset:
+    """At position 17, the records at 18 and 19 are settled."""
+    at = here(17, partition, topic_id)
+    return CommittedOffset(17, metadata.encode(at, {"default": ((18, 20),)}).text)
 
 
 @pytest.fixture
 def stage_with_sets() -> Stage:
     made = Stage()
-    made.client.stored = dict.fromkeys((P0, P1), CommittedOffset(17, SET))
+    made.client.stored = {each: with_set(each) for each in (P0, P1)}
     made.fill(*(record(offset, at=at) for at in (P0, P1) for offset in range(20)))
     return made
 
@@ -105,7 +109,7 @@ def test_what_is_asked_at_a_start_does_not_grow_with_the_partitions() -> None:
     """400 of them, each with a set, behind a broker that is far away."""
     stage = Stage()
     many = [TopicPartition("orders", number) for number in range(400)]
-    stage.client.stored = {each: CommittedOffset(17, SET) for each in many}
+    stage.client.stored = {each: with_set(each) for each in many}
     stage.fill(*(record(offset, at=each) for each in many for offset in range(20)))
     stage.assign(*many)
     assert [len(asked) for asked in stage.client.made("committed")] == [400]
@@ -124,7 +128,7 @@ def test_a_bare_position_is_started_at_without_a_look_at_the_log() -> None:
 
 def test_a_set_is_not_believed_beyond_the_end_of_the_log() -> None:
     stage = Stage()
-    stage.client.stored[P0] = CommittedOffset(17, SET)
+    stage.client.stored[P0] = with_set(P0)
     stage.fill(*(record(offset) for offset in range(19)))
     stage.assign()
     stage.fill(record(19))

@@ -7,7 +7,10 @@ import logging
 import pytest
 
 from kafka_keyshared.client.port import CommittedOffset
+from kafka_keyshared.core.commands import Commit
+from kafka_keyshared.core.events import CommitAnswered, CommitResult
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
+from kafka_keyshared.core.metadata import decode
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Record
@@ -15,6 +18,7 @@ from kafka_keyshared.owner.flush import Flush
 from kafka_keyshared.owner.stopping import AWAIT_WAIT, StopReport, stop
 from tests.support.ports import Stage
 from tests.support.records import ERROR, P0, FakeRecord, record
+from tests.support.texts import here
 
 
 @pytest.fixture
@@ -164,6 +168,52 @@ def test_the_last_line_counts_the_keys_that_are_blocked(stage: Stage) -> None:
         "drained; committed; 3 records received and left undone (they run at the next start); "
         "2 keys blocked"
     )
+
+
+@pytest.mark.parametrize("limit", [60, None])
+def test_what_did_not_fit_in_the_commit_metadata_is_counted_and_the_stop_is_not_clean(
+    limit: int | None,
+) -> None:
+    stage = Stage(SubscriptionSettings(retry=RetryPolicy(attempts=1)))
+    stage.client.metadata_limit = limit
+    stage.instance.join()
+    stage.client.stored[P0] = CommittedOffset(0, None)
+    stage.fill(record(0, "a"), *(record(offset, f"k{offset}") for offset in range(1, 10)))
+    stage.assign()
+    stage.accept()
+    stage.step()
+    stage.work({0: ERROR})
+    stage.step()
+    report = stop(stage.loop, 25.0, lambda: False)
+    again = "9 settled beyond the position run again"
+    assert report.clean is (limit is None), "the exit status is 1 where something runs again"
+    assert (again in report.line()) is (limit is not None)
+
+
+def test_a_limit_that_the_last_commit_finds_is_kept_to_in_the_same_stop() -> None:
+    stage = Stage(SubscriptionSettings(retry=RetryPolicy(attempts=1)))
+    stage.client.stored[P0] = CommittedOffset(0, None)
+    blocked = set(range(0, 600, 7))
+    stage.fill(*(record(offset, f"k{offset}") for offset in range(600)))
+    stage.assign()
+
+    def answer(commit: Commit) -> CommitAnswered:
+        large = any(len(each.metadata) >= 100 for each in commit.entries.values())
+        return CommitAnswered(commit, CommitResult.TOO_LARGE if large else CommitResult.ACCEPTED)
+
+    stage.client.answer = answer
+    stage.step()
+    for _ in range(20):
+        stage.work(dict.fromkeys(blocked, ERROR))
+        stage.step()
+    report = stop(stage.loop, 25.0, lambda: False)
+    assert report.commit_accepted
+    assert not report.clean
+    stored = stage.client.commits[-1].entries[P0]
+    runs = decode(stored.metadata, here(stored.position)).sections["default"]
+    kept = sum(end - start for start, end in runs)
+    assert report.left_out == 600 - len(blocked) - kept > 0
+    assert f"; {report.left_out} settled beyond the position run again; " in report.line()
 
 
 def test_one_of_a_kind_is_told_in_the_singular() -> None:

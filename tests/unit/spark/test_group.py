@@ -16,6 +16,7 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.driver import group
 from kafka_keyshared.spark.driver.group import GroupLostError, SoleMember
 from kafka_keyshared.spark.driver.stop import Stop
+from tests.support.ports import IdsTold
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 BOTH = [P0, P1]
@@ -36,6 +37,7 @@ class Client:
         self.answers: dict[int, tuple[CommitResult, str]] = {}
         self.stands: dict[TopicPartition, tuple[int | None, str | None, int]] = {}
         self.bounds: dict[TopicPartition, tuple[int, int, int]] = {}
+        self.ids: dict[str, str] | None = {}
         self.starts_at_end = self.halts_out_of_range = False
         self._answer = answer
         self._due: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -70,6 +72,9 @@ class Client:
 
     def log_bounds(self, partitions: Any, timeout: float) -> Any:
         return self.bounds
+
+    def ask_topic_ids(self, topics: Any) -> IdsTold:
+        return IdsTold(self.ids)
 
     def close(self) -> None: ...
 

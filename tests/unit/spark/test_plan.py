@@ -11,6 +11,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.plan import leaves_nothing, outcome, plan
 from kafka_keyshared.spark.task import Report, Settled
+from tests.support.texts import here
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 BLOCK = SubscriptionSettings(workers=worker_names(2))
@@ -38,7 +39,7 @@ def test_whatever_stays_behind_of_a_batch_that_may_block_fits_in_the_metadata(
     share = plan({P0: at(position, position + 500_000)}, BLOCK).shares[P0]
     assert 10_000 < share.end - share.begin < 17_000
     runs = tuple((offset, offset + 1) for offset in range(share.begin + 1, share.end, 2))
-    written = encode(position, {"default": runs})
+    written = encode(here(position, P0), {"default": runs})
     assert not written.truncated
     assert written.set_chars <= 0.76 * SET_BUDGET
 
@@ -46,7 +47,7 @@ def test_whatever_stays_behind_of_a_batch_that_may_block_fits_in_the_metadata(
 def test_a_set_that_reaches_far_is_kept_within_its_room() -> None:
     """Pods have left a set of runs beyond what a bitmap could say."""
     runs = tuple((1_000 * n, 1_000 * n + 900) for n in range(1, 200))
-    text = encode(5, {"default": runs}).text
+    text = encode(here(5, P0), {"default": runs}).text
     share = plan({P0: at(5, 500_000, text)}, BLOCK).shares[P0]
     settled = {offset for low, high in runs for offset in range(low, high)}
     settled.update(range(share.begin + 1, share.end, 2))
@@ -56,7 +57,7 @@ def test_a_set_that_reaches_far_is_kept_within_its_room() -> None:
             told[-1] = (told[-1][0], offset + 1)
         else:
             told.append((offset, offset + 1))
-    assert not encode(5, {"default": tuple(told)}).truncated
+    assert not encode(here(5, P0), {"default": tuple(told)}).truncated
 
 
 def test_only_policies_that_give_a_record_up_leave_nothing_behind() -> None:
@@ -87,18 +88,18 @@ def test_of_what_tasks_tell_the_least_is_committed() -> None:
     made = plan({P0: at(0, 10)}, BLOCK)
     reports = [told(0, ((0, 3), (4, 10)), tried={3: Tried(5)}), told(1, ((0, 7), (8, 10)))]
     entry = outcome(made, reports, "default")[P0]
-    found = decode(entry.metadata, entry.position)
+    found = decode(entry.metadata, here(entry.position, P0))
     assert entry.position == 3
     assert found.sections["default"] == ((4, 7), (8, 10))
     assert found.notes["default"].tried == {3: Tried(5)}
 
 
 def test_what_others_have_said_in_the_metadata_is_handed_on() -> None:
-    theirs = encode(0, {"other": ((5, 9),), "default": ((2, 4), (12, 14))}).text
+    theirs = encode(here(0, P0), {"other": ((5, 9),), "default": ((2, 4), (12, 14))}).text
     made = plan({P0: at(0, 10, theirs)}, BLOCK)
     entry = outcome(made, [told(0, ((0, 10), (12, 14))), told(1, ((0, 10), (12, 14)))], "default")[
         P0
     ]
-    found = decode(entry.metadata, entry.position, ["default"])
+    found = decode(entry.metadata, here(entry.position, P0), ["default"])
     assert (entry.position, found.sections) == (10, {"default": ((12, 14),)})
     assert "other" in found.unknown

@@ -22,6 +22,7 @@ from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.spark.settled import common, to_position
 from kafka_keyshared.spark.task import Drive, HandedOut, Job, Letter, Report, Share
 from kafka_keyshared.testing import record
+from tests.support.texts import here
 
 P0 = TopicPartition("t", 0)
 
@@ -145,7 +146,7 @@ def test_what_the_group_has_settled_is_not_run_and_attempts_go_on() -> None:
         if each.offset() == 0:
             raise ValueError("always")
 
-    text = encode(0, {"default": ((1, 3),)}).text
+    text = encode(here(0, P0), {"default": ((1, 3),)}).text
     job = a_job(handle, {P0: share(0, 4, text)}, poison="block")
     _, report = done(job, [of(n, f"k{n}") for n in range(4)])
     assert seen in ([0, 3, 0], [0, 0, 3])
@@ -153,7 +154,7 @@ def test_what_the_group_has_settled_is_not_run_and_attempts_go_on() -> None:
     # And from where that ended.
     position, runs = to_position(0, report.settled[P0].runs)
     notes = {"default": report.settled[P0].notes}
-    text = encode(position, {"default": runs}, notes=notes).text
+    text = encode(here(position, P0), {"default": runs}, notes=notes).text
     seen.clear()
     done(a_job(handle, {P0: share(0, 4, text)}, poison="block"), [of(n, f"k{n}") for n in range(4)])
     assert seen == [0], "a record that had all its attempts gets one more, and its set is kept"
@@ -185,7 +186,7 @@ def test_what_was_settled_before_stays_so_in_a_partition_that_is_left_where_it_s
             raise ValueError("always")
 
     noted = {"default": LaneNotes(tried={95: Tried(3, archived=True)})}
-    text = encode(0, {"default": ((80, 90), (96, 98))}, notes=noted).text
+    text = encode(here(0, P0), {"default": ((80, 90), (96, 98))}, notes=noted).text
     job = a_job(handle, {P0: share(0, 100, text)}, poison="block", window_records=20)
     source = [[of(n, "bad") for n in range(100)]]
     _, report = done(job, *source, clock=Clock(Timeless()))

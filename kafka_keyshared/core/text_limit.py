@@ -1,0 +1,93 @@
+"""The longest commit metadata that the brokers take, as far as it is known.
+
+A broker refuses longer metadata than its ``offset.metadata.max.bytes`` (default 4,096) with
+OFFSET_METADATA_TOO_LARGE. The limit is a setting of the broker, so what one partition learns holds
+for all of them. It is told at the start where the broker may be asked for its settings; otherwise
+each refusal lowers it by a quarter. It never grows again: a restart asks anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kafka_keyshared.core.commands import Command, Level, Notice
+from kafka_keyshared.core.metadata import (
+    SET_BUDGET,
+    TEXT_LIMIT,
+    set_budget_of,
+    set_rooms,
+)
+
+ROOM_LEAST = 16
+"""Bytes for a settled set below which it is done without: they would hold some 40 offsets."""
+
+
+class TextLimit:
+    """The limit, and what of it settled sets may take.
+
+    ``set_budget`` bounds the sets, in characters, where the brokers take more; ``names`` are the
+    ids of the subscriptions that share it.
+    """
+
+    def __init__(self, names: Collection[str], set_budget: int = SET_BUDGET) -> None:
+        self.chars = TEXT_LIMIT
+        self._names = names
+        self._wanted = set_budget
+        self._noted: set[bool] = set()
+
+    @property
+    def set_budget(self) -> int:
+        """How many characters the settled sets of all subscriptions may take together."""
+        if self.chars >= TEXT_LIMIT:
+            return self._wanted
+        return min(self._wanted, set_budget_of(self.chars))
+
+    @property
+    def without_sets(self) -> bool:
+        """Whether the brokers take so little that no useful settled set fits."""
+        return self.chars < TEXT_LIMIT and min(self._rooms().values(), default=0) < ROOM_LEAST
+
+    def rooms(self) -> dict[str, int]:
+        """Return the bytes that the ceilings leave for the set of each subscription.
+
+        Where there can be no set, holding records back for it would stop the partition: then the
+        rooms are those of the full budget.
+        """
+        return set_rooms(self._names, self._wanted) if self.without_sets else self._rooms()
+
+    def told(self, limit: int) -> bool:
+        """Take the ``offset.metadata.max.bytes`` of a broker; say whether it is a lower limit.
+
+        The client ends each text with a NUL, which counts.
+        """
+        return self._lower(limit - 1)
+
+    def refused(self, length: int) -> bool:
+        """Take a refusal of a text of that many characters; say whether the limit is lower now.
+
+        From 4,095 to 100 it takes 13 refusals, each answered within a round trip.
+        """
+        return self._lower(3 * length // 4)
+
+    def notices(self, what: str) -> list[Command]:
+        """Return what to say of a limit that is lower now: once, and once more without sets."""
+        if self.without_sets in self._noted:
+            return []
+        self._noted.add(self.without_sets)
+        follows = (
+            "so what is ahead of a slow record is held back until its settled set fits"
+            if not self.without_sets
+            else "too few for a settled set: after a restart, also a clean one, what has settled "
+            "beyond the position runs again"
+        )
+        cure = "set offset.metadata.max.bytes=4096 on the brokers"
+        return [Notice(Level.WARNING, f"the brokers {what}, {follows}; {cure}")]
+
+    def _lower(self, chars: int) -> bool:
+        lower = 0 <= chars < self.chars
+        if lower:
+            self.chars = chars
+        return lower
+
+    def _rooms(self) -> dict[str, int]:
+        return set_rooms(self._names, self.set_budget)
