@@ -101,7 +101,7 @@ DEAD_LETTERING = Cause(
 )
 LOOP_HELD = Cause(
     "loop-held",
-    27,
+    28,
     "warn",
     "the owner thread stood still for seconds and goes on now: nothing was polled, handed out or "
     "committed meanwhile; beyond max.poll.interval.ms the group takes the partitions away",

@@ -222,6 +222,7 @@ def test_a_pattern_that_the_client_does_not_take_is_named(make: Make) -> None:
 
 def metadata(**topics: KafkaError | None) -> Any:
     return SimpleNamespace(
+        brokers={1: None},
         topics={
             name: SimpleNamespace(error=error, partitions={0: None})
             for name, error in topics.items()
