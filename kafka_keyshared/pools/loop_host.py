@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from kafka_keyshared.logs import log_of
+from kafka_keyshared.pools.daemon_threads import DaemonThreads
 from kafka_keyshared.program.importing import handling
 from kafka_keyshared.program.whose import stack_of, standing
 
@@ -83,6 +84,7 @@ class OwnLoop:
         """Start the thread, with a loop of its own."""
         self._closing = False
         self._loop = loop = new_loop()
+        loop.set_default_executor(DaemonThreads(f"{self._name}-thread"))
         self._thread = threading.Thread(target=self._run, args=(loop,), name=self._name)
         self._thread.daemon = True
         self._thread.start()

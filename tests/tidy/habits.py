@@ -23,8 +23,8 @@ _ASSERTING_PYTEST = {"raises", "warns", "fail"}
 _SELVES = {"self", "cls"}
 # The client's own error codes begin with an underscore.
 _THEIRS_TO_NAME = {"KafkaError", "os"}
-# Of named tuples, of ctypes, and of sys.
-_PUBLIC_ALL_THE_SAME = {"_replace", "_asdict", "_name", "_current_frames"}
+# Of named tuples, of ctypes, of sys, and of the tasks of asyncio.
+_PUBLIC_ALL_THE_SAME = {"_replace", "_asdict", "_name", "_current_frames", "_must_cancel"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -13,7 +13,15 @@ import pytest
 from kafka_keyshared.core.slices import Serial
 from kafka_keyshared.handling.called import DROPPED, FAILED, OK
 from kafka_keyshared.handling.handlers import Made
-from kafka_keyshared.pools.board import ENDED, STARTED, Board, numbers_of, times_of
+from kafka_keyshared.pools.board import (
+    ENDED,
+    MOST,
+    STARTED,
+    Board,
+    new_mark,
+    numbers_of,
+    times_of,
+)
 from kafka_keyshared.pools.child import LAST, Batch, Child, Ran, Recipe, Share
 from kafka_keyshared.pools.received import columns_of
 from kafka_keyshared.pools.sent import Sent
@@ -115,3 +123,35 @@ def test_a_slice_is_divided_between_who_has_it_and_who_took_it_back() -> None:
     assert sent.take_back() == range(4, 10)
     sent.passed(0)
     assert (sent.next(), sent.take_back()) == (None, range(4, 4))
+
+
+def test_numbers_that_the_process_has_not_written_count_for_nothing() -> None:
+    """What was known before holds; whoever has sent the batch hears of it once."""
+    board = Board(mark=new_mark())
+    heard: list[bool] = []
+    board.on_garbled = lambda: heard.append(board.garbled)
+    sent = Sent(slice_of(*(record(offset) for offset in range(6))), board)
+    sent.send(6)
+    places, mark = numbers_of(board.shared.places), board.shared.mark
+    places[STARTED], places[ENDED] = mark ^ 2, mark ^ 1
+    assert (board.started(), board.ended(), board.running()) == (2, 1, True)
+    for garbage in (0, -1, 5, int.from_bytes(b"garbage.", "little"), (1 << 62) + 3):
+        places[STARTED] = places[ENDED] = garbage
+        assert sent.progress() == Serial(2)
+        assert list(sent.take_back()) == ([2, 3, 4, 5] if garbage == 0 else [])
+    assert heard == [True]
+    assert sent.broken_off(0.0, counts=False) is None
+    sent.send(1)
+    assert not board.garbled
+
+
+def test_a_process_whose_limit_is_overwritten_starts_nothing_more() -> None:
+    board = Board(mark=new_mark())
+    places = numbers_of(board.shared.places)
+
+    def handle(given: Any) -> None:
+        if given.offset() == 1:
+            places[MOST] = int.from_bytes(b"garbage.", "little")
+
+    assert ran(board, handle, 4) == Ran(2)
+    assert (board.started(), board.ended()) == (2, 2)

@@ -9,6 +9,7 @@ import functools
 import importlib.util
 import inspect
 import logging
+import subprocess
 import sys
 import threading
 import time
@@ -29,6 +30,7 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry
 from kafka_keyshared.pools import loop_host
+from kafka_keyshared.pools.daemon_threads import MOST, DaemonThreads
 from kafka_keyshared.pools.loop_host import CallersLoop, OwnLoop
 from kafka_keyshared.pools.runners import TaskWorker
 from kafka_keyshared.pools.tasks import TaskPool
@@ -866,3 +868,41 @@ def test_of_a_slice_what_has_just_ended_is_told_before_the_rest_is_given_back() 
     assert said[3].slice == runs.id
     assert pool.progress() == {}
     host.end()
+
+
+HANGS_IN_A_THREAD = """
+import asyncio, threading
+from kafka_keyshared.pools.loop_host import OwnLoop
+hangs, host = threading.Event(), OwnLoop()
+def hang():
+    hangs.set()
+    threading.Event().wait()
+async def main():
+    assert await asyncio.to_thread(str, 7) == "7"
+    await asyncio.to_thread(hang)
+tasks = []
+host.start()
+host.tell(lambda: tasks.append(asyncio.ensure_future(main())))
+hangs.wait()
+host.close()
+"""
+
+
+def test_a_call_that_hangs_in_a_thread_of_the_loop_keeps_no_program_from_exiting() -> None:
+    program = [sys.executable, "-c", HANGS_IN_A_THREAD]
+    subprocess.run(program, check=True, timeout=WAIT)
+
+
+def test_threads_of_a_loop_give_back_what_their_calls_return_and_raise() -> None:
+    threads = DaemonThreads("tested")
+    results = [threads.submit(divmod, number, 7) for number in range(100)]
+    assert [each.result(WAIT) for each in results] == [divmod(number, 7) for number in range(100)]
+    with pytest.raises(ZeroDivisionError):
+        threads.submit(divmod, 1, 0).result(WAIT)
+    started = [each for each in threading.enumerate() if each.name.startswith("tested_")]
+    assert 1 <= len(started) <= MOST
+    assert all(each.daemon for each in started)
+    threads.shutdown()
+    for each in started:
+        each.join(WAIT)
+        assert not each.is_alive()
