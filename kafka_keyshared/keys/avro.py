@@ -68,8 +68,8 @@ def from_avro(field: str, *, schema: Any = None, registry: Any = None) -> KeyOf:
         try:
             found = schemas.get(schema_id)
         except UnknownFormat as error:
-            if schema_id == 0 and not error.certain:  # no registry gives this id
-                raise _not_framed(value, "the value") from None
+            if schema_id == 0:  # no registry gives this id
+                raise _not_framed(value, "the value") from error
             raise
         return _field(_read(value, start, found)[0], path)
 
