@@ -28,6 +28,9 @@ ASK_AGAIN, ASK_AGAIN_MOST = 1.0, 10.0
 PATIENCE = 10.0
 """Seconds for which an id that the registry does not know may still be registered."""
 
+PATIENT_IDS, PATIENT_WITHIN = 5, 60.0
+"""More unknown ids than these within so many seconds are garbage: none is waited for."""
+
 _HTTP_NOT_FOUND = 404
 _TOP = "Top"
 _PROTOBUF = re.compile(r"\b(?:syntax|message)\b")
@@ -195,8 +198,13 @@ class Schemas:
             f"schema {schema_id}",
             f"schema {schema_id}{unknown.reason}",
             unknown.ask_at - now,
-            patience=max(0.0, unknown.since + PATIENCE - now),
+            patience=self._patience(unknown, now),
         )
+
+    def _patience(self, unknown: _Unknown, now: float) -> float:
+        """Return for how many seconds an unknown schema may still be registered."""
+        lately = sum(each.since > now - PATIENT_WITHIN for each in self._unknown.values())
+        return max(0.0, unknown.since + PATIENCE - now) if lately <= PATIENT_IDS else 0.0
 
     def _look_up(self, schema_id: SchemaId, now: float) -> AvroSchema | str:
         """Return the schema, or why there is none that can be used."""

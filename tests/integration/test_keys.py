@@ -305,7 +305,7 @@ def test_records_of_a_schema_that_the_registry_does_not_know_wait_and_none_is_de
         status = member.app.status()
         return () if status is None else status.subscriptions[0].unread
 
-    eventually(waiting, 60.0)
+    eventually(lambda: bool(waiting()), 60.0)
     (unread,) = waiting()
     assert (unread.offset, unread.records) == (20, 20)
     assert unread.error == "schema 2: the registry knows no such schema"
@@ -315,6 +315,7 @@ def test_records_of_a_schema_that_the_registry_does_not_know_wait_and_none_is_de
     assert member.stop() == 0
     assert handler.wrong == []
     assert handler.count() == (40 if registered else 20)
+    assert member.position() == handler.count(), "nothing went past it in another way"
     ended = member.app.status()
     assert ended is not None
     counts = ended.subscriptions[0].processed.get(topic, {})

@@ -30,7 +30,15 @@ from kafka_keyshared.keys import (
     key_bytes,
     parse_key,
 )
-from kafka_keyshared.keys.schemas import ASK_AGAIN, ASK_AGAIN_MOST, PATIENCE, SCHEMAS_MAX, Schemas
+from kafka_keyshared.keys.schemas import (
+    ASK_AGAIN,
+    ASK_AGAIN_MOST,
+    PATIENCE,
+    PATIENT_IDS,
+    PATIENT_WITHIN,
+    SCHEMAS_MAX,
+    Schemas,
+)
 from kafka_keyshared.model import Retry, Undecodable, UnknownFormat
 
 V1 = {"type": "record", "name": "Order", "fields": [{"name": "customer", "type": "string"}]}
@@ -422,6 +430,23 @@ def test_an_unknown_schema_is_waited_for_from_the_first_time_it_is_asked_for() -
         with pytest.raises(UnknownFormat) as caught:
             schemas.get(7)
         assert caught.value.patience == pytest.approx(left)
+
+
+def test_many_unknown_ids_at_once_are_garbage_and_none_is_waited_for() -> None:
+    clock = Clock()
+    schemas = Schemas(FakeRegistry(), clock)
+
+    def patience(schema_id: int) -> float:
+        with pytest.raises(UnknownFormat) as caught:
+            schemas.get(schema_id)
+        return caught.value.patience
+
+    ids = range(100, 100 + PATIENT_IDS)
+    assert [patience(each) for each in ids] == [PATIENCE] * PATIENT_IDS
+    assert patience(7) == 0.0
+    assert patience(100) == 0.0
+    clock.now += PATIENT_WITHIN
+    assert patience(8) == PATIENCE, "those are long ago"
 
 
 def test_a_registry_that_is_down_means_not_now_and_is_asked_with_back_off() -> None:
