@@ -902,3 +902,12 @@ def test_a_schema_id_in_front_of_bare_avro_is_named_even_where_its_bytes_could_b
         key_of(message(SERIALIZED))
     assert key_of(message(SERIALIZED_BARE)) == b"c-1"
     assert key_of(message(avro(V1, {"customer": ""}))) == b""
+
+
+def test_json_whose_first_byte_could_be_bare_avro_is_named() -> None:
+    schema = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "int"}]}
+    key_of = from_avro("n", schema=schema)
+    assert key_of(message(avro(schema, {"n": 5}))) == b"5"
+    for value in (b'{"n": 5}', gzip.compress(PLAIN)):
+        with pytest.raises(UnknownFormat, match="the setting says bare Avro"):
+            key_of(message(value))
