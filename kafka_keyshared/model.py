@@ -183,8 +183,7 @@ class UnknownFormat(Retry):
     among records that can be read (:mod:`kafka_keyshared.core.unknown_formats`). ``kind`` names the
     format: records of the same format have the same kind. ``reason`` says what was seen and what
     was expected. ``after`` is in how many seconds the key is read again. For ``patience`` seconds
-    from now the record is not judged, since the format may become known. ``certain`` says that the
-    format exists and the fault is the reader's: the record is never judged. ``vague`` says that the
+    from now the record is not judged, since the format may become known. ``vague`` says that the
     kind stands for any bytes that are not as expected.
     """
 
@@ -195,14 +194,12 @@ class UnknownFormat(Retry):
         after: float | None = None,
         *,
         patience: float = 0.0,
-        certain: bool = False,
         vague: bool = False,
     ) -> None:
         super().__init__(after)
         self.kind = kind
         self.reason = reason
         self.patience = patience
-        self.certain = certain
         self.vague = vague
 
     def __str__(self) -> str:
@@ -210,9 +207,7 @@ class UnknownFormat(Retry):
         return self.reason
 
     def __reduce__(self) -> Any:
-        made = partial(
-            UnknownFormat, patience=self.patience, certain=self.certain, vague=self.vague
-        )
+        made = partial(UnknownFormat, patience=self.patience, vague=self.vague)
         return made, (self.kind, self.reason, self.after)
 
 

@@ -81,8 +81,6 @@ def is_broken(
     ``read_before`` says that records of its topic were read, ``waited`` for how many seconds it has
     been held, and ``seen`` that one of its kind was found broken lately.
     """
-    if error.certain:
-        return False
     if error.vague:
         late = not around.any and waited >= NOTHING_BEHIND
         return bool(around.read) or read_before or late

@@ -68,8 +68,8 @@ def from_avro(field: str, *, schema: Any = None, registry: Any = None) -> KeyOf:
         try:
             found = schemas.get(schema_id)
         except UnknownFormat as error:
-            if schema_id == 0 and not error.certain:  # no registry gives this id
-                raise _not_framed(value, "the value") from None
+            if schema_id == 0:  # no registry gives this id
+                raise _not_framed(value, "the value") from error
             raise
         return _field(_read(value, start, found)[0], path)
 
@@ -108,21 +108,24 @@ def _from_bare_avro(path: tuple[str, ...], schema: AvroSchema) -> KeyOf:
             if (other := other_format(value, _BARE)) is not None:
                 raise other from None
             raise
-        if end != len(value) and _fits_behind_its_id(value, schema):
-            # A zero byte and an id can be read as data of many schemas: the key would be wrong.
+        if end != len(value) and _is_another_format(value, schema):
+            # Its first bytes can be read as data of many schemas: the key would be wrong.
             raise other_format(value, _BARE) or Undecodable("it has bytes behind its end")
         return _field(found, path)
 
     return ours(key_of)
 
 
-def _fits_behind_its_id(value: bytes, schema: AvroSchema) -> bool:
-    """Say whether a value is framed, and its data behind the frame is Avro of the schema."""
-    framed = format_of(value)
-    if framed is None or not framed.framed:
-        return False
+def _is_another_format(value: bytes, schema: AvroSchema) -> bool:
+    """Say whether a value with bytes behind its end has another format.
+
+    With a schema id in front, its data has to be Avro of the schema: a zero byte is a common start.
+    """
+    found = format_of(value)
+    if found is None or not found.framed:
+        return found is not None
     try:
-        return _read(value, framed.data_at, schema)[1] == len(value)
+        return _read(value, found.data_at, schema)[1] == len(value)
     except Undecodable:
         return False
 

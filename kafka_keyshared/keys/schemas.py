@@ -28,6 +28,9 @@ ASK_AGAIN, ASK_AGAIN_MOST = 1.0, 10.0
 PATIENCE = 10.0
 """Seconds for which an id that the registry does not know may still be registered."""
 
+PATIENT_IDS, PATIENT_WITHIN = 5, 60.0
+"""More unknown ids than these within so many seconds are garbage: none is waited for."""
+
 _HTTP_NOT_FOUND = 404
 _TOP = "Top"
 _PROTOBUF = re.compile(r"\b(?:syntax|message)\b")
@@ -142,7 +145,6 @@ class _Unknown(NamedTuple):
     since: float
     tries: int
     reason: str
-    certain: bool
 
 
 class Schemas:
@@ -188,36 +190,39 @@ class Schemas:
                 self._unknown.pop(schema_id, None)
                 _remember(self._known, schema_id, found)
                 return found
-            reason, certain = found
             since, tries = (now, 0) if unknown is None else (unknown.since, unknown.tries)
             ask_at = now + min(ASK_AGAIN_MOST, ASK_AGAIN * 2.0**tries)
-            unknown = _Unknown(ask_at, since, min(tries + 1, 10), reason, certain)
+            unknown = _Unknown(ask_at, since, min(tries + 1, 10), found)
             _remember(self._unknown, schema_id, unknown)
         raise UnknownFormat(
             f"schema {schema_id}",
             f"schema {schema_id}{unknown.reason}",
             unknown.ask_at - now,
-            patience=max(0.0, unknown.since + PATIENCE - now),
-            certain=unknown.certain,
+            patience=self._patience(unknown, now),
         )
 
-    def _look_up(self, schema_id: SchemaId, now: float) -> AvroSchema | tuple[str, bool]:
-        """Return the schema, or why there is none that can be used and whether it exists."""
+    def _patience(self, unknown: _Unknown, now: float) -> float:
+        """Return for how many seconds an unknown schema may still be registered."""
+        lately = sum(each.since > now - PATIENT_WITHIN for each in self._unknown.values())
+        return max(0.0, unknown.since + PATIENCE - now) if lately <= PATIENT_IDS else 0.0
+
+    def _look_up(self, schema_id: SchemaId, now: float) -> AvroSchema | str:
+        """Return the schema, or why there is none that can be used."""
         fetch = self._fetch_guid if isinstance(schema_id, str) else self._fetch
         found = self._ask(lambda: fetch(schema_id), now)  # type: ignore[arg-type]
         if found is None:
-            return ": the registry knows no such schema", False
+            return ": the registry knows no such schema"
         if (kind := _kind_of(found)) != "AVRO":
-            return f" is {kind}; the setting says Avro", True
+            return f" is {kind}; the setting says Avro"
         try:
             names = self._names_of(found, now, {}, set(), ())
             return parsed_schema(found, self._named, names)
         except (Retry, Undecodable):
             raise
         except SchemaError as error:
-            return f": {error}", True
+            return f": {error}"
         except Exception as error:  # noqa: BLE001 - fastavro has an exception for each mistake
-            return f": it is not Avro: {type(error).__name__}: {error}", True
+            return f": it is not Avro: {type(error).__name__}: {error}"
 
     def _names_of(
         self,

@@ -77,5 +77,4 @@ def _judge(
     around = look_around(key_of, error, behind)
     if is_broken(error, around, read_before=read_before, waited=waited):
         return True
-    hopeless = error.certain or (around.alike and not error.patience)
-    return False if hopeless else None
+    return False if around.alike and not error.patience else None

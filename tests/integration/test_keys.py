@@ -11,11 +11,13 @@ from random import Random
 from typing import Any
 
 import fastavro
+import pytest
 from confluent_kafka import Producer
 
 from kafka_keyshared.app.service import KeyShared
-from kafka_keyshared.keys import from_avro
+from kafka_keyshared.keys import from_avro, schemas
 from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.status import UnreadKey
 from tests.conftest import Eventually
 from tests.support.live import (
     Headers,
@@ -126,8 +128,9 @@ def test_a_header_is_the_key_whatever_the_records_own_keys_say(
 
 
 def test_avro_of_two_versions_is_keyed_and_what_nobody_can_read_is_dead_lettered(
-    any_cluster: Cluster, topic: str, eventually: Eventually
+    any_cluster: Cluster, topic: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(schemas, "PATIENCE", 0.5)  # each of these is one record among good ones
     any_cluster.create_topic(topic, 1)
     any_cluster.create_topic(f"{topic}.dlq", 1)
     bad: dict[bytes, str] = {
@@ -136,7 +139,7 @@ def test_avro_of_two_versions_is_keyed_and_what_nobody_can_read_is_dead_lettered
         b"\x00\x00\x00\x00\x01\x0acut": "the value is not Avro of its schema",
         b"\x00\x00\x00\x00\x02\x02": "the value is not Avro of its schema",
         b"no frame at all": "the value does not begin with the id of a schema",
-        b"": "the value does not begin with the id of a schema",
+        b"": "the value is empty",
     }
     values: list[bytes] = []
     for number in range(60):
@@ -262,3 +265,59 @@ def test_while_a_registry_is_down_partitions_that_need_it_wait_and_others_go_on(
     thread.join(60)
     assert status == [0]
     assert [place for place in ran if place[0] == 0] == [(0, 0), (0, 1), (0, 2)]
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_records_of_a_schema_that_the_registry_does_not_know_wait_and_none_is_dead_lettered(
+    any_cluster: Cluster,
+    topic: str,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    registered: bool,
+) -> None:
+    monkeypatch.setattr(schemas, "PATIENCE", 0.0)  # they are many, so none is judged all the same
+    any_cluster.create_topic(topic, 1)
+    any_cluster.create_topic(f"{topic}.dlq", 1)
+    values = [framed(1, V1, {"customer": f"c-{number % 3}"}) for number in range(20)]
+    values += [
+        framed(2, V2, {"total": 1.0, "customer": f"c-{number % 3}"}) for number in range(20, 40)
+    ]
+    produce(any_cluster, topic, [(None, value, []) for value in values])
+    known: dict[Any, Any] = {1: V1}
+    asked = threading.Event()
+
+    def registry(schema_id: Any) -> Any:
+        if schema_id == 2:
+            asked.set()
+        return known.get(schema_id)
+
+    key_of = from_avro("customer", registry=registry)
+    handler = Watched(key_of)
+    group = group_name()
+    member = Member(
+        client_conf(any_cluster, group), [topic], handler, key=key_of, dlq=True, commit_interval=0.2
+    ).start()
+    eventually(asked.is_set, 60.0)
+    eventually(lambda: committed(any_cluster, group, topic, 0)[0] == 20, 60.0)
+
+    def waiting() -> tuple[UnreadKey, ...]:
+        status = member.app.status()
+        return () if status is None else status.subscriptions[0].unread
+
+    eventually(lambda: bool(waiting()), 60.0)
+    (unread,) = waiting()
+    assert (unread.offset, unread.records) == (20, 20)
+    assert unread.error == "schema 2: the registry knows no such schema"
+    if registered:
+        known[2] = V2
+        eventually(lambda: member.position() == 40, 60.0)
+    assert member.stop() == 0
+    assert handler.wrong == []
+    assert handler.count() == (40 if registered else 20)
+    assert member.position() == handler.count(), "nothing went past it in another way"
+    ended = member.app.status()
+    assert ended is not None
+    counts = ended.subscriptions[0].processed.get(topic, {})
+    assert not counts.get("undecodable")
+    assert not counts.get("dead_lettered")

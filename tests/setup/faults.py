@@ -38,6 +38,9 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 TABLE = "faults"
 NONE = "none"
 
+OF_KEYS = frozenset({"keys could not be read", "a schema was unknown"})
+"""Faults that only keys of a function have."""
+
 SEEDS = 3
 SECONDS = 30.0
 EVERY = 2.0
@@ -70,7 +73,7 @@ def plan_of(seed: int, what: str) -> Plan:
         dlq=True,
         poison="dead_letter",
         routing=by_ranges if what == "a range was assigned" else RoutingSettings(),
-        key_of=DerivedKey(header=False, groups=40) if what == "keys could not be read" else None,
+        key_of=DerivedKey(header=False, groups=40) if what in OF_KEYS else None,
     )
     return Plan(
         protocol=PROTOCOLS[seed % len(PROTOCOLS)],

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from kafka_keyshared.core.admission import reason_of
-from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.unknown_formats import LATELY, NOTHING_BEHIND
@@ -15,7 +14,7 @@ from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable, Un
 from tests.support.harness import Harness
 from tests.support.records import P0, P1, FakeRecord
 
-GOOD, BROKEN, NEW, OTHER, FOREIGN, ANY = b"a", b"\xff", b"new", b"other", b"foreign", b"any"
+GOOD, BROKEN, NEW, OTHER, ANY = b"a", b"\xff", b"new", b"other", b"any"
 
 
 class Reader:
@@ -40,8 +39,6 @@ class Reader:
                 raise Retry(1.0) from ConnectionError("no route")
             kind = f"schema {value!r}"
             raise UnknownFormat(kind, f"{kind}: no such schema", 1.0, patience=self.patience)
-        if value == FOREIGN:
-            raise UnknownFormat("protobuf", "schema 42 is PROTOBUF", 1.0, certain=True)
         if value == ANY:
             raise UnknownFormat("bytes", "no schema id", 1.0, vague=True)
         return value
@@ -116,15 +113,6 @@ def test_a_topic_of_which_nothing_was_ever_read_is_held_however_long() -> None:
         made.later(1.1)
     assert letters(made) == []
     assert made.paused == {P0, P1}
-
-
-def test_a_format_that_exists_holds_its_partition_even_as_an_exception() -> None:
-    made = member()
-    fetch(made, [GOOD, FOREIGN, *[GOOD] * 30])
-    for _ in range(100):
-        made.later(1.1)
-    assert letters(made) == []
-    assert made.core.holds.reasons(P0) == (Reason.UNREAD,)
 
 
 def test_an_unknown_schema_is_waited_for_before_its_record_is_judged() -> None:

@@ -155,3 +155,26 @@ def test_a_schema_that_cannot_be_used_is_refused(
 def test_avro_without_a_schema_is_refused() -> None:
     with pytest.raises(ConfigError, match="--schema"):
         Decoder(Payload.AVRO)
+
+
+@pytest.mark.parametrize("union", [False, True])
+def test_a_schema_file_may_refer_to_files_beside_it(tmp_path: Path, *, union: bool) -> None:
+    customer = {
+        "type": "record",
+        "name": "acme.Customer",
+        "fields": [{"name": "id", "type": "string"}],
+    }
+    fields = [{"name": "customer", "type": "acme.Customer"}]
+    order: Any = {"type": "record", "name": "acme.Order", "fields": fields}
+    data = b"\x04c1"
+    if union:
+        (tmp_path / "acme.Order.avsc").write_text(json.dumps(order))
+        order, data = ["null", "acme.Order"], b"\x02" + data
+    path = tmp_path / "41.avsc"
+    path.write_text(json.dumps(order))
+    with pytest.raises(ConfigError, match=r"not an Avro schema: .*Customer"):
+        Decoder(Payload.AVRO, path)
+    (tmp_path / "acme.Customer.avsc").write_text(json.dumps(customer))
+    decoder = Decoder(Payload.AVRO, path)
+    for value in (data, b"\0\0\0\0\x29" + data):
+        assert decoder.value(value) == {"avro": {"customer": {"id": "c1"}}}

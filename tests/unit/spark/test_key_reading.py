@@ -34,7 +34,7 @@ class Task:
         if value == b"gzip":
             raise UnknownFormat("gzip", "gzip; the setting says plain JSON", 10.0)
         if value == b"protobuf":
-            raise UnknownFormat("schema 42", "schema 42 is PROTOBUF", 1.0, certain=True)
+            raise UnknownFormat("schema 42", "schema 42 is PROTOBUF", 1.0)
         return value
 
     def wait(self, seconds: float) -> None:
@@ -60,7 +60,7 @@ def test_a_single_record_of_an_unknown_format_is_left_to_the_policy() -> None:
     [
         ((b"gzip", b"gzip", b"gzip"), "gzip; the setting says plain JSON", 0.0),
         ((b"a", b"gzip", b"gzip"), "orders-0@1 cannot be read, for 0 s: gzip", 0.0),
-        ((b"a", b"protobuf", b"b"), "schema 42 is PROTOBUF; the batch ends here", 0.0),
+        ((b"protobuf", b"protobuf"), "schema 42 is PROTOBUF; the batch ends here", 0.0),
         ((b"new", b"new"), NEW, 10.0),
         ((b"new",), NEW, KEY_WAIT),
     ],
