@@ -262,7 +262,8 @@ class Membership:
         attempt = self._attempt
 
         def join() -> None:
-            if attempt == self._attempt and not self.link.dead:
+            unheard = self.link.dead and not (self._rounds and self.seat is None)
+            if attempt == self._attempt and not unheard:
                 self._group.join(self)
 
         self.link.ask(join)

@@ -11,7 +11,7 @@ from tests.support.simulated import Simulation
 
 ROUNDS = ["eager", "cooperative"]
 
-STEPS = [0.0, 0.001, 0.003, 0.01, 0.03, 0.1]
+STEPS = [0.0, 0.001, 0.002, 0.003, 0.01, 0.03, 0.1]
 """Seconds after a join began; answers take a millisecond or two, and seldom twenty."""
 
 
