@@ -19,6 +19,7 @@ from kafka_keyshared.sim.disturbances import ON_REQUEST
 from kafka_keyshared.sim.happenings import (
     BY_A_CALLBACK,
     FiltersDeclared,
+    LetterReconnected,
     LimitLifted,
     PendingGivenUp,
     ReleaseFailed,
@@ -64,6 +65,7 @@ RARE = (
     "partition that came while it is paused by hand",
     "stopped before its first JoinGroup was answered",
     "pending member given up with its session",
+    "letter sent over a connection that was closed",
 )
 
 
@@ -122,6 +124,8 @@ class Sometimes:
     - *stopped before its first JoinGroup was answered*: a member that does not know its id;
     - *pending member given up with its session*: its process had been killed, or was cut off;
 
+    - *letter sent over a connection that was closed*: after its producer had been idle;
+
     and of what checkers excuse, what they have excused it for.
     """
 
@@ -170,6 +174,7 @@ class Sometimes:
             PauseOrdered: self._pause_ordered,
             StoppedJoining: self._stopped_joining,
             PendingGivenUp: self._pending_given_up,
+            LetterReconnected: self._letter_reconnected,
             happened.Gone: self._gone,
         }
         for kind, listener in listeners.items():
@@ -269,6 +274,10 @@ class Sometimes:
     def _pending_given_up(self, told: PendingGivenUp) -> None:
         del told
         self.counts["pending member given up with its session"] += 1
+
+    def _letter_reconnected(self, told: LetterReconnected) -> None:
+        del told
+        self.counts["letter sent over a connection that was closed"] += 1
 
     def _filters_declared(self, told: FiltersDeclared) -> None:
         self._filters.add((told.member, told.subscription, told.name))
