@@ -337,7 +337,8 @@ class SimClient:
         if self.closed:
             return True
         membership = self.membership
-        if membership.joining:
+        joining = membership.joining
+        if joining:
             self._tell(StoppedJoining(self.member))
         else:
             membership.closing = True
@@ -348,7 +349,8 @@ class SimClient:
         left = leave_group(self._process, membership, patience, lambda: self._timeline.now)
         if left is Left.YES and self.link.coordinated():
             self._tell(LeftGroup(self.member))
-        self._end(lands=False)
+        # A JoinGroup that was sent arrives, whatever becomes of who sent it.
+        self._end(lands=joining)
         return left is not Left.JOINING
 
     def die(self) -> None:

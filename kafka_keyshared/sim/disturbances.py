@@ -77,26 +77,24 @@ def join(world: World, chance: Random) -> bool:
     return True
 
 
+JOIN_STEPS = 0.01
+"""Seconds in which a join has taken its first steps, unless others keep the group waiting."""
+
+STOPPED_JOINING = 0.5
+"""The share of members that are stopped while they join; half of these are killed instead."""
+
+
 def stop(world: World, chance: Random) -> bool:
-    """Have a member stop in order."""
+    """Have a member stop in order: one that is there, or one that comes just now."""
+    if chance.random() < STOPPED_JOINING and len(world.present()) < MEMBERS_MOST:
+        comes = world.add_member()
+        end = comes.stop if chance.random() < 0.5 else comes.kill
+        world.timeline.after(JOIN_STEPS * chance.random() ** 3, end)
+        return True
     member = some_member(world, chance)
     if member is not None:
         member.stop()
     return member is not None
-
-
-JOIN_STEPS = 0.05
-"""Seconds in which a join has taken all its steps, unless others keep the group waiting."""
-
-
-def end_while_joining(world: World, chance: Random) -> bool:
-    """Let a member come, and stop or end it at some step of its join."""
-    if len(world.present()) >= MEMBERS_MOST:
-        return False
-    member = world.add_member()
-    end = member.stop if chance.random() < 0.8 else member.kill
-    world.timeline.after(chance.uniform(0.0, JOIN_STEPS), end)
-    return True
 
 
 def kill(world: World, chance: Random) -> bool:
@@ -299,7 +297,6 @@ not known."""
 DISTURBANCES: Mapping[str, Disturbance] = {
     "a member joined": Disturbance(4.0, join),
     "a member was stopped": Disturbance(4.0, stop),
-    "a member was ended while it joined": Disturbance(8.0, end_while_joining),
     "a member was killed": Disturbance(6.0, kill),
     "a lane was ordered about": Disturbance(0.1, order_a_lane),
     "somebody paused and resumed": Disturbance(2.0, pause_by_hand),

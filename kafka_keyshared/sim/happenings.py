@@ -38,6 +38,12 @@ class PendingGivenUp(NamedTuple):
     member: int
 
 
+class LetterReconnected(NamedTuple):
+    """A dead letter found its producer's connection closed, after it had been idle."""
+
+    member: int
+
+
 class FiltersDeclared(NamedTuple):
     """A worker by that name takes the keys that these patterns match, there or not: by order."""
 

@@ -265,7 +265,9 @@ class Membership:
         attempt = self._attempt
 
         def join() -> None:
-            if attempt != self._attempt or self.link.dead:
+            # A JoinGroup that is on its way reaches the broker although its sender has died.
+            unheard = self.link.dead and not (self._rounds and self.seat is None)
+            if attempt != self._attempt or unheard:
                 return
             if self._cluster.rights.group:
                 self._refused(join)

@@ -10,21 +10,36 @@ from typing import cast
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.sim import history as was
+from kafka_keyshared.sim.happenings import LetterReconnected
 from kafka_keyshared.sim.records import SimRecord
 from kafka_keyshared.sim.site import Site
+
+IDLE_AFTER = 1.0
+"""Seconds without a letter after which the producer's connection may have been closed."""
+
+RECONNECTED_IN = 0.5
+"""Seconds, on average, until the producer has noticed it and is connected again."""
+
+FAILS = 0.3
+"""The share of such letters that is told as timed out, and not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class LetterFaults:
-    """Shares of the dead letters: ``refused`` ones, and ``unheard`` ones that are stored."""
+    """Shares of the dead letters: ``refused`` ones, and ``unheard`` ones that are stored.
+
+    Of the first ones after :data:`IDLE_AFTER` seconds, ``closed`` is the share that finds its
+    connection closed, by the broker or by what is between.
+    """
 
     refused: float = 0.2
     unheard: float = 0.05
     slow: float = 0.05
+    closed: float = 0.5
 
     def healed(self) -> LetterFaults:
         """Return what is left of them when faults have stopped: nothing."""
-        return replace(self, refused=0.0, unheard=0.0, slow=0.0)
+        return replace(self, refused=0.0, unheard=0.0, slow=0.0, closed=0.0)
 
 
 class SimPublisher:
@@ -53,8 +68,14 @@ class SimPublisher:
         chance, faults = self._chance, self._faults()
         roll = chance.random()
         seconds = chance.expovariate(1 / (2.0 if chance.random() < faults.slow else 0.005))
+        now = self._process.timeline.now
+        if now - self._last >= IDLE_AFTER and chance.random() < faults.closed:
+            self._history.tell(LetterReconnected(self._member))
+            seconds += chance.expovariate(1 / RECONNECTED_IN)
+            if chance.random() < FAILS:
+                faults = replace(faults, refused=1.0)
         # One producer: what was sent later arrives later.
-        self._last = max(self._last, self._process.timeline.now + seconds)
+        self._last = max(self._last, now + seconds)
         self._process.timeline.at(self._last, lambda: self._arrive(publish, sent, roll, faults))
 
     def _arrive(

@@ -24,6 +24,7 @@ from kafka_keyshared.sim.happenings import (
     BY_A_CALLBACK,
     FiltersDeclared,
     KeysAway,
+    LetterReconnected,
     LimitHeard,
     LimitLifted,
     PendingGivenUp,
@@ -85,6 +86,7 @@ RARE = (
     "revoke while a right is missing",
     "stop while a right is missing",
     "process ended for missing rights",
+    "letter sent over a connection that was closed",
 )
 
 
@@ -155,6 +157,8 @@ class Sometimes:
     - *revoke while a right is missing*, *stop while a right is missing*: of a topic or the group;
     - *process ended for missing rights*: after its time;
 
+    - *letter sent over a connection that was closed*: after its producer had been idle;
+
     and of what checkers excuse, what they have excused it for.
     """
 
@@ -219,6 +223,7 @@ class Sometimes:
             KeysAway: self._keys_away,
             StoppedJoining: self._stopped_joining,
             PendingGivenUp: self._pending_given_up,
+            LetterReconnected: self._letter_reconnected,
             happened.Gone: self._gone,
             happened.Stopping: self._stopping,
             happened.Delivered: self._delivered,
@@ -345,6 +350,10 @@ class Sometimes:
     def _pending_given_up(self, told: PendingGivenUp) -> None:
         del told
         self.counts["pending member given up with its session"] += 1
+
+    def _letter_reconnected(self, told: LetterReconnected) -> None:
+        del told
+        self.counts["letter sent over a connection that was closed"] += 1
 
     def _filters_declared(self, told: FiltersDeclared) -> None:
         self._filters.add((told.member, told.subscription, told.name))

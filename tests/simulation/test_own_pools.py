@@ -93,7 +93,7 @@ def test_members_settle_in_any_order_too_late_and_leave(monkeypatch: pytest.Monk
     timed_out = Counts(monkeypatch, Cell, "end_leases")
     late = Counts(monkeypatch, Cell, "settle")
     left = Counts(monkeypatch, SimMembers, "departed")
-    found = run("lease", 7)
+    found = run("lease", 5)
     assert not found.violations
     assert found.sometimes["record ended before one that began before it"]
     assert timed_out.found and late.found and left.found
