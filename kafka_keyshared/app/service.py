@@ -305,8 +305,13 @@ class KeyShared(Handling, Looked):
         except (KafkaException, TypeError, ValueError) as error:
             raise ConfigError(f"the client refuses its settings: {error}") from error
         try:
-            self._wrapped.take(client.consumer)
-            client.users = ending.among(self._wrapped.callbacks(client.consumer))
+
+            def take() -> None:
+                self._wrapped.take(client.consumer)
+                client.users = ending.among(self._wrapped.callbacks(client.consumer))
+
+            client.renewed = take
+            take()
             status = self._run(client, mailbox, ending, host)
         finally:
             ending.leaving(sys.exception() or client.ending)
