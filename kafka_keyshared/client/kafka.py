@@ -317,7 +317,7 @@ class KafkaClient:
             on_lost(lost)
             if (users := self.users.get("on_lost")) is not None:
                 gone = [ClientPartition(*each) for each in lost]
-                shielded(users, "on_lost", self._ended)(self.consumer, gone)
+                shielded(users, "on_lost", self._ended)(gone)
         self._replaced = True
         self.consumer.close()
         self._replaced = False
