@@ -369,9 +369,14 @@ class KeyShared(Handling, Looked):
         except (KafkaException, TypeError, ValueError) as error:
             raise ConfigError(f"the client refuses its settings: {error}") from error
         try:
-            self._wrapped.take(client.consumer, client.calls)
-            users = self._wrapped.callbacks(client.consumer, client.calls)
-            client.users = ending.among(users)
+
+            def take() -> None:
+                self._wrapped.take(client.consumer, client.calls)
+                users = self._wrapped.callbacks(client.consumer, client.calls)
+                client.users = ending.among(users)
+
+            client.renewed = take
+            take()
             status = self._run(client, mailbox, ending, host)
         finally:
             patience = ending.leaving(sys.exception() or client.ending)

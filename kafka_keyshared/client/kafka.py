@@ -35,6 +35,7 @@ from kafka_keyshared.client.port import (
     Rebalance,
     Refusal,
     classify_commit,
+    ended_by_the_group,
     is_cooperative,
     refused_right,
     unreachable,
@@ -46,7 +47,7 @@ from kafka_keyshared.config.client import is_kip_848
 from kafka_keyshared.config.properties import FOR_LETTERS
 from kafka_keyshared.config.tokens import no_token, with_guarded_tokens
 from kafka_keyshared.core.commands import Commit, CommitEntry
-from kafka_keyshared.core.events import CommitAnswered, Right
+from kafka_keyshared.core.events import CommitAnswered, CommitResult, Right
 from kafka_keyshared.errors import ConfigError, TopicMissingError
 from kafka_keyshared.logs import Seldom, log_of, quietly
 from kafka_keyshared.model import Record, TopicPartition
@@ -58,8 +59,15 @@ log = log_of("kafka_keyshared.kafka")
 NUDGE_WAIT = 0.01
 """Seconds for which the owner waits for a list of topics that is asked for its side effect."""
 
+REPLACE_EVERY = 2.0
+"""Seconds between two times that a consumer is replaced which a refused heartbeat has ended."""
+
 MOVE_TIMEOUT = 1.0
 """Seconds in which the client is to carry out an assignment; it takes some milliseconds."""
+
+
+def _nothing(partitions: list[TopicPartition]) -> None:
+    del partitions
 
 
 class KafkaClient:
@@ -68,6 +76,7 @@ class KafkaClient:
     ``answer`` is told of every commit's answer, from inside poll, consume or close. The user's own
     ``on_commit``, ``error_cb``, ``stats_cb`` and ``throttle_cb`` are called through a shield, and
     so are ``users``: what is called after our own ``on_assign``, ``on_revoke`` and ``on_lost``.
+    ``renewed`` is called when ``consumer`` is another one.
     """
 
     def __init__(
@@ -115,6 +124,7 @@ class KafkaClient:
         # What a callback of the user's wanted to end the program with.
         self.ending: BaseException | None = None
         hook(own, ours, self._ended)
+        self._own = own
         try:
             self.consumer = Consumer(quietly(own))
         except KafkaException as error:
@@ -122,6 +132,12 @@ class KafkaClient:
             if error.args[0].code() == KafkaError.SASL_AUTHENTICATION_FAILED:
                 raise unreachable(self._bootstrap, error.args[0].str(), conf) from error
             raise
+        self._callbacks: tuple[Rebalance, Rebalance, Rebalance] | None = None
+        # When to replace the consumer that has ended; None while it lives.
+        self._replace_at: float | None = None
+        self._replaced = False
+        self._replaced_at = float("-inf")
+        self.renewed: Callable[[], None] = lambda: None
         if int(own.get("statistics.interval.ms", 0)) > 0:
             self._statistics = ClientStatus()  # before its first word it has counted nothing
         forks.watch(self)
@@ -214,9 +230,13 @@ class KafkaClient:
     def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
         """Join the group."""
         self._subscribed = True
+        self._callbacks = (on_assign, on_revoke, on_lost)
+        consumer = self.consumer
 
         def adapt(rebalance: Rebalance, name: str) -> Callable[..., None]:
             def callback(_consumer: Consumer, partitions: list[ClientPartition]) -> None:
+                if self.consumer is not consumer or self._replaced:
+                    return  # it has ended, and what it had is lost
                 rebalance([TopicPartition(each.topic, each.partition) for each in partitions])
 
             ours, users = shielded(callback, name, self._ended), self.users.get(name)
@@ -256,11 +276,13 @@ class KafkaClient:
     def poll(self, timeout: float) -> Record | None:
         """Wait for one message or event."""
         self._outages.look()
+        self._replace_if_due()
         return self.consumer.poll(timeout)  # type: ignore[return-value]
 
     def consume(self, count: int) -> list[Record]:
         """Take what has been fetched, without waiting."""
         self._outages.look()  # an owner that has work may not poll for minutes
+        self._replace_if_due()
         return self.consumer.consume(count, 0)  # type: ignore[return-value]
 
     def positions(
@@ -316,6 +338,39 @@ class KafkaClient:
     def ask_metadata_limit(self) -> KafkaMetadataLimit:
         """Ask how many bytes of commit metadata the brokers take, and wait for nothing."""
         return KafkaMetadataLimit(self._conf, self._brokers)
+
+    def start_over(self, error: KafkaError) -> bool:
+        """Say whether the consumer is replaced, which the group has ended (KIP-848)."""
+        if not ended_by_the_group(error) or self._callbacks is None:
+            return False
+        if self._replace_at is None:
+            self._replace_at = max(time.monotonic(), self._replaced_at + REPLACE_EVERY)
+        return True
+
+    def _replace_if_due(self) -> None:
+        if self._replace_at is not None and time.monotonic() >= self._replace_at:
+            self._replace()
+
+    def _replace(self) -> None:
+        """Lose all partitions, end the consumer and let another one join; inside a poll."""
+        on_assign, on_revoke, on_lost = self._callbacks or (_nothing,) * 3
+        self._replace_at, self._replaced_at = None, time.monotonic()
+        if self._assigned:
+            lost = list(self._assigned)
+            on_lost(lost)
+            if (users := self.users.get("on_lost")) is not None:
+                gone = [ClientPartition(*each) for each in lost]
+                shielded(users, "on_lost", self._ended)(gone)
+        self._replaced = True
+        self.consumer.close()
+        self._replaced = False
+        for commit in [*self._in_flight]:
+            self._in_flight.remove(commit)
+            self._answer(CommitAnswered(commit, CommitResult.LOST, "the client has ended"))
+        self._assigned.clear()
+        self.consumer = Consumer(quietly(self._own))
+        self.renewed()
+        self.subscribe(on_assign, on_revoke, on_lost)
 
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was not there yet when the topics were checked."""
@@ -434,9 +489,8 @@ class KafkaClient:
         except KafkaException as error:
             self._in_flight.remove(commit)
             reason = error.args[0]
-            return CommitAnswered(
-                commit, classify_commit(reason), str(reason), refused_right(reason)
-            )
+            result, right = classify_commit(reason), refused_right(reason)
+            return CommitAnswered(commit, result, str(reason), right)
         return None
 
     def _epoch(self, partition: TopicPartition, entry: CommitEntry) -> int:

@@ -153,6 +153,12 @@ class Client(Protocol):
     def ask_metadata_limit(self) -> MetadataLimitAsked:
         """Ask how many bytes of commit metadata the brokers take, and wait for nothing."""
 
+    def start_over(self, error: KafkaError) -> bool:
+        """Say whether the next polls replace the client that this fatal error has ended.
+
+        Its partitions are lost, and it joins the group as a new member.
+        """
+
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was added to its topic while this process ran."""
 
@@ -238,11 +244,6 @@ _FATAL_CODES = {
     KafkaError.FENCED_INSTANCE_ID,
 }
 
-_DENIED_FOR_GOOD = (
-    "with group.protocol=consumer the client gives up at the first refused heartbeat and cannot "
-    "go on; grant READ on the group to the user of this instance and start it again"
-)
-
 _CURES = {
     KafkaError.INCONSISTENT_GROUP_PROTOCOL: (
         "it has no partitions until the members of the group agree: give this one their "
@@ -295,11 +296,17 @@ def refusal_of(error: KafkaError, partition: TopicPartition | None) -> Refusal |
     return Refusal(right, partition.topic, partition, error.str())
 
 
+def ended_by_the_group(error: KafkaError) -> bool:
+    """Say whether a client has ended because the group refused its heartbeat.
+
+    Under KIP-848 librdkafka takes that for fatal, and tells the cause only in words.
+    """
+    return error.code() == KafkaError._FATAL and "Group authorization failed" in error.str()
+
+
 def with_cure(error: KafkaError) -> str:
     """Return the client's words, and what to do where they do not say it."""
     cure = _CURES.get(error.code())
-    if error.code() == KafkaError._FATAL and "Group authorization failed" in error.str():
-        cure = _DENIED_FOR_GOOD
     return f"{error.str()}; {cure}" if cure else str(error.str())
 
 

@@ -429,6 +429,9 @@ class Loop(Actor):
             elif kind is EventKind.MAX_POLL_EXCEEDED:
                 log.error("%s; commits stop until partitions are assigned again", error.str())
                 self.commits_stopped = True
+            elif kind is EventKind.FATAL and self.ports.client.start_over(error):
+                log.warning("%s; the client is replaced and joins again", error.str())
+                self.note_refusals(Refusal(ev.Right.GROUP, "", None, error.str()))
             elif kind in (EventKind.FATAL, EventKind.OUT_OF_RANGE):
                 self.halt(with_cure(error))
             else:

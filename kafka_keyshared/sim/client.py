@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.leaving import JOIN_TIMEOUT, Left
-from kafka_keyshared.client.port import Committed, LogBounds, Rebalance, Refusal
+from kafka_keyshared.client.port import (
+    Committed,
+    LogBounds,
+    Rebalance,
+    Refusal,
+    ended_by_the_group,
+)
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.model import Record, TopicPartition
@@ -429,6 +435,14 @@ class SimClient:
         self.membership.closing = True
         why = "Fatal error: Broker: Group authorization failed"
         self.tell_error(KafkaError._FATAL, why, fatal=True)
+
+    def start_over(self, error: KafkaError) -> bool:
+        """Say whether the client is replaced: all is lost, and a new member joins."""
+        if not ended_by_the_group(error):
+            return False
+        self.membership.closing = False
+        self.membership.lose()
+        return True
 
     def fence(self) -> None:
         """Let another instance take this one's place (KIP-345): it is told so, and is out."""

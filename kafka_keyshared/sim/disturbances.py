@@ -334,7 +334,7 @@ DISTURBANCES: Mapping[str, Disturbance] = {
             *("out_of_range", "fetch_errors"),
         ),
     ),
-    "a right on a topic was away": Disturbance(2.0, refuse_a_topic),
+    "a right on a topic was away": Disturbance(1.0, refuse_a_topic),
     "the right on the group was away": Disturbance(4.0, refuse_the_group),
     "keys could not be read": Disturbance(2.0, lose_registry),
     "a schema was unknown": Disturbance(2.0, forget_schema),

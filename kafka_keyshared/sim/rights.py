@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 JOIN_AGAIN_AFTER = 1.5
 """Seconds after which a client joins again that the group has refused."""
 
-USUAL = 3.0
+USUAL = 1.5
 LONG = 30.0
 """Seconds for which a right is away, on average: mostly for a moment, now and then for long."""
 

@@ -145,6 +145,31 @@ def test_rights_that_come_and_go_cost_their_topic_a_wait_and_no_record(
         assert line in caplog.text
 
 
+def test_a_group_that_refuses_a_heartbeat_costs_the_client_and_no_record(
+    secured: Secured, topic: str, run: Run, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Under KIP-848 the client calls that fatal. Another one joins, as soon as it may."""
+    name, group = made(secured, topic, READ, DESCRIBE), group_name()
+    secured.allow(GROUP, group, READ)
+    ledger = MemoryLedger("producer")
+    conf = conf_of(secured, group)
+    del conf["session.timeout.ms"], conf["heartbeat.interval.ms"]
+    write(secured.cluster, name, numbered(40), ledger)
+    called: list[str] = []
+    lost = {"on_lost": lambda _consumer, _partitions: called.append("lost")}
+    member = run(conf | {"group.protocol": "consumer"}, [name], **lost)
+    eventually(lambda: member.position() == 40, WAIT)
+    secured.refuse(GROUP, group, READ)
+    eventually(lambda: "the client is replaced and joins again" in caplog.text, WAIT)
+    eventually(lambda: called == ["lost"], WAIT)
+    write(secured.cluster, name, numbered(40), ledger)
+    secured.allow(GROUP, group, READ)
+    eventually(lambda: member.position() == 80, 2 * WAIT)  # the session of the old member is 45 s
+    assert member.stop() == 0
+    assert_clean(ledger, member.ledger)
+    assert member.done() == 80, "nothing ran twice"
+
+
 def test_a_start_without_rights_waits_for_them(
     secured: Secured, topic: str, run: Run, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,7 +9,14 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds, Rebalance, Refusal
+from kafka_keyshared.client.port import (
+    Committed,
+    CommittedOffset,
+    LogBounds,
+    Rebalance,
+    Refusal,
+    ended_by_the_group,
+)
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
@@ -200,6 +207,9 @@ class FakeClient:
 
     def ask_metadata_limit(self) -> LimitTold:
         return LimitTold(self.metadata_limit)
+
+    def start_over(self, error: KafkaError) -> bool:
+        return ended_by_the_group(error)
 
     def is_new(self, partition: TopicPartition) -> bool:
         return partition in self.added

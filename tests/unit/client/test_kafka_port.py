@@ -226,7 +226,7 @@ def metadata(**topics: KafkaError | None) -> Any:
         topics={
             name: SimpleNamespace(error=error, partitions={0: None})
             for name, error in topics.items()
-        }
+        },
     )
 
 
