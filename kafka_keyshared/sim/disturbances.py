@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_keyshared.sim import crews
+from kafka_keyshared.sim.dependency import dependency_away
 from kafka_keyshared.sim.keys import registries
 from kafka_keyshared.sim.lane_orders import order_a_lane
 from kafka_keyshared.sim.pauses import pause_by_hand
@@ -306,6 +307,7 @@ DISTURBANCES: Mapping[str, Disturbance] = {
         ),
     ),
     "keys could not be read": Disturbance(2.0, lose_registry),
+    "a dependency was away": Disturbance(10.0, dependency_away),
     "a log was compacted": Disturbance(2.0, compact),
     "retention came by": Disturbance(4.0, retention),
     "a topic was made anew": Disturbance(5.0, remake),
