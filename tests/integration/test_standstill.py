@@ -31,7 +31,7 @@ def test_a_process_that_was_stopped_says_for_how_long_and_what_ran(
     embedded_cluster.create_topic(topic, 1)
     write(embedded_cluster, topic, [(b"long", b"v")])
     names = ("-b", embedded_cluster.bootstrap, "-t", topic, "-g", topic, "--from-beginning")
-    with Running("run", f"{tmp_path}/app.py:handle", *names, "--stop-timeout", "1") as run:
+    with Running("run", f"{tmp_path}/app.py:handle", *names) as run:
         run.wait_for("1 record running")
         run.process.send_signal(signal.SIGSTOP)
         threading.Event().wait(HELD + 2.0)  # the time for which it is stopped is what it is about
