@@ -6,7 +6,9 @@ import sys
 from typing import Any
 
 from kafka_keyshared.admin_client import AdminClient
-from kafka_keyshared.cli.output import Justify, Output, write_result, write_table
+from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
+from kafka_keyshared.diagnosis.causes import MOST_ATTEMPTS_FAIL
+from kafka_keyshared.diagnosis.judge import diagnose
 from kafka_keyshared.status import Status
 from kafka_keyshared.web.snapshot import totals
 
@@ -23,7 +25,11 @@ COLUMNS: dict[str, Justify] = {
 
 def lag_verb(url: str, output: Output) -> int:
     """Print the lag of each partition, and the sums."""
-    found = lags(AdminClient(url).status())
+    status = AdminClient(url).status()
+    found = lags(status)
+    for each in diagnose(status).findings:
+        if each.code == MOST_ATTEMPTS_FAIL.code:
+            write_note(each.sentence)
     if output is not Output.TABLE:
         write_result(found, output, "lag")
         return 0

@@ -239,10 +239,10 @@ class Ending:
             if left <= 0:
                 return False
             self._tell_call(owner, left)
-            with suppress(Empty):
-                self._bell.get(timeout=min(left, LOOK_AGAIN))
             if self._began is None:
                 self.standstill.look(owner.where, told=bool(self._calls))
+            with suppress(Empty):
+                self._bell.get(timeout=min(left, LOOK_AGAIN))
         return True
 
     def _tell_call(self, owner: Aside[int], left: float) -> None:

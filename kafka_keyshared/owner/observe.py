@@ -295,6 +295,8 @@ class Observer:
     def enter(self, phase: Phase) -> None:
         """Show that the instance is in another phase of its life."""
         self._board.phase = phase
+        if self._standstill is not None:
+            self._standstill.begin()
         self._board.beat_at = self._loop.ports.clock()
         self.show()
 

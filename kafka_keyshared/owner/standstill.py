@@ -103,6 +103,10 @@ class StandstillWatch:
             with self._lock:
                 self._callback = name, seconds
 
+    def begin(self) -> None:
+        """Count from now on, as at the start: nothing before it was a standstill."""
+        self._turned, self._cpu_then = self._clock(), self._cpu()
+
     def turn(self, *, waited: bool) -> Stood | None:
         """Note that the owner has come round; return the standstill that has just ended.
 

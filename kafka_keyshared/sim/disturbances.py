@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_keyshared.sim import crews
 from kafka_keyshared.sim.copied_texts import copy_a_text
+from kafka_keyshared.sim.dependency import dependency_away
 from kafka_keyshared.sim.keys import registries
 from kafka_keyshared.sim.lane_orders import order_a_lane
 from kafka_keyshared.sim.pauses import pause_by_hand
@@ -340,6 +341,7 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "a schema was unknown": Disturbance(2.0, forget_schema),
     "a text of another log was copied": Disturbance(1.0, copy_a_text),
     "brokers took other metadata": Disturbance(4.0, take_other_metadata),
+    "a dependency was away": Disturbance(10.0, dependency_away),
     "a log was compacted": Disturbance(2.0, compact),
     "retention came by": Disturbance(4.0, retention),
     "a topic was made anew": Disturbance(5.0, remake),

@@ -207,12 +207,39 @@ def full_chunks(plan: Plan, draw: Draw) -> Plan:
     )
 
 
+def outages(plan: Plan, draw: Draw) -> Plan:
+    """Have what all handlers depend on be away again and again, and little else go wrong.
+
+    Members that stay long enough name it; records of many keys have to be tried for that.
+    """
+
+    def goes_on(sub: SubscriptionSettings) -> SubscriptionSettings:
+        if not sub.reliable or sub.routing.mode == "exclusive":
+            return sub
+        retry = RetryPolicy(attempts=3, backoff=0.2)
+        return replace(sub, retry=retry, poison="dead_letter", dlq=True, dlq_limit=None)
+
+    plan = _each(plan, goes_on)
+    kept = {name: each for name, each in plan.disturbances.items() if name not in MEMBERS_GO}
+    habits = replace(
+        plan.habits,
+        failing=draw.one("failing beside outages", (0.0, 0.01)),
+        poisoned=0.0,
+        hanging=0.0,
+        stuck=0.0,
+    )
+    calm = replace(plan, disturbances=kept, habits=habits, members=1, keys=1_000, static=False)
+    away = {"a dependency was away": 0.4}  # between two there is time to recover
+    return replace(calm, burst=4, burst_every=0.1, disturbances={**kept, **away})
+
+
 EMPHASES: Mapping[str, Emphasis] = {
     "stuck": Emphasis(0.22, stuck),
     "looked after": Emphasis(0.12, looked_after),
     "joining": Emphasis(0.19, joining),
     "lent": Emphasis(0.08, lent),
     "withdrawn": Emphasis(0.13, withdrawn),
+    "outages": Emphasis(0.2, outages),
 }
 """By name what some seeds are about."""
 
@@ -221,6 +248,17 @@ MEMBERS_MOVE = (
     ("a member was stopped", 30.0),
     ("a member was thrown out", 20.0),
 )
+MEMBERS_GO = frozenset(
+    {
+        *("a member joined", "a member was stopped", "a member was killed"),
+        *("a member was thrown out", "a member that asks was thrown out", "a callback raised"),
+        *("a member was cut off", "the brokers were away", "an owner stood still for long"),
+        *("somebody paused and resumed", "a partition was added", "keys could not be read"),
+        *("fetches went wrong", "questions went wrong"),
+    }
+)
+"""What takes work from a member for long, or ends it."""
+
 WORKERS_MOVE = (
     ("a worker was added", 30.0),
     ("a worker died", 10.0),

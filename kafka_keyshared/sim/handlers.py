@@ -70,6 +70,8 @@ class Handlers:
         self._poison = poison
         self._hung = 0
         self._hang = 0.0
+        self.away: Disposition | None = None
+        """How every call ends while what all handlers depend on is away."""
 
     def hang(self, calls: int, seconds: float) -> None:
         """Have so many calls from now on take so long."""
@@ -93,6 +95,8 @@ class Handlers:
     def ending(self, partition: int, offset: int, *, hung: bool = False) -> Ending:
         """Return how a call with that record ends, one that has hung or not."""
         chance, habits = self._chance, self.habits
+        if self.away is not None:
+            return self._failure(self.away)
         if self._is_one(partition, offset, habits.poisoned):
             return self._failure(Disposition.ERROR)
         if self._is_one(partition, offset + 1, habits.stuck):

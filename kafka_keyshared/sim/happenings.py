@@ -136,6 +136,16 @@ class RightsChanged(NamedTuple):
     group: bool
 
 
+class DependencyAway(NamedTuple):
+    """From now on every call of a handler fails or puts its record off, or that is over."""
+
+    away: bool
+
+
+class HealthLooked(NamedTuple):
+    """Somebody looks at what the members say of themselves."""
+
+
 class ReleaseFailed(NamedTuple):
     """A worker was to release the state of slots, and its handler has raised."""
 

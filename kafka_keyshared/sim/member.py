@@ -11,6 +11,7 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commands import Command, Dropped, LaneAnswer
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.lanes import NullKey
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
@@ -102,6 +103,7 @@ class Surroundings:
     letters: LetterFaults
     on_turn: Callable[[int], None]
     reached: Counter[str]
+    away: Disposition | None = None
 
 
 QUIET_EVENTS = (ev.Beat, ev.Flush)
@@ -175,6 +177,7 @@ class Member:
         core.on_filters = self.filters
         core.in_turn = InTurn(core.subscriptions, around.reached)
         self.handlers = Handlers(around.habits, around.chance("handlers"), around.chance.seed)
+        self.handlers.away = around.away
         site = Site(number, self.process, around.history)
         publisher = SimPublisher(
             site, lambda: around.letters, around.chance("letters"), self.mailbox.put
@@ -231,6 +234,10 @@ class Member:
         if until > self._around.timeline.now:
             return float("inf")
         return max(until, self.process.free_since())
+
+    def awake_since(self) -> float:
+        """Return since when its owner does not stand still by order; infinity while it does."""
+        return float("inf") if self.stands_still else self._held_up_until
 
     def start(self) -> None:
         """Join the group; from now on it has turns."""

@@ -20,12 +20,16 @@ from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.checkers import every_checker
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.checker import Violation
+from kafka_keyshared.sim.checkers.outages import Outages
 from kafka_keyshared.sim.cluster import Cluster
 from kafka_keyshared.sim.disturbances import Disturbances
 from kafka_keyshared.sim.edges import counted_edges
 from kafka_keyshared.sim.plan import Plan, plan_of
 from kafka_keyshared.sim.sometimes import Sometimes
 from kafka_keyshared.sim.world import World
+
+CALM = 0.02
+"""Share of failures up to which a plan is asked what its members say of an outage."""
 
 TURN = 0.05
 """Made-up seconds between two looks at how far a run has got."""
@@ -74,6 +78,17 @@ def run_seed(seed: int, steps: int, plan: Plan | None = None, *, summed: bool = 
         authorization_timeout=member.authorization_timeout,
     )
     books = checkers[0].books
+    checkers.append(
+        Outages(
+            world.history,
+            member.subscriptions,
+            books,
+            named=world.names_an_outage,
+            reached=world.reached,
+            calm=world.plan.habits.failing <= CALM,
+            awake_since=world.awake_since,
+        )
+    )
     rare = Sometimes(world.history, books)
     began, first = time.process_time(), world.timeline.now
     failed: list[str] = []

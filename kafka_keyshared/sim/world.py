@@ -9,6 +9,7 @@ from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim import shifts
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.cluster import Cluster
+from kafka_keyshared.sim.dependency import let_go_away, names_an_outage
 from kafka_keyshared.sim.faults import GroupSettings
 from kafka_keyshared.sim.happenings import KeysAway, MetadataTaken
 from kafka_keyshared.sim.keys import registries
@@ -116,6 +117,20 @@ class World:
                 return member.free_since()
         return float("-inf")
 
+    def awake_since(self, number: int) -> float:
+        """Return since when the owner of a member does not stand still; infinity while it does."""
+        for member in self.present():
+            if member.number == number:
+                return member.awake_since()
+        return float("inf")
+
+    def names_an_outage(self, number: int) -> frozenset[str]:
+        """Return the subscriptions of which a member says that most attempts fail."""
+        for member in self.present():
+            if member.number == number:
+                return names_an_outage(member, self.timeline.now)
+        return frozenset()
+
     def present(self) -> list[Member]:
         """Return the members that are alive."""
         self.members = [each for each in self.members if each.alive]
@@ -129,6 +144,8 @@ class World:
         self.around.habits = self.plan.habits.healed()
         self.around.letters = self.around.letters.healed()
         self.read_keys()
+        if self.around.away is not None:
+            let_go_away(self, None)
         for member in self.present():
             # What is blocked stays so until a restart with a mended handler.
             member.handlers.habits = self.around.habits

@@ -147,7 +147,7 @@ export function screen(root) {
       shown = snapshot.keys_shown;
       well.hidden = Boolean(top);
       wellBadge.update(status.phase === "running" ? "ok" : "info", status.phase === "running" ? "healthy" : status.phase);
-      say(wellText, status.phase === "running" ? `Nothing waits for anybody. Running for ${seconds(snapshot.taken_at - status.started_at)}.` : "Nothing is wrong so far.");
+      say(wellText, status.phase === "running" ? `No findings. Running for ${seconds(snapshot.taken_at - status.started_at)}.` : "Nothing is wrong so far.");
       first.node.hidden = !top;
       if (top) first.update(top, shown);
       others.hidden = rest.length === 0;
