@@ -20,7 +20,7 @@ FIVE = settings(retry=RetryPolicy(attempts=5, backoff=0.0))
 
 
 def words(position: int, notes: LaneNotes, *runs: tuple[int, int]) -> str:
-    return encode(here(position), {SUB: runs}, notes={SUB: notes}).text
+    return encode(here(position, T0), {SUB: runs}, notes={SUB: notes}).text
 
 
 def fails(told: Told, offset: int, times: int = 1, member: int = 1) -> None:
