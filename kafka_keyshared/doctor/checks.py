@@ -307,8 +307,8 @@ def commit_metadata(limits: Mapping[str, int]) -> Check:
     seen = f"offset.metadata.max.bytes {', '.join(map(str, sorted(set(limits.values()))))}"
     small = [address for address, limit in limits.items() if limit < METADATA_BYTES]
     why = (
-        f"{some(small)}: commits above that are refused and sent again without their settled set, "
-        "so that more records run again after a crash or rebalance"
+        f"{some(small)}: less settles ahead of a slow record there, and below 90 nothing of it is "
+        "kept: it runs again after a restart, also a clean one"
     )
     cure = f"set offset.metadata.max.bytes={METADATA_BYTES} on the brokers"
     findings = [Finding(Kind.METADATA_TOO_SMALL, Status.WARN, why, cure)] if small else []

@@ -153,6 +153,23 @@ def test_the_longest_text_of_the_codec_lands_and_reads_back(
     assert metadata.decode(encoded.text, here(0), {"default"}).sections == {"default": runs}
 
 
+def test_brokers_tell_how_much_metadata_they_take_and_an_embedded_cluster_keeps_nobody_waiting(
+    any_cluster: Cluster, topic: str
+) -> None:
+    any_cluster.create_topic(topic, 1)
+    client = KafkaClient(client_conf(any_cluster, group_name()), [topic], lambda answer: None)
+    try:
+        client.check_topics(30.0)
+        asked = client.ask_metadata_limit()
+        assert asked.answered(30.0)
+        assert asked.limit == (4_096 if isinstance(any_cluster, RealCluster) else None)
+        unasked = KafkaClient(client_conf(any_cluster, group_name()), [topic], lambda answer: None)
+        assert unasked.ask_metadata_limit().answered(0.0), "no broker is known yet to ask"
+        unasked.close()
+    finally:
+        client.close()
+
+
 # --- metadata of other clients ---
 
 

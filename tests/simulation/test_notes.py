@@ -7,6 +7,7 @@ import pytest
 from kafka_keyshared.core.lane_notes import LaneNotes, Tried, hash_of
 from kafka_keyshared.core.metadata import encode
 from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from tests.simulation.told import SUB, T0, T1, Told
 from tests.simulation.watched import assert_found, assert_right, begun, settings
@@ -19,8 +20,8 @@ ARCHIVES = settings(poison="block_and_dlq", dlq=True, retry=RetryPolicy(attempts
 FIVE = settings(retry=RetryPolicy(attempts=5, backoff=0.0))
 
 
-def words(position: int, notes: LaneNotes, *runs: tuple[int, int]) -> str:
-    return encode(here(position), {SUB: runs}, notes={SUB: notes}).text
+def words(position: int, notes: LaneNotes, *runs: tuple[int, int], at: TopicPartition = T0) -> str:
+    return encode(here(position, at), {SUB: runs}, notes={SUB: notes}).text
 
 
 def fails(told: Told, offset: int, times: int = 1, member: int = 1) -> None:
@@ -234,7 +235,7 @@ def test_what_its_member_had_settled_once_and_does_not_know_is_diverted_with_its
         told.assign(1, T1)
         told.deliver(1, 0, at=T1)
         told.letter(1, 0, at=T1)
-        told.send(1, 1, at=T1, words=words(1, LaneNotes(frozenset({KEY_A}))))
+        told.send(1, 1, at=T1, words=words(1, LaneNotes(frozenset({KEY_A})), at=T1))
 
     assert_right(story, DIVERTS)
 

@@ -19,7 +19,7 @@ SUB = "default"
 def text(position: int, *runs: tuple[int, int], sub: str = SUB) -> str:
     """The metadata beside a position that says these runs to be settled."""
     sections: Mapping[str, Runs] = {sub: runs}
-    return encode(here(position), sections).text
+    return encode(here(position, T0), sections).text
 
 
 class Told:
