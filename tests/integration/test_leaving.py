@@ -5,16 +5,22 @@ What freezes holds the interpreter lock, so it is tried in a process of its own.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
+from kafka_keyshared import KeyShared
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.program.aside import Aside
 from tests.support.live import client_conf, group_name
 from tests.tidy.sources import ROOT
 
@@ -100,6 +106,51 @@ def test_a_member_that_stops_at_any_step_of_its_join_leaves_its_group(
             assert time.monotonic() < deadline, f"no {request}"
         assert client.close()
         assert cluster.requests()["LeaveGroup"] == 1
+
+
+def stopped_by_call(app: KeyShared, joins: Callable[[], None]) -> int:
+    """Run an app in a thread and stop it while it joins; return its status."""
+    runs = Aside(app.run, name="app")
+    joins()
+    app.stop()
+    assert runs.wait(40.0)
+    return runs.result()
+
+
+def stopped_by_cancel(app: KeyShared, joins: Callable[[], None]) -> int:
+    """Run an app on a loop and cancel it while it joins; return its status."""
+
+    async def main() -> int:
+        task = asyncio.create_task(app.run_async())
+        await asyncio.to_thread(joins)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        return int(app.report is None or not app.report.clean or app.report.pending)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("stopped", [stopped_by_call, stopped_by_cancel])
+@pytest.mark.parametrize(("late", "status"), [(LATE, 0), (20.0, 1)])
+def test_an_app_that_is_stopped_while_it_joins_leaves_its_group_or_says_that_it_has_not(
+    stopped: Callable[[KeyShared, Callable[[], None]], int],
+    late: float,
+    status: int,
+    topic: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "kafka_keyshared.stop")
+    with EmbeddedCluster() as cluster:
+        cluster.create_topic(topic, 2)
+        cluster.watch_requests()
+        cluster.delay_next("JoinGroup", late)
+        app = KeyShared(client_conf(cluster, group_name()), [topic], workers=1, stop_timeout=2.0)
+        app.handler(lambda _: None)
+        assert stopped(app, lambda: sent(cluster, "JoinGroup")) == status
+        assert cluster.requests()["LeaveGroup"] == 1 - status
+    (line,) = [each for each in caplog.messages if each.startswith("stopped in")]
+    assert ("the group was NOT left: its coordinator did not answer" in line) is bool(status)
 
 
 def test_a_member_whose_join_is_not_answered_in_time_says_that_it_has_not_left(topic: str) -> None:
