@@ -28,6 +28,7 @@ from kafka_keyshared.core import (
 )
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.careful import CarefulStarts
 from kafka_keyshared.core.ceilings import Ceilings
 from kafka_keyshared.core.commands import Command
 from kafka_keyshared.core.commit import CommitPolicy, Commits
@@ -53,7 +54,8 @@ class Dispatcher:
 
     One thread calls it. ``now`` is monotonic, in seconds, and never goes back. ``set_budget`` are
     the characters of commit metadata that settled sets may take. With ``check_invariants`` every
-    heartbeat ends with :meth:`check`.
+    heartbeat ends with :meth:`check`. With ``careful`` commits name running records, and the first
+    records of a partition start when a commit has named them (:mod:`.careful`).
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Dispatcher:
         *,
         set_budget: int = metadata.SET_BUDGET,
         check_invariants: bool = False,
+        careful: bool = False,
     ) -> None:
         names = [settings.name for settings in subscriptions]
         if not names or len(set(names)) != len(names):
@@ -80,7 +83,9 @@ class Dispatcher:
         self.regained = Regained()
         self.meters = Meters()
         self._check_invariants = check_invariants
-        self.snapshots = Snapshots(self.partitions, self.ceilings, self.meters.arrivals)
+        self.careful = CarefulStarts(self.ceilings.subs, self.partitions, enabled=careful)
+        arrivals = self.meters.arrivals
+        self.snapshots = Snapshots(self.partitions, self.ceilings, arrivals, self.careful)
         for name, most in metadata.lane_rooms(names).items():
             self.subscriptions[name].diverted.most = most
         self.topic: str | None = None  # the only one of which there are partitions
@@ -130,13 +135,15 @@ class Dispatcher:
     def next_due(self) -> float | None:
         """Return when a :class:`Flush` is due next, in monotonic seconds."""
         due = [self.ceilings.next_look(), *(sub.next_due() for sub in self.subscriptions.values())]
+        due.append(self.careful.next_due())
         return min([at for at in due if at is not None], default=None)
 
     def commit_wanted(self, now: float) -> bool:
         """Say whether a :class:`CommitDue` should be sent now."""
         hurry = any(sub.commit_at_once for sub in self.subscriptions.values())
         idle_since = float("-inf") if hurry else self._idle_since
-        due = self.commits.due(now, changed=self._changed, idle_since=idle_since)
+        hurried = self.careful.commit_due(now)
+        due = self.commits.due(now, changed=self._changed, idle_since=idle_since, hurried=hurried)
         return due and self.ceilings.tracks
 
     def look_wanted(self, now: float) -> bool:
@@ -210,7 +217,7 @@ class Dispatcher:
         return commands
 
     def _flush(self, event: ev.Flush, now: float) -> list[Command]:
-        commands: list[Command] = []
+        commands = self.careful.tick(now) if self.careful.starts else []
         if self.ceilings.parked():
             self.ceilings.raise_all(now)
         for sub in self.subscriptions.values():
@@ -287,6 +294,8 @@ class Dispatcher:
         self._epochs.come(event.starts)
         commands = said + assignment.assign(self.partitions, starts, self.subscriptions)
         self.commits.restart(stored)
+        firsts = {each: point.first for each, point in starts.items()}
+        commands += self.careful.begin(firsts, now)
         self._changed = self._changed or any(not point.stored for point in starts.values())
         self._restored = any(state.restored for state in self.partitions.values())
         for partition in event.starts:
@@ -315,6 +324,7 @@ class Dispatcher:
         for partition in gone:
             self.partitions.pop(partition, None)
         self.commits.forget(gone)
+        self.careful.forget(gone)
         self.ceilings.forget_marks()
         self.holds.forget(gone)
         self.meters.gone(gone, now, lost=event.lost)
@@ -346,10 +356,15 @@ class Dispatcher:
     # --- positions ---
 
     def _commit_due(self, event: ev.CommitDue, now: float) -> list[Command]:
-        entries, encoded = self.snapshots.entries(event.progress, event.partitions, now)
-        commits = self.commits.plan(entries, now, final=event.final)
+        entries, encoded = self.snapshots.entries(
+            event.progress, event.partitions, now, final=event.final
+        )
+        named = () if event.final else self.careful.named()
+        commits = self.commits.plan(entries, now, final=event.final, named=named)
         self.meters.sent(commits, now)
         commands: list[Command] = [*self.commits.cut_sets.note(encoded), *commits]
+        if named and self.careful.sent(commits, self.commits.behind()):
+            commands += self.careful.unnamed(now)
         if event.partitions is None:
             self._changed = False
         if not event.final:
@@ -364,8 +379,10 @@ class Dispatcher:
     def _commit_answered(self, event: ev.CommitAnswered, now: float) -> list[Command]:
         self.meters.answered(event.commit, event.result, now)
         commands = self.commits.answered(event, now)
-        self._changed = self._changed or event.result is not ev.CommitResult.ACCEPTED
-        return commands
+        accepted = event.result is ev.CommitResult.ACCEPTED
+        self._changed = self._changed or not accepted
+        begun = self.careful.answered(event.commit, now, accepted=accepted)
+        return [*commands, *begun, *self._flush(ev.Flush(), now)] if begun is not None else commands
 
     # --- time ---
 

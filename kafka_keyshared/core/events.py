@@ -154,6 +154,7 @@ class StartPoint:
     ``position`` is None when the group has none; then the client's reset policy decides. The log's
     bounds are known only when they were asked for (they are when there is a set to check).
     ``stored`` says that the broker has position and metadata; else they are to be committed.
+    ``first`` says that the group has committed nothing for the partition yet.
     """
 
     position: int | None
@@ -161,6 +162,7 @@ class StartPoint:
     log_start: int | None = None
     log_end: int | None = None
     stored: bool = True
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)

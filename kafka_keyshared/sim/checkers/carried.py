@@ -61,7 +61,7 @@ def noted(entry: tuple[int, str] | None, start: int, log: Log) -> dict[str, Note
     if entry is None:
         return {}
     return {
-        sub: Notes(notes.lanes, {at: each for at, each in notes.tried.items() if at <= log.last})
+        sub: notes._replace(tried={at: each for at, each in notes.tried.items() if at <= log.last})
         for sub, notes in notes_of(entry[1], max(start, entry[0])).items()
     }
 

@@ -115,11 +115,11 @@ def test_what_is_asked_at_a_start_does_not_grow_with_the_partitions() -> None:
 
 def test_a_bare_position_is_started_at_without_a_look_at_the_log() -> None:
     stage = Stage()
-    stage.client.stored[P0] = CommittedOffset(3, "")
-    stage.client.unreachable = {P0}
+    stage.client.stored = {P0: CommittedOffset(3, ""), P1: CommittedOffset(0, "")}
+    stage.client.unreachable = {P0, P1}
     stage.assign(P0, P1)
     assert stage.client.made("log_bounds") == []
-    assert stage.client.made("assign") == [{P0: 3, P1: None}]
+    assert stage.client.made("assign") == [{P0: 3, P1: 0}]
 
 
 def test_a_set_is_not_believed_beyond_the_end_of_the_log() -> None:
