@@ -116,7 +116,7 @@ class CarefulStarts:
         unclean: dict[TopicPartition, list[Running]] = {}
         self._named_at = min(self._named_at, now)
         if not any(sub.suspects for sub in self._subs.values()):
-            self._group = 1
+            self._group, self._group_at = 1, now
         for partition, first in partitions.items():
             notes = self._states[partition].notes
             found = {name: each.running for name, each in notes.items() if each.running}
@@ -254,13 +254,8 @@ class CarefulStarts:
         running = any(sub.suspects.running(each) for sub in subs for each in self.starts)
         if running and now - self._group_at < PATIENCE:
             return
-        # One behind another suspect in its lane is not ready yet, and comes before worse ones.
-        least = min(
-            number
-            for sub in subs
-            for numbers in sub.suspects.deferred.values()
-            for number in numbers.values()
-        )
+        # Some are not received yet, and come before worse ones.
+        least = min(sub.suspects.least() for sub in subs)
         if now - self._group_at >= CAREFUL_SECONDS:
             least = min(number for number, *_ in ready)
         for _, partition, name, offset in sorted(each for each in ready if each[0] == least)[

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
+from math import inf
 from operator import methodcaller
 
 from kafka_keyshared.core.lanes import Lane
@@ -100,6 +101,23 @@ class Suspects:
             records[0].offset() for (each, _), records in self._held.items() if each == partition
         ]
         return [(numbers[offset], offset) for offset in heads if offset in numbers]
+
+    def least(self) -> float:
+        """Return the least number of the deferred suspects, but for those behind another one."""
+        behind = {
+            (place[0], record.offset())
+            for place, records in self._held.items()
+            for record in records[1:]
+        }
+        return min(
+            (
+                number
+                for partition, numbers in self.deferred.items()
+                for offset, number in numbers.items()
+                if (partition, offset) not in behind
+            ),
+            default=inf,
+        )
 
     def start(self, partition: TopicPartition, offset: int) -> list[Record]:
         """Give back a suspect with the records behind it in its lane, in order."""

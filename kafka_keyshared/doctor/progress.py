@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.core.metadata import Runs, clip, decode
-from kafka_keyshared.doctor.checks import PartitionFacts
+from kafka_keyshared.doctor.checks import PartitionFacts, running_in
 from kafka_keyshared.doctor.progress_checks import (
     NAMED,
     Nothing,
@@ -200,8 +200,9 @@ def _standing(partition: TopicPartition, facts: PartitionFacts, now: Committed |
         return Standing(partition, now.position, facts.end, moved=True)
     before = _settled(facts.metadata, position)
     after = before if now is None else _settled(now.metadata, position)
+    running, _ = running_in(facts.metadata if now is None else now.metadata, position)
     if not after:
-        return Standing(partition, position, facts.end, moved=False)
+        return Standing(partition, position, facts.end, moved=False, running=running)
     # What is unsettled below the end of the earlier set was so all the while.
     known = (before or after)[-1][1]
     return Standing(
@@ -212,6 +213,7 @@ def _standing(partition: TopicPartition, facts: PartitionFacts, now: Committed |
         goes_on=after != before,
         held=clip(tuple(_gaps(position, after)), position, known),
         settled_end=after[-1][1],
+        running=running,
     )
 
 

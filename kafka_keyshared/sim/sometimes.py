@@ -18,6 +18,7 @@ from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Sent, Sta
 from kafka_keyshared.sim.disturbances import ON_REQUEST
 from kafka_keyshared.sim.happenings import (
     BY_A_CALLBACK,
+    EndedByARecord,
     FiltersDeclared,
     LimitLifted,
     ReleaseFailed,
@@ -60,6 +61,11 @@ RARE = (
     "process ended by what is nobody's",
     "paused by hand, then resumed",
     "partition that came while it is paused by hand",
+    "process ended by a record",
+    "process ended by the same record again",
+    "partition begun after an unclean end",
+    "suspect begun again",
+    "start of an empty partition committed",
 )
 
 
@@ -114,6 +120,10 @@ class Sometimes:
     - *process ended by what is nobody's*: where that is an error;
     - *paused by hand, then resumed*: an order has a member go on with partitions that were paused;
     - *partition that came while it is paused by hand*: by a rebalance, to whom it is paused for;
+    - *process ended by a record*, *process ended by the same record again*: without a word;
+    - *partition begun after an unclean end*: the commit with which it began names running records;
+    - *suspect begun again*: a record that such a commit names;
+    - *start of an empty partition committed*: nothing was, and no record of it was delivered;
 
     and of what checkers excuse, what they have excused it for.
     """
@@ -136,6 +146,8 @@ class Sometimes:
         self._running: dict[tuple[int, str, int], dict[Delivery, None]] = {}
         # Ranges that were made nobody's.
         self._nobodys: dict[tuple[int, str], set[tuple[int, int]]] = {}
+        self._deadly: set[tuple[TopicPartition, int]] = set()
+        self._unclean: set[int] = set()
         self._filtering: set[tuple[int, str, int]] = set()
         listeners: dict[type[Any], Listener] = {
             happened.Revoking: self._revoking,
@@ -161,6 +173,7 @@ class Sometimes:
             WorkerJoined: self._worker_joined,
             happened.Owned: self._owned,
             PauseOrdered: self._pause_ordered,
+            EndedByARecord: self._ended_by_a_record,
             happened.Gone: self._gone,
         }
         for kind, listener in listeners.items():
@@ -265,8 +278,27 @@ class Sometimes:
             self.counts["record dropped without a worker"] += len(self._books.passed)
         if (each := self._books.delivery) is not None:
             self._of(told)[each] = None
+            self._suspect_began(each)
             asked = each.assignment.member.recalling[told.subscription, told.worker]
             self.counts["record begun while it was asked back"] += asked > 0
+
+    def _ended_by_a_record(self, told: EndedByARecord) -> None:
+        place = told.partition, told.offset
+        self.counts["process ended by a record"] += 1
+        self.counts["process ended by the same record again"] += place in self._deadly
+        self._deadly.add(place)
+
+    def _suspect_began(self, each: Delivery) -> None:
+        named = {
+            offset
+            for notes in each.assignment.notes
+            for about in notes.values()
+            for offset in about.running
+        }
+        if named and each.assignment.number not in self._unclean:
+            self._unclean.add(each.assignment.number)
+            self.counts["partition begun after an unclean end"] += 1
+        self.counts["suspect begun again"] += each.offset in named and each.tries == 1
 
     def _of(self, told: happened.Began | happened.WentOn | happened.Ended) -> dict[Delivery, None]:
         place = told.member, told.subscription, told.worker
@@ -315,6 +347,8 @@ class Sometimes:
         for partition, (assignment, sent) in self._books.sent.items():
             if assignment is None:
                 continue
+            empty = assignment.found is None and assignment.first_at is None
+            self.counts["start of an empty partition committed"] += empty
             if assignment.number in self._refused and not sent.text:
                 dropped = self._refused.pop(assignment.number)
                 self.counts["metadata dropped for size"] += bool(dropped.text)
