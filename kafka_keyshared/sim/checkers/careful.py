@@ -113,7 +113,8 @@ class CarefulStarts(Checker):
         life.first_at = now if life.first_at is None else life.first_at
         begun = life.begun[told.subscription] = life.begun.get(told.subscription, 0) + 1
         doubled = life.commits + floor((now - life.since) / DOUBLED_EVERY)
-        if doubled < 20 and begun > FEW * 2**doubled:
+        # Each time as many as run, and all that ran before have settled.
+        if doubled < 20 and begun > FEW * 2 ** (doubled + 1):
             self.violated(
                 told.member,
                 f"{each} began {assignment} as number {begun} within {now - life.since:.3f} s and "

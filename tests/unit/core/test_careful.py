@@ -16,7 +16,7 @@ from kafka_keyshared.core.lane_notes import LaneNotes
 from kafka_keyshared.core.metadata import decode, encode
 from kafka_keyshared.core.running_notes import STARTED, WAITING, Running
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
-from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.model import Record, TopicPartition
 from tests.support.harness import Harness
 from tests.support.records import P0, P1, record
 
@@ -41,7 +41,7 @@ def assign(
     member.tell(ev.Assigned({at: point}))
 
 
-def keyed(offsets: range, at: TopicPartition = P0) -> list[object]:
+def keyed(offsets: range, at: TopicPartition = P0) -> list[Record]:
     return [record(offset, b"key-%d" % offset, at=at) for offset in offsets]
 
 
@@ -126,9 +126,20 @@ def test_a_clean_stop_names_no_record() -> None:
     assign(one)
     one.fetch(*keyed(range(10)))
     turn(one)
-    one.work({3: []})
+    one.work()
     (last,) = one.commit(final=True)
     assert last.entries[P0].metadata == ""
+
+
+def test_a_clean_stop_names_no_record_that_has_not_started() -> None:
+    one = member()
+    assign(one, running=Running({2: STARTED}))
+    one.fetch(*keyed(range(20)))
+    lived(one, 2 * LOOK_EVERY)
+    one.tell(ev.Stopping())
+    one.work()
+    (last,) = one.commit(final=True)
+    assert not decode(last.entries[P0].metadata, last.entries[P0].position).notes
 
 
 def test_what_still_runs_when_a_partition_goes_is_named() -> None:
