@@ -421,7 +421,9 @@ class KeyShared(Handling, Looked):
         )
         ports = Ports(client, pool, mailbox, CLOCK, letters)
         checked = self.options.check_invariants
-        core = Dispatcher([self.subscription], self._commit_policy, check_invariants=checked)
+        core = Dispatcher(
+            [self.subscription], self._commit_policy, check_invariants=checked, careful=True
+        )
         if self.waits is not None:
             self.waits.learn(core.meters.arrivals.at, core.lanes(self.subscription.name))
         deadline = self.options.revoke_deadline

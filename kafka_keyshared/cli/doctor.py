@@ -333,7 +333,10 @@ class Doctor:
                 "positions", Kind.POSITIONS_UNKNOWN, self._group, answer, cure
             )
         self._partitions = answer
-        return checks.positions(answer, self._running.conf)
+        members = self._members
+        if members is None or members.rebalancing:  # any partition may have an owner
+            return checks.positions(answer, self._running.conf)
+        return checks.positions(answer, self._running.conf, members.owners)
 
     def _check_retention(self) -> Check:
         if not self._partitions:

@@ -18,6 +18,7 @@ from kafka_keyshared.core.lanes import LETTERS_ON_THEIR_WAY
 from kafka_keyshared.core.log_position import LogPosition
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.opening import advance
+from kafka_keyshared.core.running_notes import NONE_RUNNING, Running
 from kafka_keyshared.core.runs import MAX_OFFSET
 from kafka_keyshared.core.slices import Leased, Progress
 from kafka_keyshared.core.subscription import Subscription
@@ -61,7 +62,12 @@ def start(
         if (runs := metadata.clip(section, position, log_end))
     }
     notes = {
-        name: LaneNotes(each.diverted, _within(each.tried, position, log_end))
+        name: LaneNotes(
+            each.diverted,
+            _within(each.tried, position, log_end),
+            # What this member was to commit itself names no suspect.
+            _running(each.running, position, log_end) if point.stored else NONE_RUNNING,
+        )
         for name, each in decoded.notes.items()
     }
     state = PartitionState(position, restored, decoded.unknown, notes, point.topic_id)
@@ -71,6 +77,12 @@ def start(
 def _within(tried: Mapping[int, Tried], low: int, high: int) -> dict[int, Tried]:
     """Return what is said of records that the log can hold; others have not been tried."""
     return {offset: each for offset, each in tried.items() if low <= offset < high}
+
+
+def _running(running: Running, low: int, high: int) -> Running:
+    """Return the running records that the log can hold."""
+    within = {at: number for at, number in running.numbers.items() if low <= at < high}
+    return Running(within, running.more)
 
 
 def assign(

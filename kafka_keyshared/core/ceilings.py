@@ -122,6 +122,8 @@ class Ceilings:
         if self.parked():
             return True
         for sub in self.subs.values():
+            if sub.parking.gates:
+                return True
             ceilings = sub.parking.ceilings
             for partition, end in ends.items():
                 if end > ceilings.get(partition, -1):

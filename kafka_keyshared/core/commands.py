@@ -107,11 +107,21 @@ class CommitEntry:
 
     ``leader_epoch`` (KIP-320) is that of the record at the position, -1 where none is held there;
     it lets the next owner notice that the log was cut off below the position.
+
+    ``settled`` is all that it says apart from the records that run, None where that is not known,
+    and ``names`` says whether it names any.
     """
 
     position: int
     metadata: str
     leader_epoch: int = field(default=-1, compare=False)
+    settled: object = field(default=None, compare=False, repr=False)
+    names: bool = field(default=False, compare=False, repr=False)
+
+    def only_names_others(self, other: CommitEntry) -> bool:
+        """Say whether it differs from another one in nothing but which records it names."""
+        same = self.settled is not None and self.settled == other.settled
+        return same and (self.names or not other.names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

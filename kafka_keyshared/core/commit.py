@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafka_keyshared.core import metadata
 from kafka_keyshared.core.commands import Command, Commit, CommitEntry, Level, Notice
 from kafka_keyshared.core.denials import Denials
 from kafka_keyshared.core.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.lane_notes import LaneNotes
 from kafka_keyshared.core.log_position import LogPosition
 from kafka_keyshared.core.metadata import Encoded
 from kafka_keyshared.core.offsets import PartitionState, Snapshot
@@ -59,12 +60,23 @@ def encode(
     entries: dict[TopicPartition, CommitEntry] = {}
     encoded: dict[TopicPartition, Encoded] = {}
     budget, limit = text_limit.set_budget, text_limit.chars
-    for partition, (position, runs, leader_epoch, notes) in snapshots.items():
+    for partition, snapshot in snapshots.items():
+        position, runs, leader_epoch, notes, running = snapshot
         state = states[partition]
+        if running:
+            nothing = LaneNotes()
+            noted = {
+                name: replace(notes.get(name, nothing), running=each)
+                for name, each in running.items()
+            }
+            notes = {**notes, **noted}
         at = LogPosition(partition, position, state.topic_id)
         text = metadata.encode(at, runs, state.unknown, notes, set_budget=budget, limit=limit)
         encoded[partition] = text
-        entries[partition] = CommitEntry(position, text.text, leader_epoch)
+        settled = snapshot._replace(leader_epoch=-1, running={})
+        entries[partition] = CommitEntry(
+            position, text.text, leader_epoch, settled=settled, names=bool(running)
+        )
     return entries, encoded
 
 
@@ -192,14 +204,17 @@ class Commits:
         self.failing = Failing()
         self.denials = Denials()
 
-    def due(self, now: float, *, changed: bool, idle_since: float | None) -> bool:
+    def due(
+        self, now: float, *, changed: bool, idle_since: float | None, hurried: bool = False
+    ) -> bool:
         """Say whether a snapshot should be taken now.
 
         ``idle_since`` is the time since when nothing has been outstanding, None while something is.
+        One that is ``hurried`` waits for no interval, only for what is in flight.
         """
         if self.in_flight or now < self._retry_at:
             return False
-        if self.retrying or now >= self._sure_at:
+        if hurried or self.retrying or now >= self._sure_at:
             return True
         if not changed or now - self._last_sent < self.policy.spacing:
             return False
@@ -212,11 +227,17 @@ class Commits:
         return self.retrying and not self.in_flight
 
     def plan(
-        self, entries: Mapping[TopicPartition, CommitEntry], now: float, *, final: bool = False
+        self,
+        entries: Mapping[TopicPartition, CommitEntry],
+        now: float,
+        *,
+        final: bool = False,
+        named: Collection[TopicPartition] = (),
     ) -> list[Commit]:
         """Return the commits that bring the broker from what it has to ``entries``.
 
-        A ``final`` one leaves nothing in doubt: there is no later one.
+        A ``final`` one leaves nothing in doubt: there is no later one. That other records run is
+        committed for the partitions in ``named``, and else only together with something new.
         """
         together: dict[TopicPartition, CommitEntry] = {}
         commits: list[Commit] = []
@@ -226,7 +247,12 @@ class Commits:
             known = state.sent or state.accepted
             state.behind = entry.position < state.highest
             doubted = state.doubt_until is not None and (final or now >= state.doubt_until)
-            if state.behind or (entry == known and not (state.alone or doubted)):
+            same = entry == known or (
+                known is not None
+                and not (final or partition in named)
+                and entry.only_names_others(known)
+            )
+            if state.behind or (same and not (state.alone or doubted)):
                 if state.behind and partition in self.failing.partitions:
                     self.failing.over([partition])  # a lower position is never sent
                 continue

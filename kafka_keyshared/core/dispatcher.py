@@ -28,6 +28,7 @@ from kafka_keyshared.core import (
 )
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.careful import CarefulStarts
 from kafka_keyshared.core.ceilings import Ceilings
 from kafka_keyshared.core.commands import Command
 from kafka_keyshared.core.commit import CommitPolicy, Commits, longest_text
@@ -54,7 +55,8 @@ class Dispatcher:
 
     One thread calls it. ``now`` is monotonic, in seconds, and never goes back. ``set_budget`` are
     the characters of commit metadata that settled sets may take. With ``check_invariants`` every
-    heartbeat ends with :meth:`check`.
+    heartbeat ends with :meth:`check`. With ``careful`` commits name running records, and the first
+    records of a partition start when a commit has named them (:mod:`.careful`).
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Dispatcher:
         *,
         set_budget: int = metadata.SET_BUDGET,
         check_invariants: bool = False,
+        careful: bool = False,
     ) -> None:
         names = [settings.name for settings in subscriptions]
         if not names or len(set(names)) != len(names):
@@ -83,7 +86,9 @@ class Dispatcher:
         self.regained = Regained()
         self.meters = Meters()
         self._check_invariants = check_invariants
-        self.snapshots = Snapshots(self.partitions, self.ceilings, self.meters.arrivals)
+        self.careful = CarefulStarts(self.ceilings.subs, self.partitions, enabled=careful)
+        arrivals = self.meters.arrivals
+        self.snapshots = Snapshots(self.partitions, self.ceilings, arrivals, self.careful)
         self._share_lanes()
         self.topic: str | None = None  # the only one of which there are partitions
         self.watches = {name: heartbeat.Watch() for name in names}
@@ -134,13 +139,15 @@ class Dispatcher:
     def next_due(self) -> float | None:
         """Return when a :class:`Flush` is due next, in monotonic seconds."""
         due = [self.ceilings.next_look(), *(sub.next_due() for sub in self.subscriptions.values())]
+        due.append(self.careful.next_due())
         return min([at for at in due if at is not None], default=None)
 
     def commit_wanted(self, now: float) -> bool:
         """Say whether a :class:`CommitDue` should be sent now."""
         hurry = any(sub.commit_at_once for sub in self.subscriptions.values())
         idle_since = float("-inf") if hurry else self._idle_since
-        due = self.commits.due(now, changed=self._changed, idle_since=idle_since)
+        hurried = self.careful.commit_due(now)
+        due = self.commits.due(now, changed=self._changed, idle_since=idle_since, hurried=hurried)
         return due and self.ceilings.tracks
 
     def look_wanted(self, now: float) -> bool:
@@ -214,7 +221,7 @@ class Dispatcher:
         return commands
 
     def _flush(self, event: ev.Flush, now: float) -> list[Command]:
-        commands: list[Command] = []
+        commands = self.careful.tick(now) if self.careful.starts else []
         if self.ceilings.parked():
             self.ceilings.raise_all(now)
         for sub in self.subscriptions.values():
@@ -291,6 +298,8 @@ class Dispatcher:
         self._epochs.come(event.starts)
         commands = said + assignment.assign(self.partitions, starts, self.subscriptions)
         self.commits.restart(stored)
+        firsts = {each: point.first for each, point in starts.items()}
+        commands += self.careful.begin(firsts, now)
         self._changed = self._changed or any(not point.stored for point in starts.values())
         self._restored = any(state.restored for state in self.partitions.values())
         for partition in event.starts:
@@ -319,6 +328,7 @@ class Dispatcher:
         for partition in gone:
             self.partitions.pop(partition, None)
         self.commits.forget(gone)
+        self.careful.forget(gone)
         self.ceilings.forget_marks()
         self.holds.forget(gone)
         self.meters.gone(gone, now, lost=event.lost)
@@ -350,11 +360,16 @@ class Dispatcher:
     # --- positions ---
 
     def _commit_due(self, event: ev.CommitDue, now: float) -> list[Command]:
-        entries, encoded = self.snapshots.entries(event.progress, event.partitions, now)
-        commits = self.commits.plan(entries, now, final=event.final)
+        entries, encoded = self.snapshots.entries(
+            event.progress, event.partitions, now, final=event.final
+        )
+        named = () if event.final else self.careful.named()
+        commits = self.commits.plan(entries, now, final=event.final, named=named)
         self.meters.sent(commits, now)
         cut = self.commits.cut_sets.note(encoded)
         commands: list[Command] = [*([] if self.text_limit.without_sets else cut), *commits]
+        if named and self.careful.sent(commits, self.commits.behind()):
+            commands += self.careful.unnamed(now)
         if event.partitions is None:
             self._changed = False
         if not event.final:
@@ -373,8 +388,10 @@ class Dispatcher:
             length = longest_text(event.commit)
             if self.text_limit.refused(length):
                 commands += self._limit_lowered(f"refuse commit metadata of {length} characters")
-        self._changed = self._changed or event.result is not ev.CommitResult.ACCEPTED
-        return commands
+        accepted = event.result is ev.CommitResult.ACCEPTED
+        self._changed = self._changed or not accepted
+        begun = self.careful.answered(event.commit, now, accepted=accepted)
+        return [*commands, *begun, *self._flush(ev.Flush(), now)] if begun is not None else commands
 
     def _topics_identified(self, event: ev.TopicsIdentified, now: float) -> list[Command]:
         del now

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafka_keyshared.core.lanes import Lane
+from kafka_keyshared.core.running_notes import NONE_RUNNING, Running
 from kafka_keyshared.core.runs import MAX_OFFSET, MalformedError, Reader, put_varint, varint_size
 from kafka_keyshared.hashing import lane_hash
 
@@ -46,14 +47,15 @@ class LaneNotes:
     """Notes of one partition and subscription.
 
     ``diverted`` are the hashes of diverted lanes (:func:`hash_of`), ``tried`` what is known of
-    records that have failed and are not settled, by offset.
+    records that have failed and are not settled, by offset; ``running`` are records that run.
     """
 
     diverted: frozenset[bytes] = frozenset()
     tried: Mapping[int, Tried] = field(default_factory=dict)
+    running: Running = NONE_RUNNING
 
     def __bool__(self) -> bool:
-        return bool(self.diverted or self.tried)
+        return bool(self.diverted or self.tried or self.running)
 
 
 def hash_of(lane: Lane) -> bytes:
@@ -142,7 +144,8 @@ def unpack_tried(payload: bytes, position: int) -> dict[int, Tried]:
 def merged(one: LaneNotes, later: LaneNotes) -> LaneNotes:
     """Return what two notes of one member say together, of which the other is the later one.
 
-    What is diverted is known later; of a record that was tried the more is true.
+    What is diverted is known later; of a record that was tried the more is true. That member is
+    alive, so no record that it ran is a suspect.
     """
     tried = dict(one.tried)
     for offset, each in later.tried.items():

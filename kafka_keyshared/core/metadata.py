@@ -21,6 +21,7 @@ Version 2::
     kind 2  = base skip bits                  a settled set as a bitmap, low bit first
     kind 3  = base hash*                      diverted lanes
     kind 4  = base (gap number)*              attempts of records that are not settled
+    kind 5  = base more (gap number)*         running records (:mod:`.running_notes`)
 
 Sizes and numbers are varints of 7 bits a byte, low end first. The first gap counts from the base;
 the other gaps and all lengths are less 1. Each section has its own base, so that a block can be
@@ -51,6 +52,13 @@ from kafka_keyshared.core.lane_notes import (
     unpack_tried,
 )
 from kafka_keyshared.core.log_position import ORIGIN_BYTES, LogPosition, pack_origin, read_origin
+from kafka_keyshared.core.running_notes import (
+    KIND_RUNNING,
+    NONE_RUNNING,
+    RUNNING_BUDGET,
+    pack_running,
+    unpack_running,
+)
 from kafka_keyshared.core.runs import (
     KIND_BITMAP,
     KIND_RUNS,
@@ -208,8 +216,9 @@ def encode(
     share is max-min fair: whoever needs less than an even share gets all it needs, and what it
     leaves is split evenly among the others. ``notes`` have budgets of their own, from which they
     are cut as :func:`~.lane_notes.pack_lanes` and :func:`~.lane_notes.pack_tried` say; where the
-    limit is too low for both, sets come first. Unknown blocks get what is left of the limit, the
-    smallest first, so that as few as possible are dropped.
+    limit is too low for both, sets come first. Running records get :data:`RUNNING_BUDGET` of what
+    these leave. Unknown blocks get what is left of the limit, the smallest first, so that as few as
+    possible are dropped.
 
     Raises :class:`~kafka_keyshared.errors.InvariantError` when runs are out of order, overlap or
     touch, lie below the position or beyond Kafka's largest offset, or the position is negative.
@@ -227,6 +236,9 @@ def encode(
     noted = _noted(position, notes or {}, room)
     # A section more may make the size of its block a byte longer.
     room -= sum(len(each) + 1 + _block_overhead(name, 0) for name, each in noted.items())
+    for name, section in _running(position, notes or {}, room).items():
+        room -= len(section) + 1 + _block_overhead(name, 0)
+        noted[name] = noted.get(name, b"") + section
     blocks = {
         name: _block(name, bodies.get(name, b"") + noted.get(name, b""))
         for name in bodies.keys() | noted.keys()
@@ -280,6 +292,19 @@ def _noted(position: int, notes: Mapping[str, LaneNotes], room: int) -> dict[str
             found[name] = diverted + attempts
         else:
             room += header
+    return found
+
+
+def _running(position: int, notes: Mapping[str, LaneNotes], room: int) -> dict[str, bytes]:
+    """Return the sections of running records, within their budget and the ``room`` in bytes."""
+    room = min(room, bytes_in(RUNNING_BUDGET))
+    found: dict[str, bytes] = {}
+    for name in sorted(name for name, each in notes.items() if each.running):
+        # A section more may make the size of its block a byte longer.
+        header = _block_overhead(name, 0) + 1
+        if section := pack_running(position, notes[name].running, room - header):
+            found[name] = section
+            room -= len(section) + header
     return found
 
 
@@ -387,6 +412,7 @@ def _parse_block(block: bytes, position: int) -> tuple[Runs, LaneNotes, int]:
     runs: Runs = ()
     diverted: frozenset[bytes] = frozenset()
     tried: dict[int, Tried] = {}
+    running = NONE_RUNNING
     seen: set[int] = set()
     others = 0
     reader = Reader(block)
@@ -394,7 +420,7 @@ def _parse_block(block: bytes, position: int) -> tuple[Runs, LaneNotes, int]:
         kind = reader.take(1)[0]
         payload = reader.take(reader.varint())
         what = KIND_RUNS if kind == KIND_BITMAP else kind
-        if what not in {KIND_RUNS, KIND_LANES, KIND_TRIED}:
+        if what not in {KIND_RUNS, KIND_LANES, KIND_TRIED, KIND_RUNNING}:
             others += 1
             continue
         if what in seen:
@@ -404,6 +430,8 @@ def _parse_block(block: bytes, position: int) -> tuple[Runs, LaneNotes, int]:
             diverted = unpack_lanes(payload, position)
         elif what == KIND_TRIED:
             tried = unpack_tried(payload, position)
+        elif what == KIND_RUNNING:
+            running = unpack_running(payload, position)
         else:
             runs = unpack(kind, payload, position)
-    return runs, LaneNotes(diverted, tried), others
+    return runs, LaneNotes(diverted, tried, running), others

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from kafka_keyshared.core.lane_notes import LaneNotes
 from kafka_keyshared.core.metadata import Runs, clip, settled_runs
+from kafka_keyshared.core.running_notes import Running
 from kafka_keyshared.model import Record, TopicPartition
 
 
@@ -66,13 +67,15 @@ class Snapshot(NamedTuple):
     """Position and settled sets of one partition, taken together.
 
     ``leader_epoch`` is that of the record at the position, -1 when nothing is held there;
-    ``notes`` are what else there is to say of the lanes and records of each subscription.
+    ``notes`` are what else there is to say of the lanes and records of each subscription, and
+    ``running`` which of its records run.
     """
 
     position: int
     runs: dict[str, Runs]
     leader_epoch: int = -1
     notes: Mapping[str, LaneNotes] = MappingProxyType({})
+    running: Mapping[str, Running] = MappingProxyType({})
 
 
 class Derived(NamedTuple):

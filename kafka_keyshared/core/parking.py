@@ -18,12 +18,15 @@ from kafka_keyshared.model import Record, TopicPartition, partition_of
 class Parking:
     """The ceilings of one subscription, and the records beyond them; false while there are none.
 
+    A partition that begins has a *gate* besides, at which :mod:`.careful` lets its records in.
+
     A partition's records are in the order of their offsets. A partition that is about to be given
     up has here also what was routed and is not to start any more, in any order.
     """
 
     def __init__(self) -> None:
         self.ceilings: dict[TopicPartition, int] = {}
+        self.gates: dict[TopicPartition, int] = {}
         self.parked: dict[TopicPartition, list[Record]] = {}
         # How many records were weighed last, and what they weigh.
         self._weighed: dict[TopicPartition, tuple[int, float]] = {}
@@ -45,11 +48,16 @@ class Parking:
         below: list[Record] = []
         for record in records:
             partition = partition_of(record)
-            if record.error() is None and record.offset() >= self.ceilings.get(partition, 0):
+            if record.error() is None and record.offset() >= self._limit(partition):
                 self.parked.setdefault(partition, []).append(record)
             else:
                 below.append(record)
         return below
+
+    def _limit(self, partition: TopicPartition) -> int:
+        """Return the offset from which on the records of a partition are parked."""
+        ceiling, gate = self.ceilings.get(partition, 0), self.gates.get(partition)
+        return ceiling if gate is None else min(ceiling, gate)
 
     def keep(self, record: Record) -> None:
         """Take in a record whose partition is about to be given up."""
@@ -73,8 +81,7 @@ class Parking:
         for partition, waiting in list(self.parked.items()):
             if partition in closing:
                 continue
-            ceiling = self.ceilings.get(partition, 0)
-            count = bisect_left(waiting, ceiling, key=methodcaller("offset"))
+            count = bisect_left(waiting, self._limit(partition), key=methodcaller("offset"))
             freed += waiting[:count]
             del waiting[:count]
             if not waiting:
@@ -86,4 +93,5 @@ class Parking:
         for partition in partitions:
             self.parked.pop(partition, None)
             self.ceilings.pop(partition, None)
+            self.gates.pop(partition, None)
             self._weighed.pop(partition, None)

@@ -35,6 +35,8 @@ def weigh_parked(holds: Holds, sub: Subscription, now: float) -> list[Command]:
     for partition in parking.parked:
         if part[partition] < 1 or partition in back or partition in sub.standing():
             continue
+        if partition in parking.gates:
+            continue  # it begins, and waits for a commit
         holds.hold_back(Reason.SET_FULL, [partition], sub.name)
         text = (
             f"{partition}: {Reason.SET_FULL}; until "

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
+from typing import TypeAlias
 
+from kafka_keyshared.core.careful import CarefulStarts
 from kafka_keyshared.core.carried import notes
 from kafka_keyshared.core.ceilings import Ceilings
 from kafka_keyshared.core.commands import CommitEntry
 from kafka_keyshared.core.commit import encode
 from kafka_keyshared.core.metadata import Encoded
 from kafka_keyshared.core.meters import Arrivals
-from kafka_keyshared.core.offsets import Derived, PartitionState, Snapshot, derive, look
+from kafka_keyshared.core.offsets import (
+    Derived,
+    PartitionState,
+    Snapshot,
+    Unsettled,
+    derive,
+    look,
+)
+from kafka_keyshared.core.running_notes import Running
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.model import TopicPartition
+
+RunningRecords: TypeAlias = dict[TopicPartition, dict[str, Running]]
+NameRunning: TypeAlias = Callable[[Mapping[str, Unsettled], Progress], RunningRecords]
 
 
 class Snapshots:
@@ -23,23 +36,29 @@ class Snapshots:
         states: Mapping[TopicPartition, PartitionState],
         ceilings: Ceilings,
         arrivals: Arrivals,
+        careful: CarefulStarts,
     ) -> None:
         self._states = states
         self._ceilings = ceilings
+        self._careful = careful
         self._arrivals = arrivals
         self.derived: dict[TopicPartition, Derived] = {}
         self.derived_at = float("-inf")
 
-    def take(self, progress: Progress, now: float) -> dict[TopicPartition, Snapshot]:
+    def take(
+        self, progress: Progress, now: float, running: NameRunning | None = None
+    ) -> dict[TopicPartition, Snapshot]:
         """Return position and settled sets of every partition that has received anything.
 
         None where no subscription is reliable: then there is no position that would be safe.
+        ``running`` returns the running records of what is held; without it none are named.
         """
         by_sub = self._ceilings.look(progress, now)
         noted = notes(self._ceilings.subs, by_sub, self._states)
         snapshots: dict[TopicPartition, Snapshot] = {}
         if not by_sub:
             return snapshots  # nobody waits for anything, and there is no position
+        run = running(by_sub, progress) if running is not None else {}
         for partition, state in self._states.items():
             if state.received_end is None:
                 continue
@@ -48,6 +67,8 @@ class Snapshots:
             snapshot = derive(state.received_end, held, state.restored, ceilings)
             if partition in noted:
                 snapshot = snapshot._replace(notes=noted[partition])
+            if partition in run:
+                snapshot = snapshot._replace(running=run[partition])
             snapshots[partition] = snapshot
             self.derived[partition] = look(snapshot, held, self.derived.get(partition), now)
             self._arrivals.settled(partition, snapshot.position)
@@ -55,10 +76,24 @@ class Snapshots:
         return snapshots
 
     def entries(
-        self, progress: Progress, only: Collection[TopicPartition] | None, now: float
+        self,
+        progress: Progress,
+        only: Collection[TopicPartition] | None,
+        now: float,
+        *,
+        final: bool = True,
     ) -> tuple[dict[TopicPartition, CommitEntry], dict[TopicPartition, Encoded]]:
-        """Return what would be committed now, of these partitions or of all, and its sets."""
-        found = self.take(progress, now)
+        """Return what would be committed now, of these partitions or of all, and its sets.
+
+        Unless ``final``, a commit names also the records that start behind it.
+        """
+
+        def running(held: Mapping[str, Unsettled], progress: Progress) -> RunningRecords:
+            if final:
+                return self._careful.running(held, progress, final=True)
+            return self._careful.name(held, progress, now)
+
+        found = self.take(progress, now, running)
         found = {each: found[each] for each in found if only is None or each in only}
         return encode(found, self._states, self._ceilings.text_limit)
 

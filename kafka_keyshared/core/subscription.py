@@ -32,6 +32,7 @@ from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.shifts import Shifts
 from kafka_keyshared.core.slices import Book, Epochs, Leased, Slice
+from kafka_keyshared.core.suspects import Suspects
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.core.workers import Worker, merged
 from kafka_keyshared.errors import InvariantError
@@ -61,8 +62,10 @@ class Subscription(Ownership, Holdings):
         # Partitions about to be given up, as the ledger of holds has them: nothing of them starts.
         self.closing = closing
         self.parking = Parking()
+        self.suspects = Suspects()
         self.one_lease = OneLease(self.keys.lane) if settings.max_leases_per_key == 1 else None
         self.places += [self.keyless, self.closed, self.keys, self.parking, self.draining]
+        self.places.append(self.suspects)
         self.dlq_watch = DlqWatch(settings.dlq_limit) if settings.dlq_limit else None
         self.places += [each for each in (self.one_lease, self.dlq_watch) if each is not None]
         self.stopped = self.commit_at_once = False
@@ -265,7 +268,8 @@ class Subscription(Ownership, Holdings):
     ) -> tuple[list[Record], list[Chunk], Sequence[Lane]]:
         """Take up to so many records that may start: these, what they came in, claimed lanes."""
         backlog, fitting = worker.row.backlog, worker.bytes.fitting
-        if not self.closed.keys and not self.standing() and self.one_lease is None:
+        plain = not self.closed.keys and not self.suspects and self.one_lease is None
+        if plain and not self.standing():
             return (*backlog.take(fitting(backlog.records, room, beside)), ())
         has_granted = bool(worker.row.granted)
         taken, lanes = self._take_granted(worker, room, beside) if has_granted else ([], [])
@@ -287,6 +291,9 @@ class Subscription(Ownership, Holdings):
         """
         if self.standing():
             records = self._staying(records)
+        if self.suspects:
+            hold, named = self.suspects.hold, self.keys.lane
+            records = [record for record in records if not hold(record, named(record))]
         if closed_keys := self.closed.keys:
             passed = []
             key_of, lane_of = self.keys.key, self.keys.lane

@@ -6,7 +6,7 @@ A check that fails says why and what to do; so does one that only warns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafka_keyshared.client.patterns import (
@@ -17,8 +17,9 @@ from kafka_keyshared.client.patterns import (
     visible,
 )
 from kafka_keyshared.config import starts_at_beginning
+from kafka_keyshared.core.metadata import LogPosition, decode
 from kafka_keyshared.doctor.findings import Check, Finding, Kind, Status, conclude
-from kafka_keyshared.model import counted, some
+from kafka_keyshared.model import TopicPartition, counted, some
 
 METADATA_BYTES = 4_096
 """What a settled set in the commit metadata may take: the broker's default limit."""
@@ -119,11 +120,21 @@ def _pattern(pattern: str, there: Mapping[str, TopicFacts], findings: list[Findi
     return found
 
 
-def positions(partitions: Sequence[PartitionFacts], conf: Mapping[str, Any]) -> Check:
-    """Tell the lag of each topic, and judge where partitions without a position would start."""
+def positions(
+    partitions: Sequence[PartitionFacts],
+    conf: Mapping[str, Any],
+    owners: Container[TopicPartition] | None = None,
+) -> Check:
+    """Tell the lag of each topic, and judge where partitions without a position would start.
+
+    A commit of a partition that is not in ``owners`` should name no running record: its last owner
+    ended without a clean stop if it does. None: they are not known.
+    """
     from_start = starts_at_beginning(conf)
     seen: list[str] = []
     findings = _untold(partitions)
+    if owners is not None:
+        findings += _ended_uncleanly(partitions, owners)
     for topic in dict.fromkeys(each.topic for each in partitions):
         own = [each for each in partitions if each.topic == topic and not each.unknown]
         if not own:
@@ -144,6 +155,49 @@ def positions(partitions: Sequence[PartitionFacts], conf: Mapping[str, Any]) -> 
                 findings.append(_starts_at_end(topic, len(new), len(own), count))
         seen.append(f"{topic}: {text}")
     return conclude("positions", "; ".join(seen), findings)
+
+
+def running_in(text: str | None, at: LogPosition) -> tuple[list[int], int]:
+    """Return which records a commit names as running, and how many more there were."""
+    every = [each.running for each in decode(text, at).notes.values()]
+    offsets = {offset for running in every for offset in running.numbers}
+    return sorted(offsets), sum(running.more for running in every)
+
+
+def _ended_uncleanly(
+    partitions: Sequence[PartitionFacts], owners: Container[TopicPartition]
+) -> list[Finding]:
+    """Name the records that ran when the last owner of partitions without one ended."""
+    where: list[str] = []
+    names: list[str] = []
+    more = 0
+    for each in partitions:
+        at = TopicPartition(each.topic, each.partition)
+        if each.committed is None or at in owners:
+            continue
+        offsets, others = running_in(each.metadata, LogPosition(at, each.committed, each.topic_id))
+        if offsets:
+            where.append(str(at))
+            names += [f"{at}@{offset}" for offset in offsets]
+            more += others
+    if not names:
+        return []
+    shown = ", ".join(names[:NAMED_RUNNING])
+    if (more := more + len(names[NAMED_RUNNING:])) > 0:
+        shown += f" (+{more} more)"
+    why = (
+        f"{some(where)}: no member has it, and its last owner ended without a clean stop; records "
+        f"that were likely running then: {shown}"
+    )
+    cure = (
+        "see the log and the exit code of the last process (out of memory, kill -9, a crash in C "
+        "code); the next owner runs these records last"
+    )
+    return [Finding(Kind.ENDED_UNCLEANLY, Status.WARN, why, cure)]
+
+
+NAMED_RUNNING = 10
+"""So many records that were running are named."""
 
 
 def _starts_at_end(topic: str, new: int, partitions: int, records: int) -> Finding:

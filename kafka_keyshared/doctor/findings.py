@@ -68,6 +68,7 @@ class Kind(enum.StrEnum):
     STARTS_AT_END = "starts-at-end"
 
     DELETED_UNREAD = "deleted-unread"
+    ENDED_UNCLEANLY = "ended-uncleanly"
     POSITION_BEYOND_END = "position-beyond-end"
 
     LAG_NOT_MOVING = "lag-not-moving"

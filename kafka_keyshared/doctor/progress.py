@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.core.metadata import LogPosition, Runs, clip, decode
-from kafka_keyshared.doctor.checks import PartitionFacts
+from kafka_keyshared.doctor.checks import PartitionFacts, running_in
 from kafka_keyshared.doctor.progress_checks import (
     NAMED,
     Nothing,
@@ -201,8 +201,9 @@ def _standing(partition: TopicPartition, facts: PartitionFacts, now: Committed |
     at = LogPosition(partition, position, facts.topic_id)
     before = _settled(facts.metadata, at)
     after = before if now is None else _settled(now.metadata, at)
+    running, _ = running_in(facts.metadata if now is None else now.metadata, at)
     if not after:
-        return Standing(partition, position, facts.end, moved=False)
+        return Standing(partition, position, facts.end, moved=False, running=running)
     # What is unsettled below the end of the earlier set was so all the while.
     known = (before or after)[-1][1]
     return Standing(
@@ -213,6 +214,7 @@ def _standing(partition: TopicPartition, facts: PartitionFacts, now: Committed |
         goes_on=after != before,
         held=clip(tuple(_gaps(position, after)), position, known),
         settled_end=after[-1][1],
+        running=running,
     )
 
 

@@ -25,7 +25,8 @@ class Standing(NamedTuple):
     ``held`` are the runs of offsets, from the position on, that were unsettled all the while
     although something beyond them is settled; ``settled_end`` is the end of what is settled beyond
     the position, None when nothing is. ``goes_on``: something has settled beyond the position.
-    ``seconds`` is for how long it was watched.
+    ``seconds`` is for how long it was watched. ``running`` are the records that the last commit
+    names as running.
     """
 
     partition: TopicPartition
@@ -36,6 +37,7 @@ class Standing(NamedTuple):
     held: Runs = ()
     settled_end: int | None = None
     seconds: float = 0.0
+    running: Sequence[int] = ()
 
     @property
     def held_count(self) -> int:
@@ -192,6 +194,9 @@ def _why(kind: Kind, status: Status, each: Standing, watched: Watched) -> str:
         )
     if told is not None:
         return f"{why}; its instance says: {told.what}"
+    if each.running:
+        running = some((f"{each.partition}@{offset}" for offset in each.running), NAMED)
+        why += f"; running at the last commit: {running}"
     if status is Status.WARN:
         why += f"; whether it is stuck or only slow, {each.seconds:.0f} s do not tell"
     return why

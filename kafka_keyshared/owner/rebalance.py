@@ -286,14 +286,15 @@ class Rebalancer:
         """Say whether the bounds of its log must be known before a partition may start.
 
         A set must not be believed beyond the end of the log, nor what this member had settled when
-        it lost the partition; and "the end" is to be one offset, also when the partition has to be
-        assigned again before it delivers anything. A bare position needs nothing: if the log does
-        not have it, the broker says so (:mod:`.seeking`).
+        it lost the partition. Where nothing is committed, the start is to be one offset, also when
+        the partition has to be assigned again before it delivers anything. It is committed, so that
+        a partition without records has a committed offset too. A bare position needs nothing: if
+        the log does not have it, the broker says so (:mod:`.seeking`).
         """
         if partition in self._chosen:
             return True
         if committed.position is None:
-            return self._loop.ports.client.starts_at_end
+            return not self._loop.ports.client.halts_out_of_range
         return bool(committed.metadata) or partition in self._loop.core.regained
 
     def _start_point(
@@ -305,13 +306,14 @@ class Rebalancer:
     ) -> ev.StartPoint:
         position, metadata, _ = committed
         if bounds is None:
-            return ev.StartPoint(position)
+            return ev.StartPoint(position, first=position is None)
         if partition in self._chosen:
             at = chosen_offset(partition, self._chosen[partition], bounds)
             return ev.StartPoint(at, None, bounds.start, bounds.end, stored=False)
         if position is None:
-            at = bounds.end
-            if self._loop.ports.client.is_new(partition):
+            at_end = self._loop.ports.client.starts_at_end
+            at = bounds.end if at_end else bounds.start
+            if at_end and self._loop.ports.client.is_new(partition):
                 # All of it was written after this group began to read the topic.
                 at = bounds.start
                 log.info(
@@ -320,7 +322,7 @@ class Rebalancer:
                     partition,
                     at,
                 )
-            return ev.StartPoint(at, None, bounds.start, bounds.end, stored=False)
+            return ev.StartPoint(at, None, bounds.start, bounds.end, stored=False, first=True)
         text = metadata if metadata and len(metadata) <= 2 * TEXT_LIMIT else None
         return ev.StartPoint(position, text, bounds.start, bounds.end, topic_id=topic_id)
 

@@ -22,14 +22,17 @@ class Notes(NamedTuple):
     """What a text says of a subscription's lanes and records besides.
 
     ``lanes`` are the hashes of diverted ones; ``tried`` has for the offset of a record that is not
-    settled how often it was tried, and whether its copy is archived.
+    settled how often it was tried, and whether its copy is archived. ``running`` has for the offset
+    of a running record whether this owner starts it, and ``more`` is how many run besides.
     """
 
     lanes: set[bytes]
     tried: dict[int, tuple[int, bool]]
+    running: dict[int, bool]
+    more: int = 0
 
 
-NOTHING = Notes(set(), {})
+NOTHING = Notes(set(), {}, {})
 
 
 class Whose(NamedTuple):
@@ -42,7 +45,7 @@ class Whose(NamedTuple):
 TEXT = re.compile(
     r"KS2(?P<length>[0-9a-f]{3})(?P<sum>.{5})(?P<body>[\x21-\x7e]*)", re.DOTALL | re.ASCII
 )
-RUNS, BITMAP, LANES, TRIED = 1, 2, 3, 4
+RUNS, BITMAP, LANES, TRIED, RUNNING = 1, 2, 3, 4, 5
 BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
 
@@ -140,7 +143,7 @@ def _sections(block: bytes, position: int) -> Iterator[tuple[int, int, bytes]]:
     seen = set()
     while block:
         kind, (payload, block) = block[0], _sized(block[1:])
-        _require(kind in (RUNS, BITMAP, LANES, TRIED), "a section of kind {}", kind)
+        _require(kind in (RUNS, BITMAP, LANES, TRIED, RUNNING), "a section of kind {}", kind)
         what = RUNS if kind == BITMAP else kind
         _require(what not in seen, "two sections of kind {}", kind)
         seen.add(what)
@@ -164,6 +167,8 @@ def _settled(block: bytes, position: int) -> set[int]:
 def _notes(block: bytes, position: int) -> Notes:
     lanes: set[bytes] = set()
     tried: dict[int, tuple[int, bool]] = {}
+    running: dict[int, bool] = {}
+    more = 0
     for kind, base, payload in _sections(block, position):
         if kind == LANES:
             _require(len(payload) % 16 == 0, "{} bytes of lanes", len(payload))
@@ -171,7 +176,10 @@ def _notes(block: bytes, position: int) -> Notes:
         elif kind == TRIED:
             every = _tried(base, payload)
             tried = {offset: each for offset, each in every if offset >= position}
-    return Notes(lanes, tried)
+        elif kind == RUNNING:
+            more, numbers = _number(payload)
+            running = dict(_running(base, numbers))
+    return Notes(lanes, tried, running, more)
 
 
 def _tried(at: int, numbers: bytes) -> Iterator[tuple[int, tuple[int, bool]]]:
@@ -179,6 +187,15 @@ def _tried(at: int, numbers: bytes) -> Iterator[tuple[int, tuple[int, bool]]]:
         gap, numbers = _number(numbers)
         number, numbers = _number(numbers)
         yield at + gap, (number // 2, number % 2 == 1)
+        at += gap + 1
+
+
+def _running(at: int, numbers: bytes) -> Iterator[tuple[int, bool]]:
+    while numbers:
+        gap, numbers = _number(numbers)
+        number, numbers = _number(numbers)
+        _require(number in (0, 1), "a running record with the number {}", number)
+        yield at + gap, number == 1
         at += gap + 1
 
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 MEMBERS_MOST = 4
 PARTITIONS_MOST = 12
 
+DEADLY_MOST = 6
+"""Records at a time that end each process that runs them."""
+
 
 class Disturbance(NamedTuple):
     """Something that goes wrong: how many seconds are usually between two times, and what it does.
@@ -104,6 +107,20 @@ def kill(world: World, chance: Random) -> bool:
     if member is not None:
         member.kill()
     return member is not None
+
+
+def end_with_a_record(world: World, chance: Random) -> bool:
+    """Choose a record that from now on ends the process of each member that runs it."""
+    partition = some_partition(world, chance)
+    log = world.cluster.log(partition)
+    if len(world.deadly) >= DEADLY_MOST or not world.cluster.known(partition):
+        return False
+    stored = world.cluster.commits.stored.get(partition)
+    position = log.start if stored is None else max(log.start, stored.position or 0)
+    # One that is not committed, or the next that is written.
+    offset = chance.randint(position, max(position, log.end))
+    world.deadly[partition, offset] = chance.randint(2, 5)
+    return True
 
 
 def throw_out(world: World, chance: Random) -> bool:
@@ -299,6 +316,7 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "a member joined": Disturbance(4.0, join),
     "a member was stopped": Disturbance(4.0, stop),
     "a member was killed": Disturbance(6.0, kill),
+    "a record became deadly": Disturbance(0.5, end_with_a_record),
     "a lane was ordered about": Disturbance(0.1, order_a_lane),
     "somebody paused and resumed": Disturbance(2.0, pause_by_hand),
     "a member was thrown out": Disturbance(6.0, throw_out),

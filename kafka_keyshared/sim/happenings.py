@@ -118,6 +118,14 @@ class TextCopied(NamedTuple):
     kind: str
 
 
+class EndedByARecord(NamedTuple):
+    """A record is about to end the process of the member that runs it."""
+
+    member: int
+    partition: TopicPartition
+    offset: int
+
+
 class KeysAway(NamedTuple):
     """From now on key functions cannot read some keys just now, or they can again.
 

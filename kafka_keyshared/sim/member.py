@@ -170,7 +170,11 @@ class Member:
         )
         self.client.membership.instance = instance
         core = CountedDispatcher(
-            plan.subscriptions, plan.commit, set_budget=plan.set_budget, check_invariants=True
+            plan.subscriptions,
+            plan.commit,
+            set_budget=plan.set_budget,
+            check_invariants=True,
+            careful=True,
         )
         self._core = core
         core.on_order, core.on_resize, core.on_assign = self.ordered, self.resized, self.assigned

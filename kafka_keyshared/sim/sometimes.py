@@ -22,6 +22,7 @@ from kafka_keyshared.sim.copied_texts import KINDS
 from kafka_keyshared.sim.disturbances import ON_REQUEST
 from kafka_keyshared.sim.happenings import (
     BY_A_CALLBACK,
+    EndedByARecord,
     FiltersDeclared,
     KeysAway,
     LetterReconnected,
@@ -87,6 +88,11 @@ RARE = (
     "stop while a right is missing",
     "process ended for missing rights",
     "letter sent over a connection that was closed",
+    "process ended by a record",
+    "process ended by the same record again",
+    "partition begun after an unclean end",
+    "suspect begun again",
+    "start of an empty partition committed",
 )
 
 
@@ -158,6 +164,10 @@ class Sometimes:
     - *process ended for missing rights*: after its time;
 
     - *letter sent over a connection that was closed*: after its producer had been idle;
+    - *process ended by a record*, *process ended by the same record again*: without a word;
+    - *partition begun after an unclean end*: the commit with which it began names running records;
+    - *suspect begun again*: a record that such a commit names;
+    - *start of an empty partition committed*: nothing was, and no record of it was delivered;
 
     and of what checkers excuse, what they have excused it for.
     """
@@ -182,6 +192,8 @@ class Sometimes:
         self._running: dict[tuple[int, str, int], dict[Delivery, None]] = {}
         # Ranges that were made nobody's.
         self._nobodys: dict[tuple[int, str], set[tuple[int, int]]] = {}
+        self._deadly: set[tuple[TopicPartition, int]] = set()
+        self._unclean: set[int] = set()
         self._filtering: set[tuple[int, str, int]] = set()
         # The own key of each record, and the times at which a schema began and ended to be unknown.
         self._own: dict[tuple[TopicPartition, int], bytes | None] = {}
@@ -224,6 +236,7 @@ class Sometimes:
             StoppedJoining: self._stopped_joining,
             PendingGivenUp: self._pending_given_up,
             LetterReconnected: self._letter_reconnected,
+            EndedByARecord: self._ended_by_a_record,
             happened.Gone: self._gone,
             happened.Stopping: self._stopping,
             happened.Delivered: self._delivered,
@@ -368,6 +381,7 @@ class Sometimes:
         if (each := self._books.delivery) is not None:
             self._note_key(each)
             self._of(told)[each] = None
+            self._suspect_began(each)
             asked = each.assignment.member.recalling[told.subscription, told.worker]
             self.counts["record begun while it was asked back"] += asked > 0
 
@@ -389,6 +403,24 @@ class Sometimes:
         )
         without = own is not None and each.lane.key is None
         self.counts["record without a key under a key function"] += without
+
+    def _ended_by_a_record(self, told: EndedByARecord) -> None:
+        place = told.partition, told.offset
+        self.counts["process ended by a record"] += 1
+        self.counts["process ended by the same record again"] += place in self._deadly
+        self._deadly.add(place)
+
+    def _suspect_began(self, each: Delivery) -> None:
+        named = {
+            offset
+            for notes in each.assignment.notes
+            for about in notes.values()
+            for offset in about.running
+        }
+        if named and each.assignment.number not in self._unclean:
+            self._unclean.add(each.assignment.number)
+            self.counts["partition begun after an unclean end"] += 1
+        self.counts["suspect begun again"] += each.offset in named and each.tries == 1
 
     def _of(self, told: happened.Began | happened.WentOn | happened.Ended) -> dict[Delivery, None]:
         place = told.member, told.subscription, told.worker
@@ -437,6 +469,8 @@ class Sometimes:
         for partition, (assignment, sent) in self._books.sent.items():
             if assignment is None:
                 continue
+            empty = assignment.found is None and assignment.first_at is None
+            self.counts["start of an empty partition committed"] += empty
             if assignment.number in self._refused and not sent.text:
                 dropped = self._refused.pop(assignment.number)
                 self.counts["metadata dropped for size"] += bool(dropped.text)

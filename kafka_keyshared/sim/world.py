@@ -11,7 +11,7 @@ from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.cluster import Cluster
 from kafka_keyshared.sim.dependency import let_go_away, names_an_outage
 from kafka_keyshared.sim.faults import GroupSettings
-from kafka_keyshared.sim.happenings import KeysAway, MetadataTaken
+from kafka_keyshared.sim.happenings import EndedByARecord, KeysAway, MetadataTaken
 from kafka_keyshared.sim.keys import registries
 from kafka_keyshared.sim.lane_orders import lift_limits, release_blocked
 from kafka_keyshared.sim.member import Member, Surroundings
@@ -67,6 +67,10 @@ class World:
             reached=self.reached,
         )
         self.members: list[Member] = []
+        # Records that end the process that runs them, and how often each still does.
+        self.deadly: dict[tuple[TopicPartition, int], int] = {}
+        self._deaths = self.chance("deaths")
+        self.history.listen(was.Began, self._began)
         self._numbers = 0
         self.healed = False
         self.finishing = False
@@ -79,6 +83,25 @@ class World:
         self.events += events
 
     # --- members ---
+
+    def _began(self, told: was.Began) -> None:
+        """End the process of a member that runs a deadly record, at once or soon, and start one."""
+        place = told.partition, told.offset
+        if self.healed or place not in self.deadly:
+            return
+
+        def die() -> None:
+            member = next((each for each in self.present() if each.number == told.member), None)
+            if member is None or self.healed or place not in self.deadly:
+                return
+            self.deadly[place] -= 1
+            if not self.deadly[place]:
+                del self.deadly[place]
+            self.history.tell(EndedByARecord(told.member, *place))
+            member.kill()
+            self.refill()
+
+        self.timeline.after(self._deaths.choice((0.0, 0.001, 0.05, 0.3)), die)
 
     def start(self) -> None:
         """Start the members, and somebody who writes."""

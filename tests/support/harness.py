@@ -32,10 +32,11 @@ class Harness:
         *subscriptions: SubscriptionSettings,
         commit: CommitPolicy = CommitPolicy(),  # noqa: B008 - an immutable value
         set_budget: int = SET_BUDGET,
+        careful: bool = False,
     ) -> None:
         self.now = 100.0
         settings = subscriptions or [SubscriptionSettings()]
-        self.core = Dispatcher(settings, commit, set_budget=set_budget)
+        self.core = Dispatcher(settings, commit, set_budget=set_budget, careful=careful)
         self.checks = True  # after every event; not where that takes longer than all the rest
         self.mailbox: deque[Mail] = deque()
         self._pool = SteppedPool(self.core, self.mailbox.append)

@@ -142,7 +142,8 @@ class Oracle:
 
     def _carried(self, partition: TopicPartition, entry: CommitEntry) -> None:
         """What was tried goes on counting, and what was diverted stays so."""
-        for sub, (lanes, tried) in read_notes(entry.metadata, entry.position).items():
+        for sub, notes in read_notes(entry.metadata, entry.position).items():
+            lanes, tried = notes.lanes, notes.tried
             self.diverted[sub, partition] = set(lanes)
             for offset, (times, copied) in tried.items():
                 self.attempts[sub, (partition, offset)] = times
@@ -376,7 +377,7 @@ class Oracle:
             return  # it was refused with them
         notes = read_notes(entry.metadata, entry.position)
         for sub in self.subs:
-            lanes, tried = notes.get(sub, NOTHING)
+            lanes, tried = notes.get(sub, NOTHING)[:2]
             known = self.diverted[sub, partition]
             assert known <= lanes, f"{partition}: {sub} does not say that it diverts all of {known}"
             every = [each for (of, _), each in self.diverted.items() if of == sub]

@@ -309,12 +309,13 @@ class Stage:
         publisher: Any = None,
         revoke_deadline: float = 5.0,
         set_budget: int = SET_BUDGET,
+        careful: bool = False,
     ) -> None:
         self.now = 1_000.0
         self.on_wait: Callable[[], None] = lambda: None
         self.client = FakeClient(lambda: self.now)
         self.client.wait = self._pass
-        core = Dispatcher([settings], commit, set_budget=set_budget)
+        core = Dispatcher([settings], commit, set_budget=set_budget, careful=careful)
         self.mailbox: SimpleQueue[Mail] = Mailbox(self._pass)
         self.pool = SteppedPool(core, self.mailbox.put)
         ports = Ports(self.client, self.pool, self.mailbox, Clock(lambda: self.now), publisher)

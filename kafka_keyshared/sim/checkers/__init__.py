@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.bounded import Bounded
+from kafka_keyshared.sim.checkers.careful import CarefulStarts
 from kafka_keyshared.sim.checkers.checker import Checker, FreeSince, always
 from kafka_keyshared.sim.checkers.commit_sequence import CommitSequence
 from kafka_keyshared.sim.checkers.joining import Joining
@@ -75,5 +76,6 @@ def every_checker(
             free_since=free_since,
             go_on=go_on,
         ),
+        CarefulStarts(history, settings, books, free_since=free_since, go_on=go_on),
         NoLoss(history, settings, books, go_on=go_on),
     ]

@@ -131,6 +131,8 @@ class Books(Letters):
     def _received(
         self, assignment: Assignment, offsets: Sequence[int], at: float, made: list[Delivery]
     ) -> None:
+        if assignment.first_at is None:
+            assignment.first_at = at
         for sub, deliveries in assignment.deliveries.items():
             fates = assignment.log.fates[sub]
             for offset in offsets:

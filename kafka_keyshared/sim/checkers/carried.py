@@ -61,8 +61,8 @@ def noted(entry: tuple[int, str] | None, start: int, log: Log) -> dict[str, Note
     if entry is None:
         return {}
     return {
-        sub: Notes(
-            notes.lanes, {at: each for at, each in notes.tried.items() if start <= at <= log.last}
+        sub: notes._replace(
+            tried={at: each for at, each in notes.tried.items() if start <= at <= log.last}
         )
         for sub, notes in notes_of(entry[1], entry[0], log.whose).items()
     }

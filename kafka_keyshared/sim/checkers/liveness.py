@@ -11,12 +11,22 @@ from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.checker import Checker, FreeSince, always
 from kafka_keyshared.sim.checkers.records import Delivery, End, Member, Stage
 from kafka_keyshared.sim.checkers.resumed import Idle
+from kafka_keyshared.sim.commit_text import NOTHING
 from kafka_keyshared.sim.happenings import FiltersDeclared, KeysAway, LeftGroup, PendingGivenUp
 from kafka_keyshared.sim.history import History, Listener
 from kafka_keyshared.sim.keys import BACK_WITHIN
 
 START_WITHIN = 1.0
 """Seconds in which a record starts that nothing keeps."""
+
+NAMED_WITHIN = 1.1
+"""Seconds that the first records of a partition may wait for the commit that names them."""
+
+SMALL_FOR = 10.0
+"""Seconds in which a partition may begin with few records: its last owner died, or it had none."""
+
+SUSPECTS_FOR = 30.0
+"""Seconds after which the records have started that ran when the last owner died."""
 
 DEAD_FOR = 4.0
 """Seconds after which a worker that died is replaced, or its records are at others."""
@@ -60,6 +70,25 @@ class Crew:
         if found is None:
             found = self.hands[worker] = Hands()
         return found
+
+
+def _begun_by(each: Delivery, free: float) -> float:
+    """Return when a record that no worker has may start, as far as its partition begins.
+
+    ``free`` is since when its member's owner is kept no more.
+    """
+    assignment, sub = each.assignment, each.fate.sub
+    named = {offset for notes in assignment.notes for offset in notes.get(sub, NOTHING).running}
+    fates = assignment.log.fates[sub]
+    if any(at in fates and fates[at].lane is each.lane for at in named if at <= each.offset):
+        wait = SUSPECTS_FOR
+    elif assignment.found is None or any(
+        notes.running for every in assignment.notes for notes in every.values()
+    ):
+        wait = SMALL_FOR
+    else:
+        wait = NAMED_WITHIN
+    return max(assignment.first_at or LONG, free) + wait
 
 
 class Liveness(Checker):
@@ -314,6 +343,8 @@ class Liveness(Checker):
         # An owner that is kept counts no beats.
         died = max(crew.died_at, member.free_since, free) if crew.dead else crew.died_at
         since = max(since, died + DEAD_FOR)
+        if each.worker is None:
+            since = max(since, _begun_by(each, max(member.free_since, free)))
         held = self._waits_for_older(each, member) or self.books.may_be_stopped(each)
         if now - since >= START_WITHIN and held:
             each.since = now

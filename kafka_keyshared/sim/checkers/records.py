@@ -285,6 +285,8 @@ class Assignment:
         # How many letters of it were acknowledged, until its limit was lifted.
         self.letters: Counter[str] = Counter()
         self.lifted_at = float("-inf")
+        # When the first of its records came.
+        self.first_at: float | None = None
         self.running = 0
         self.revoking_at: float | None = None
         self.told_lost = False

@@ -117,7 +117,7 @@ def test_the_oracles_reader_and_the_writer_agree_without_sharing_code(seed: int)
 
 
 def test_sections_of_a_later_kind_are_passed_over() -> None:
-    text = sealed(block("s", (5, b"later"), (1, numbers(5, 2, 0)), (200, b""), (9, b"x" * 300)))
+    text = sealed(block("s", (6, b"later"), (1, numbers(5, 2, 0)), (200, b""), (9, b"x" * 300)))
     assert decode(text, here(5)) == Decoded({"s": ((7, 8),)}, skipped=3)
 
 

@@ -103,7 +103,7 @@ def test_whatever_a_subscription_has_that_holds_records_is_registered(most: int 
     names = [name for name in vars(WaitingPlace) if not name.startswith("_")]
     assert set(names) == {"waiting", "empty", "forget"}
     places = [each for each in parts if all(hasattr(each, name) for name in names)]
-    assert len(places) == (9 if most is None else 10)
+    assert len(places) == (10 if most is None else 11)
     assert {id(each) for each in places} == {id(each) for each in sub.places}
 
 

@@ -17,6 +17,9 @@ from kafka_keyshared import errors
 from kafka_keyshared.cli import doctor
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.doctor_spark import check_spark
+from kafka_keyshared.core.lane_notes import LaneNotes
+from kafka_keyshared.core.metadata import encode
+from kafka_keyshared.core.running_notes import STARTED, Running
 from kafka_keyshared.doctor import (
     checks,
     client_checks,
@@ -31,9 +34,11 @@ from kafka_keyshared.doctor.findings import PAGE, Check, Finding, Kind, Status, 
 from kafka_keyshared.doctor.group_checks import GroupFacts
 from kafka_keyshared.doctor.progress_checks import Nothing, Unread
 from kafka_keyshared.keys.sampled import TopicKeys
+from kafka_keyshared.model import TopicPartition
 from tests.support.looked_at import HELD, SILENT, URL, blocked, progress, worker
 from tests.support.looked_at import instance as status_of
 from tests.support.spark_parts import CONNECTOR, Machine, command, java_command
+from tests.support.texts import here
 from tests.tidy.links import anchors
 from tests.tidy.sources import ROOT, modules
 
@@ -164,6 +169,17 @@ def unasked(kind: Kind) -> Check:
 
 
 UNCOMPRESSED = ORDERS._replace(name="orders.dlq", compression="uncompressed")
+RAN = Running({3: STARTED, 5: STARTED}, 1)
+ENDED = PartitionFacts(
+    "orders",
+    0,
+    0,
+    9,
+    3,
+    metadata=encode(
+        here(3, TopicPartition("orders", 0)), {}, notes={"default": LaneNotes(running=RAN)}
+    ).text,
+)
 SMALL = DLQ._replace(cleanup="delete", may=None)
 COMPACTED = DLQ._replace(max_message_bytes=None, may=None)
 NOW = 1_800_000_000_000
@@ -216,6 +232,7 @@ EXAMPLES: dict[Kind, Callable[[], Check]] = {
     Kind.POSITIONS_UNKNOWN: lambda: unasked(Kind.POSITIONS_UNKNOWN),
     Kind.PARTITION_UNKNOWN: lambda: positions(unknown="Broker: Leader not available"),
     Kind.STARTS_AT_END: positions,
+    Kind.ENDED_UNCLEANLY: lambda: checks.positions([ENDED], {}, owners=()),
     Kind.DELETED_UNREAD: lambda: checks.retention([PartitionFacts("orders", 0, 7, 9, 3)]),
     Kind.POSITION_BEYOND_END: lambda: checks.retention([PartitionFacts("orders", 0, 0, 9, 10)]),
     Kind.DLQ_MISSING: lambda: letters(None),

@@ -12,8 +12,10 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.groupless import outsider
 from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.core.lane_notes import LaneNotes
 from kafka_keyshared.core.metadata import encode
-from kafka_keyshared.doctor import instance_checks
+from kafka_keyshared.core.running_notes import STARTED, WAITING, Running
+from kafka_keyshared.doctor import checks, instance_checks
 from kafka_keyshared.doctor import progress as looking
 from kafka_keyshared.doctor import progress_checks as judging
 from kafka_keyshared.doctor.checks import PartitionFacts
@@ -383,3 +385,24 @@ def test_many_partitions_that_stand_still_are_a_few_sentences() -> None:
 )
 def test_times_in_words(seconds: float, said: str) -> None:
     assert in_words(seconds) == said
+
+
+def test_a_position_that_stands_still_names_what_ran_at_the_last_commit() -> None:
+    running = LaneNotes(running=Running({17: STARTED, 20: WAITING}))
+    text = encode(here(17, P1), {}, notes={"default": running}).text
+    standing = Group(Committed(17, text)).watched(behind())
+    assert standing.running == [17, 20]
+    (finding,) = progress(standing, age=5.0).findings
+    assert "running at the last commit: orders-1@17, orders-1@20; whether" in finding.why
+
+
+def test_a_partition_without_an_owner_names_what_ran_when_the_last_one_ended() -> None:
+    running = LaneNotes(running=Running(dict.fromkeys(range(17, 30), STARTED), 4))
+    facts = behind(encode(here(17, P1), {}, notes={"default": running}).text)
+    check = checks.positions([facts], {}, owners=())
+    assert check.status is Status.WARN
+    assert "orders-1@17" in check.why
+    assert "orders-1@26 (+7 more)" in check.why
+    owned = checks.positions([facts], {}, owners={TopicPartition(*ORDERS)})
+    assert owned.status is Status.OK, "a living owner runs them"
+    assert checks.positions([facts], {}).status is Status.OK, "it may have an owner"

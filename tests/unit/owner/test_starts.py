@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset, LogBounds
+from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import metadata
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.model import TopicPartition
@@ -119,11 +120,11 @@ def test_what_is_asked_at_a_start_does_not_grow_with_the_partitions() -> None:
 
 def test_a_bare_position_is_started_at_without_a_look_at_the_log() -> None:
     stage = Stage()
-    stage.client.stored[P0] = CommittedOffset(3, "")
-    stage.client.unreachable = {P0}
+    stage.client.stored = {P0: CommittedOffset(3, ""), P1: CommittedOffset(0, "")}
+    stage.client.unreachable = {P0, P1}
     stage.assign(P0, P1)
     assert stage.client.made("log_bounds") == []
-    assert stage.client.made("assign") == [{P0: 3, P1: None}]
+    assert stage.client.made("assign") == [{P0: 3, P1: 0}]
 
 
 def test_a_set_is_not_believed_beyond_the_end_of_the_log() -> None:
@@ -228,3 +229,52 @@ def test_a_member_that_is_given_nothing_says_so_once_and_what_to_do(
         stage.step()
     assert caplog.text.count("this member has no partition") == 1
     assert "more workers in each member (--workers)" in caplog.text
+
+
+@pytest.mark.parametrize("at_end", [False, True], ids=["earliest", "latest"])
+def test_the_start_of_an_empty_partition_is_committed_once(at_end: bool) -> None:
+    """Lag tools leave out a partition without a committed offset."""
+    stage = Stage(careful=True)
+    stage.accept()
+    stage.client.starts_at_end = at_end
+    stage.fill(record(0))
+    stage.assign(P0, P1)
+    for _ in range(30):
+        stage.now += 0.5
+        stage.step()
+        stage.work()
+    committed = [each.entries[P1].position for each in stage.client.commits if P1 in each.entries]
+    assert committed == [0]
+    assert stage.core.commits.committed(P0) == 1
+
+
+def test_a_partition_that_has_a_committed_offset_is_not_committed_at_its_assignment() -> None:
+    stage = Stage(careful=True)
+    stage.accept()
+    stage.client.stored = {P0: CommittedOffset(0, "")}
+    stage.assign(P0)
+    for _ in range(30):
+        stage.now += 0.5
+        stage.step()
+    assert stage.client.commits == []
+
+
+def test_where_no_record_may_be_skipped_the_client_refuses_a_partition_without_a_position() -> None:
+    stage = Stage(careful=True)
+    stage.client.halts_out_of_range = True
+    stage.assign(P0)
+    assert stage.client.made("log_bounds") == []
+    assert stage.client.made("assign") == [{P0: None}]
+
+
+def test_the_first_records_start_behind_the_commit_that_names_them() -> None:
+    stage = Stage(careful=True)
+    stage.client.stored = {P0: CommittedOffset(0, "")}
+    stage.fill(*(record(offset) for offset in range(5)))
+    stage.assign(P0)
+    stage.step(2)
+    assert stage.work() == []
+    (commit,) = stage.client.commits
+    stage.mailbox.put(ev.CommitAnswered(commit, ev.CommitResult.ACCEPTED))
+    stage.step()
+    assert stage.work() == [0, 1, 2, 3, 4]

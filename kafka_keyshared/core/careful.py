@@ -1,0 +1,429 @@
+"""Careful starts: each life of a crash loop names what it runs, and leaves progress behind.
+
+A record that ends its process leaves no failure report. If it ends each process within the commit
+interval, no commit is ever made, and all the other records run again and again. So an owner that
+takes over a partition first commits the names of the records that it is about to start, and starts
+them when the broker has accepted that commit (a write-ahead log). After a clean stop that is all.
+
+After an unclean end, or where the group has no committed offset yet, the partition also begins
+with few records. They double with each accepted commit, and a commit follows every
+:data:`LOOK_EVERY` seconds. The records that the last commit names as running are *suspects*
+(:mod:`.suspects`): they start last, a few at a time, and named by a commit before they do.
+
+A commit that is not answered delays each of these steps by :data:`PATIENCE` at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from math import inf
+
+from kafka_keyshared.core.ceilings import LOOK_SECONDS, LOOK_SECONDS_PER_RECORD, LOOK_SHARE
+from kafka_keyshared.core.commands import Command, Commit, Level, Notice
+from kafka_keyshared.core.offsets import PartitionState, Unsettled
+from kafka_keyshared.core.running_notes import STARTED, WAITING, Running
+from kafka_keyshared.core.slices import Progress
+from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.model import TopicPartition, coordinates_of, counted, some
+
+FIRST_RECORDS = 8
+"""Records of a partition that run at first after an unclean end."""
+
+ALL_RECORDS = 1024
+"""When so many may run, nothing is held back any more."""
+
+LOOK_EVERY = 0.05
+"""Seconds between commits of a careful start, at least."""
+
+GROW_AFTER = 0.25
+"""Seconds after which more records start although most of those before have not settled."""
+
+PATIENCE = 1.0
+"""Seconds after which records start although no commit has named them."""
+
+CAREFUL_SECONDS = 5.0
+"""How long a careful start lasts, and how long suspects wait at most for other records."""
+
+ALONE_SECONDS = 1.0
+"""Seconds without any other record after which suspects start: more may be on the way."""
+
+NAMED = 10
+"""Records that one line of the log names."""
+
+
+@dataclass(slots=True)
+class _Next:
+    """What starts when a commit has named it: records below ``gate``, and suspects."""
+
+    gate: int | None = None
+    suspects: dict[str, list[int]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return self.gate is not None or bool(self.suspects)
+
+
+@dataclass(slots=True)
+class _Start:
+    """A partition that begins. Times are monotonic, in seconds; None before they are known."""
+
+    small: bool
+    limit: float
+    gate: int | None = 0
+    next: _Next = field(default_factory=_Next)
+    named_by: Commit | None = None
+    waits_since: float | None = None
+    began: float | None = None
+    grown_at: float = -inf
+
+
+class CarefulStarts:
+    """The partitions that begin, over all reliable subscriptions.
+
+    ``enabled`` is false where nobody answers commits; then every record starts at once, and no
+    commit names any.
+    """
+
+    def __init__(
+        self,
+        subs: Mapping[str, Subscription],
+        states: Mapping[TopicPartition, PartitionState],
+        *,
+        enabled: bool,
+    ) -> None:
+        self.enabled = enabled and bool(subs)
+        self.starts: dict[TopicPartition, _Start] = {}
+        self._subs = subs
+        self._states = states
+        self._look_at = -inf
+        self._tick_at = -inf
+        self._named_at = inf
+        # Since when nothing is held but suspects, how many of these start next, and the last did.
+        self._alone_since: float | None = None
+        self._group = 1
+        self._group_at = -inf
+
+    # --- partitions come and go ---
+
+    def begin(self, partitions: Mapping[TopicPartition, bool], now: float) -> list[Command]:
+        """Let partitions begin; those with True have no committed offset yet.
+
+        The state of each says which records ran when its last owner ended.
+        """
+        if not self.enabled:
+            return []
+        unclean: dict[TopicPartition, list[Running]] = {}
+        self._named_at = min(self._named_at, now)
+        if not any(sub.suspects for sub in self._subs.values()):
+            self._group, self._group_at = 1, now
+        for partition, first in partitions.items():
+            notes = self._states[partition].notes
+            found = {name: each.running for name, each in notes.items() if each.running}
+            if found:
+                unclean[partition] = list(found.values())
+            small = first or bool(found)
+            self.starts[partition] = _Start(small, FIRST_RECORDS / 2 if small else inf)
+            for name, sub in self._subs.items():
+                sub.parking.gates[partition] = 0
+                if name in found and found[name].numbers:
+                    sub.suspects.begin(partition, found[name].numbers)
+        return [_unclean(unclean)] if unclean else []
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop partitions that are no longer assigned; their places forget them by themselves."""
+        for partition in partitions:
+            self.starts.pop(partition, None)
+
+    # --- when to commit ---
+
+    def commit_due(self, now: float) -> bool:
+        """Say whether records wait for a commit, or a careful start is to be committed again."""
+        for partition, start in self.starts.items():
+            if start.gate is not None and start.waits_since is None and self._parked(partition):
+                return True
+            if start.began is not None and start.small and now >= self._look_at:
+                return True
+        waits = any(start.waits_since is not None for start in self.starts.values())
+        return waits and now >= self._look_at
+
+    def next_due(self) -> float | None:
+        """Return when :meth:`tick` is due, in monotonic seconds; None while nothing waits."""
+        return self._tick_at if any(map(self._waits, self.starts)) else None
+
+    def _waits(self, partition: TopicPartition) -> bool:
+        start = self.starts[partition]
+        suspects = any(partition in sub.suspects.deferred for sub in self._subs.values())
+        return (
+            suspects or bool(start.next) or (start.gate is not None and self._parked(partition) > 0)
+        )
+
+    def _parked(self, partition: TopicPartition) -> int:
+        return max(len(sub.parking.parked.get(partition, ())) for sub in self._subs.values())
+
+    # --- what a commit names ---
+
+    def name(
+        self, unsettled: Mapping[str, Unsettled], progress: Progress, now: float
+    ) -> dict[TopicPartition, dict[str, Running]]:
+        """Return which records the next commit names, and note what may start behind it.
+
+        ``unsettled`` is what each subscription holds.
+        """
+        if not self.enabled:
+            return {}
+        self._named_at = now
+        count = sum(len(each) for held in unsettled.values() for each in held.values())
+        look = LOOK_SHARE * (LOOK_SECONDS + LOOK_SECONDS_PER_RECORD * count)
+        self._look_at = now + max(LOOK_EVERY, look)
+        for partition, start in list(self.starts.items()):
+            held = {name: every.get(partition, {}) for name, every in unsettled.items()}
+            end = self._states[partition].received_end or 0
+            for name, sub in self._subs.items():
+                sub.suspects.look(partition, held[name], end)
+            start.next = _Next()
+            if start.gate is not None and self._parked(partition):
+                start.next.gate = self._gate(partition, start, held, now)
+        self._next_suspects(unsettled, now)
+        for partition, start in list(self.starts.items()):
+            if start.next and start.waits_since is None:
+                start.waits_since = now
+            self._over(partition, start, now)
+        return self.running(unsettled, progress)
+
+    def running(
+        self, unsettled: Mapping[str, Unsettled], progress: Progress, *, final: bool = False
+    ) -> dict[TopicPartition, dict[str, Running]]:
+        """Return the running records by partition and subscription; with ``final`` no others."""
+        found: dict[TopicPartition, dict[str, Running]] = {}
+        if not self.enabled:
+            return found
+        for name, sub in self._subs.items():
+            running = _running(sub, unsettled[name], progress)
+            for partition in running if final else {**running, **self.starts}:
+                if start := None if final else self.starts.get(partition):
+                    starting = start.next.suspects.get(name, ())
+                    suspects = sub.suspects.named(partition, starting)
+                    following = self._following(partition, start, sub, unsettled[name])
+                else:
+                    suspects, following = {}, []
+                numbers = dict.fromkeys(following, WAITING)
+                numbers |= suspects | dict.fromkeys(running.get(partition, ()), STARTED)
+                turns = zip_longest(running.get(partition, ()), suspects, following)
+                order = [each for turn in turns for each in turn if each is not None]
+                if order:
+                    named = Running({offset: numbers[offset] for offset in order})
+                    found.setdefault(partition, {})[name] = named
+        return found
+
+    def _following(
+        self, partition: TopicPartition, start: _Start, sub: Subscription, held: Unsettled
+    ) -> list[int]:
+        """Return the records that may start behind the next commit, or started behind the last."""
+        gate = start.gate if start.next.gate is None else start.next.gate
+        deferred = set(map(coordinates_of, sub.suspects.waiting()))
+        return sorted(
+            offset
+            for offset in held.get(partition, ())
+            if offset < (gate or 0) and (partition, offset) not in deferred
+        )
+
+    def _next_suspects(self, unsettled: Mapping[str, Unsettled], now: float) -> None:
+        """Note which suspects may start when the next commit is accepted.
+
+        They start when nothing else is left to do, or has had its time; those first that no dead
+        owner had started; and as many as did no harm before, and once more.
+        """
+        subs = self._subs.values()
+        waiting = sum(1 for sub in subs for _ in sub.suspects.waiting())
+        held = sum(len(each) for every in unsettled.values() for each in every.values())
+        if waiting < held:
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = now
+        ready = [
+            (number, partition, name, offset)
+            for name, sub in self._subs.items()
+            for partition in sub.suspects.deferred
+            for number, offset in sub.suspects.ready(partition)
+        ]
+        if self._alone_since is None or now - self._alone_since < ALONE_SECONDS:
+            ready = [each for each in ready if self._began_before(each[1], now - CAREFUL_SECONDS)]
+        if not ready:
+            return
+        running = any(sub.suspects.running(each) for sub in subs for each in self.starts)
+        if running and now - self._group_at < PATIENCE:
+            return
+        # Some are not received yet, and come before worse ones.
+        least = min(sub.suspects.least() for sub in subs)
+        if now - self._group_at >= CAREFUL_SECONDS:
+            least = min(number for number, *_ in ready)
+        for _, partition, name, offset in sorted(each for each in ready if each[0] == least)[
+            : self._group
+        ]:
+            self.starts[partition].next.suspects.setdefault(name, []).append(offset)
+
+    def _began_before(self, partition: TopicPartition, when: float) -> bool:
+        began = self.starts[partition].began
+        return began is not None and began <= when
+
+    def _gate(
+        self,
+        partition: TopicPartition,
+        start: _Start,
+        held: Mapping[str, Collection[int]],
+        now: float,
+    ) -> int | None:
+        """Return the offset below which records may start next; None where none may yet."""
+        end = self._states[partition].received_end or 0
+        started = 0
+        for name, sub in self._subs.items():
+            below = sum(offset < (start.gate or 0) for offset in held.get(name, ()))
+            started = max(started, below - sub.suspects.held(partition))
+        if 2 * started <= start.limit or now - start.grown_at >= GROW_AFTER:
+            start.limit *= 2
+            start.grown_at = now
+        room = start.limit - started
+        return None if room < 1 else self._behind(partition, room, end)
+
+    def _behind(self, partition: TopicPartition, room: float, end: int) -> int:
+        """Return one past the last of so many parked records, or the received end."""
+        for sub in self._subs.values():
+            parked = sub.parking.parked.get(partition, [])
+            if len(parked) > room:
+                end = min(end, parked[int(room) - 1].offset() + 1)
+        return end
+
+    # --- what a commit allows ---
+
+    def named(self) -> list[TopicPartition]:
+        """Return the partitions of which something starts behind the next commit."""
+        return [partition for partition, start in self.starts.items() if start.next]
+
+    def sent(self, commits: Collection[Commit], behind: Collection[TopicPartition]) -> bool:
+        """Note by which commit each start is named; say whether anything may start at once.
+
+        A start that no commit names is named already, unless the broker has a later position
+        (``behind``).
+        """
+        ready = False
+        for partition, start in self.starts.items():
+            if not start.next or start.named_by is not None:
+                continue
+            start.named_by = next((each for each in commits if partition in each.entries), None)
+            ready = ready or (start.named_by is None and partition not in behind)
+        return ready
+
+    def answered(self, commit: Commit, now: float, *, accepted: bool) -> list[Command] | None:
+        """Let start what an accepted commit has named; None where that is nothing."""
+        named = [each for each, start in self.starts.items() if start.named_by is commit]
+        if accepted:
+            return self._raise(named, now) if named else None
+        for partition in named:
+            self.starts[partition].named_by = None
+        return None
+
+    def unnamed(self, now: float) -> list[Command]:
+        """Let start what is named already."""
+        ready = [each for each, start in self.starts.items() if start.named_by is None]
+        return self._raise([each for each in ready if self.starts[each].next], now)
+
+    def tick(self, now: float) -> list[Command]:
+        """Let start what has waited too long for its commit."""
+        self._tick_at = now + LOOK_EVERY
+        if now - self._named_at >= CAREFUL_SECONDS and any(
+            sub.suspects for sub in self._subs.values()
+        ):
+            self._next_suspects({}, now)  # no commit can be made
+        late = []
+        for partition, start in self.starts.items():
+            if not start.next and (start.gate is None or not self._parked(partition)):
+                continue
+            if start.waits_since is None:
+                start.waits_since = now
+            elif now - start.waits_since >= PATIENCE:
+                if start.gate is not None and not start.next:
+                    end = self._states[partition].received_end or 0
+                    start.next = _Next(self._behind(partition, start.limit, end))
+                late.append(partition)
+        return self._raise(late, now)
+
+    def _raise(self, partitions: Iterable[TopicPartition], now: float) -> list[Command]:
+        raised: list[Command] = []
+        suspects = False
+        for partition in partitions:
+            start = self.starts[partition]
+            start.named_by = None
+            following, start.next, start.waits_since = start.next, _Next(), None
+            if following.gate is not None:
+                self._open(partition, start, following.gate, now)
+            for name, offsets in following.suspects.items():
+                suspects = True
+                for offset in offsets:
+                    sub = self._subs[name]
+                    sub.put_back(sub.suspects.start(partition, offset))
+                raised.append(_starting(partition, offsets))
+        if suspects:
+            self._group_at = now
+            self._group *= 2
+        return raised
+
+    def _open(self, partition: TopicPartition, start: _Start, gate: int, now: float) -> None:
+        start.began = now if start.began is None else start.began
+        start.gate = gate if start.limit <= ALL_RECORDS else None
+        for sub in self._subs.values():
+            if start.gate is None:
+                sub.parking.gates.pop(partition, None)
+            else:
+                sub.parking.gates[partition] = gate
+
+    def _over(self, partition: TopicPartition, start: _Start, now: float) -> None:
+        """Forget a start that is over: everything may run, and no suspect is left."""
+        if start.began is None or start.next:
+            return
+        if start.small and now - start.began < CAREFUL_SECONDS:
+            return
+        if any(partition in sub.suspects.deferred for sub in self._subs.values()):
+            return
+        for sub in self._subs.values():
+            sub.parking.gates.pop(partition, None)
+        del self.starts[partition]
+
+
+def _running(
+    sub: Subscription, held: Unsettled, progress: Progress
+) -> dict[TopicPartition, list[int]]:
+    """Return the offsets of the records that run, by partition."""
+    found: dict[TopicPartition, list[int]] = {}
+    for leased in sub.leases():
+        came = leased.slice.came
+        for index in leased.running(progress):
+            partition, offset = came.coordinates_of(index)
+            if offset in held.get(partition, ()) and not sub.epochs.ended(leased, index):
+                found.setdefault(partition, []).append(offset)
+    return {partition: sorted(offsets) for partition, offsets in found.items()}
+
+
+def _unclean(unclean: Mapping[TopicPartition, Iterable[Running]]) -> Notice:
+    """Return the one line about partitions whose last owner ended without a clean stop."""
+    names: list[str] = []
+    more = 0
+    for partition, every in sorted(unclean.items()):
+        for running in every:
+            names += [f"{partition}@{offset}" for offset in sorted(running.numbers)]
+            more += running.more
+    shown, more = names[:NAMED], more + max(0, len(names) - NAMED)
+    return Notice(
+        Level.WARNING,
+        f"{some(sorted(unclean), 3)}: the last owner ended without a clean stop; records that were "
+        f"likely running: {', '.join(shown)}{f' (+{more} more)' if more else ''}; starting with "
+        "small batches, these records last",
+    )
+
+
+def _starting(partition: TopicPartition, offsets: Collection[int]) -> Notice:
+    names = some((f"{partition}@{offset}" for offset in offsets), NAMED)
+    return Notice(
+        Level.INFO,
+        f"{names}: {counted(len(offsets), 'record')} starting that ran when the last owner ended",
+    )

@@ -1,0 +1,104 @@
+"""The commit-metadata section that names running records.
+
+A commit that is made while records run names the lowest of them. A clean stop, or a revoke whose
+records all ended, leaves none behind. So a partition that is assigned with such names had an owner
+that ended without a clean stop, and one of the named records may have ended it. In the commit
+metadata (:mod:`.metadata`) this is one more section of a subscription's block, which readers that
+do not know it pass over::
+
+    kind 5  = base more (gap number)*   running records, by offset
+
+``more`` is how many other records ran. Bases and gaps are those of the attempts
+(:mod:`.lane_notes`). The number of a record is :data:`STARTED` if it was seen running, and
+:data:`WAITING` if it was about to start or waits as a suspect of an earlier owner. A reader takes
+any other number for :data:`STARTED`, so a later release may count there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from kafka_keyshared.core.runs import MAX_OFFSET, MalformedError, Reader, put_varint, varint_size
+
+KIND_RUNNING = 5
+
+WAITING = 0
+"""The number of a record that is about to start, or waits as a suspect of an earlier owner."""
+
+STARTED = 1
+"""The number of a record that was seen running."""
+
+RUNNING_BUDGET = 120
+"""Most characters of the running records of all subscriptions; the settled sets come first."""
+
+
+class Running(NamedTuple):
+    """Running records of one partition and subscription.
+
+    ``numbers`` has :data:`STARTED` or :data:`WAITING` by offset, those first that are to be named
+    before others, and ``more`` is how many other records ran.
+    """
+
+    numbers: Mapping[int, int] = MappingProxyType({})
+    more: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.numbers or self.more)
+
+
+NONE_RUNNING = Running()
+
+
+def first_of(running: Running, position: int, room: int) -> Running:
+    """Return the first of the running records, as many as fit in ``room`` bytes."""
+    most = room - 2 - 2 * varint_size(MAX_OFFSET)
+    kept: dict[int, int] = {}
+    for offset, number in running.numbers.items():
+        # The gap is no longer than to the position, whatever stands between.
+        most -= varint_size(max(0, offset - position)) + 1
+        if most < 0:
+            break
+        kept[offset] = number
+    return Running(kept, running.more + len(running.numbers) - len(kept))
+
+
+def pack_running(position: int, running: Running, room: int) -> bytes:
+    """Return the section that names as many running records as ``room`` bytes have space for."""
+    kept = first_of(running, position, room)
+    if not kept.numbers:
+        return b""
+    payload = bytearray()
+    put_varint(payload, position)
+    put_varint(payload, kept.more)
+    at = position
+    for offset, number in sorted(kept.numbers.items()):
+        put_varint(payload, offset - at)
+        put_varint(payload, number)
+        at = offset + 1
+    out = bytearray((KIND_RUNNING,))
+    put_varint(out, len(payload))
+    return bytes(out + payload)
+
+
+def unpack_running(payload: bytes, position: int) -> Running:
+    """Return the running records at and after ``position`` that a section names.
+
+    Raises :class:`MalformedError` for bytes that :func:`pack_running` does not make.
+    """
+    reader = Reader(payload)
+    at = reader.varint()
+    if at > position:
+        raise MalformedError(f"it was written for position {at}, not for {position}")
+    more = reader.varint()
+    numbers: dict[int, int] = {}
+    while reader.more():
+        at += reader.varint()
+        number = reader.varint()
+        if at >= MAX_OFFSET:
+            raise MalformedError("an offset in it is larger than Kafka's offsets can be")
+        if at >= position:
+            numbers[at] = STARTED if number else WAITING
+        at += 1
+    return Running(numbers, more if numbers else 0)

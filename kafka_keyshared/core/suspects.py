@@ -1,0 +1,144 @@
+"""Suspects: records that may have ended the last owner of their partition.
+
+The last owner's commit names them as running (:mod:`.running_notes`). A suspect and the records
+behind it in its lane wait here until the partition has got on with its other records
+(:mod:`.careful`). Otherwise a record that ends its process would run first in each new process, and
+no other record would ever be done.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
+from math import inf
+from operator import methodcaller
+
+from kafka_keyshared.core.lanes import Lane
+from kafka_keyshared.core.running_notes import STARTED, WAITING
+from kafka_keyshared.model import Record, TopicPartition, partition_of
+
+_OFFSET = methodcaller("offset")
+
+
+class Suspects:
+    """The suspects of one subscription; false while there are none.
+
+    A suspect is deferred until :meth:`start` gives it back.
+    """
+
+    def __init__(self) -> None:
+        # Of deferred suspects the number that the last owner's commit gave them, by offset.
+        self.deferred: dict[TopicPartition, dict[int, int]] = {}
+        self._started: dict[TopicPartition, set[int]] = {}
+        self._held: dict[tuple[TopicPartition, Lane], list[Record]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.deferred)
+
+    def begin(self, partition: TopicPartition, numbers: Mapping[int, int]) -> None:
+        """Defer these suspects of a newly assigned partition."""
+        self.deferred[partition] = dict(numbers)
+
+    # --- records ---
+
+    def hold(self, record: Record, lane: Lane) -> bool:
+        """Say whether the record has to wait; it does where a suspect of its lane is before it."""
+        partition = partition_of(record)
+        numbers = self.deferred.get(partition)
+        if numbers is None:
+            return False
+        held = self._held.get((partition, lane))
+        if held is not None and record.offset() >= held[0].offset():
+            insort(held, record, key=_OFFSET)
+            return True
+        if record.offset() not in numbers:
+            return False
+        insort(self._held.setdefault((partition, lane), []), record, key=_OFFSET)
+        return True
+
+    def waiting(self) -> Iterator[Record]:
+        """Yield every record that waits here."""
+        return chain.from_iterable(self._held.values())
+
+    def empty(self) -> bool:
+        """Say whether no record waits here."""
+        return not self._held
+
+    def held(self, partition: TopicPartition) -> int:
+        """Return how many records of a partition wait here."""
+        return sum(len(records) for (each, _), records in self._held.items() if each == partition)
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop what concerns these partitions."""
+        for partition in partitions:
+            self.deferred.pop(partition, None)
+            self._started.pop(partition, None)
+        for place in [place for place in self._held if place[0] in partitions]:
+            del self._held[place]
+
+    # --- suspects ---
+
+    def look(self, partition: TopicPartition, unsettled: Collection[int], end: int) -> None:
+        """Drop the suspects below the received ``end`` that are settled, or were never there."""
+        for offset in [
+            offset
+            for offset in self.deferred.get(partition, ())
+            if offset < end and offset not in unsettled
+        ]:
+            self._drop(partition, offset)
+        if started := self._started.get(partition):
+            started.intersection_update(unsettled)
+
+    def running(self, partition: TopicPartition) -> Collection[int]:
+        """Return the suspects that have started and were not settled at the last look."""
+        return self._started.get(partition, ())
+
+    def ready(self, partition: TopicPartition) -> list[tuple[int, int]]:
+        """Return number and offset of the deferred suspects that are first in their lane."""
+        numbers = self.deferred.get(partition, {})
+        heads = [
+            records[0].offset() for (each, _), records in self._held.items() if each == partition
+        ]
+        return [(numbers[offset], offset) for offset in heads if offset in numbers]
+
+    def least(self) -> float:
+        """Return the least number of the deferred suspects, but for those behind another one."""
+        behind = {
+            (place[0], record.offset())
+            for place, records in self._held.items()
+            for record in records[1:]
+        }
+        return min(
+            (
+                number
+                for partition, numbers in self.deferred.items()
+                for offset, number in numbers.items()
+                if (partition, offset) not in behind
+            ),
+            default=inf,
+        )
+
+    def start(self, partition: TopicPartition, offset: int) -> list[Record]:
+        """Give back a suspect with the records behind it in its lane, in order."""
+        self._drop(partition, offset)
+        self._started.setdefault(partition, set()).add(offset)
+        for place, records in self._held.items():
+            if place[0] == partition and records[0].offset() == offset:
+                del self._held[place]
+                return records
+        return []
+
+    def _drop(self, partition: TopicPartition, offset: int) -> None:
+        numbers = self.deferred.get(partition, {})
+        numbers.pop(offset, None)
+        if not numbers:
+            self.deferred.pop(partition, None)
+
+    def named(self, partition: TopicPartition, starting: Collection[int]) -> dict[int, int]:
+        """Return the numbers under which a commit names the suspects; ``starting`` start next."""
+        numbers = {
+            offset: STARTED if offset in starting else WAITING
+            for offset in self.deferred.get(partition, ())
+        }
+        return numbers | dict.fromkeys(self.running(partition), STARTED)

@@ -1,0 +1,194 @@
+"""Whether each life of a crash loop leaves progress, and names what it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import floor, inf
+
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.sim import history as happened
+from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.checkers.carried import notes_of
+from kafka_keyshared.sim.checkers.checker import Checker, FreeSince, always
+from kafka_keyshared.sim.checkers.records import Assignment
+from kafka_keyshared.sim.history import History, Listener
+
+NAMED_WITHIN = 1.0
+"""Seconds for which records wait for the commit that names them."""
+
+COMMITTED_WITHIN = 0.6
+"""Seconds from the first settlement of a careful start to its commit: rounds take their time."""
+
+SETTLED_MOST = 5.0
+"""Seconds for which a start is careful."""
+
+FEW = 8
+"""Records of a partition that start at first."""
+
+DOUBLED_EVERY = 0.25
+"""Seconds after which twice as many may start, as they may with each commit."""
+
+
+class _Life:
+    """What has come of one assignment so far. Times are in seconds."""
+
+    def __init__(self, *, careful: bool, since: float) -> None:
+        self.careful = careful
+        self.since = since
+        self.named = self.committed = False
+        self.settled_at: float | None = None
+        self.first_at: float | None = None
+        self.begun: dict[str, int] = {}
+        self.commits = 0
+
+
+class CarefulStarts(Checker):
+    """I10, careful starts: no life of a crash loop is lived in vain.
+
+    The first record of an assignment starts when a commit that names running records was sent, or
+    when it has waited for that. After an unclean end, or where nothing is committed, few records
+    start at first, and what settles is committed at once. A clean stop leaves no running record in
+    a commit. A partition that is read has a committed offset soon, also without a record.
+    """
+
+    invariant = "I10 careful starts"
+
+    def __init__(
+        self,
+        history: History,
+        settings: Sequence[SubscriptionSettings],
+        books: Books | None = None,
+        *,
+        free_since: FreeSince = always,
+        go_on: bool = False,
+    ) -> None:
+        super().__init__(history, settings, books, go_on=go_on)
+        self._free_since = free_since
+        self._lives: dict[int, _Life] = {}
+        # Members with a commit that is not answered, or was refused, since when.
+        self._unanswered: dict[int, set[int]] = {}
+        self._troubled: dict[int, float] = {}
+
+    def listeners(self) -> Mapping[type, Listener]:
+        """It looks at starts, settlements and commits, and at how members go."""
+        return {
+            happened.Began: self._began,
+            happened.Ended: self._ended,
+            happened.CommitSent: self._sent,
+            happened.CommitTold: self._told,
+            happened.Gone: self._gone,
+        }
+
+    def _life(self, assignment: Assignment) -> _Life:
+        life = self._lives.get(assignment.number)
+        if life is None:
+            unclean = any(notes.running for every in assignment.notes for notes in every.values())
+            careful = unclean or assignment.found is None
+            since = assignment.first_at if assignment.first_at is not None else self.books.now
+            life = self._lives[assignment.number] = _Life(careful=careful, since=since)
+        return life
+
+    def _kept(self, member: int, since: float) -> bool:
+        """Say whether the member could not commit all the while since then."""
+        trouble = self._troubled.get(member, -inf)
+        return bool(
+            self._unanswered.get(member)
+            or trouble >= since - 2.0
+            or self._free_since(member) > since
+        )
+
+    def _began(self, told: happened.Began) -> None:
+        each = self.books.delivery
+        if each is None or told.subscription not in self.books.tracked:
+            return
+        assignment, now = each.assignment, self.books.now
+        if assignment.over is not None or assignment.misplaced:
+            return
+        life = self._life(assignment)
+        waited = now - life.since >= NAMED_WITHIN
+        if not life.named and not waited and not assignment.member.bare:
+            self.violated(told.member, f"{each} began {assignment}, and no commit has named it")
+        if not life.careful or each.tries > 1:
+            return
+        life.first_at = now if life.first_at is None else life.first_at
+        begun = life.begun[told.subscription] = life.begun.get(told.subscription, 0) + 1
+        doubled = life.commits + floor((now - life.since) / DOUBLED_EVERY)
+        # Each time as many as run, and all that ran before have settled.
+        if doubled < 20 and begun > FEW * 2 ** (doubled + 1):
+            self.violated(
+                told.member,
+                f"{each} began {assignment} as number {begun} within {now - life.since:.3f} s and "
+                f"{life.commits} commits, although the partition has to begin with few records",
+            )
+
+    def _ended(self, told: happened.Ended) -> None:
+        each = self.books.delivery
+        if each is None or told.outcome not in ("done", "dropped"):
+            return
+        assignment = each.assignment
+        if assignment.over is None and told.subscription in self.books.tracked:
+            life = self._life(assignment)
+            if life.settled_at is None:
+                life.settled_at = self.books.now
+
+    def _sent(self, told: happened.CommitSent) -> None:
+        self._unanswered.setdefault(told.member, set()).add(told.number)
+        for assignment, sent in self.books.sent.values():
+            if assignment is None:
+                continue
+            life = self._life(assignment)
+            named = any(each.running for each in notes_of(sent.text, sent.position).values())
+            life.named = life.named or named
+            life.commits += 1
+            life.committed = life.committed or life.settled_at is not None
+
+    def _told(self, told: happened.CommitTold) -> None:
+        self._unanswered.get(told.member, set()).discard(told.number)
+        if told.result != "accepted":
+            self._troubled[told.member] = self.books.now
+
+    def _gone(self, told: happened.Gone) -> None:
+        for assignment in self.books.ended:
+            life = self._life(assignment)
+            if told.how == "killed":
+                self._in_vain(told.member, assignment, life)
+            elif told.how == "stopped" and told.clean:
+                self._clean(told.member, assignment)
+            self._lives.pop(assignment.number, None)
+        self._unanswered.pop(told.member, None)
+        self._troubled.pop(told.member, None)
+
+    def _in_vain(self, member: int, assignment: Assignment, life: _Life) -> None:
+        settled, now = life.settled_at, self.books.now
+        if settled is None or life.committed or not life.careful:
+            return
+        if assignment.misplaced or assignment.member.bare or assignment.revoking_at is not None:
+            return
+        early = life.first_at is not None and settled - life.first_at < SETTLED_MOST
+        if early and now - settled >= COMMITTED_WITHIN and not self._kept(member, settled):
+            self.violated(
+                member,
+                f"it was killed {now - settled:.3f} s after the first record of "
+                f"{assignment.partition} had settled {assignment}, and has committed nothing",
+            )
+
+    def _clean(self, member: int, assignment: Assignment) -> None:
+        partition = assignment.partition
+        if assignment.stolen or assignment.outlived or not self.books.tracked:
+            return
+        if partition not in self.books.stored:
+            if assignment.start is not None and not assignment.misplaced:
+                self.violated(
+                    member, f"a stop counts as clean; {partition} has no committed offset"
+                )
+            return
+        position, text = self.books.stored[partition]
+        sent = assignment.sent
+        if sent is None or (sent.position, sent.text) != (position, text):
+            return
+        if any(each.running for each in notes_of(text, position).values()):
+            self.violated(
+                member,
+                f"a stop counts as clean; the commit of {partition} at {position} names running "
+                "records",
+            )
