@@ -124,6 +124,7 @@ class Adversary(World):
         now = self.member.now
         self.member.discard()
         self.member = self.make_member()
+        self.bare.clear()
         self.member.now = now
 
     # --- the whole ---

@@ -130,7 +130,8 @@ class Oracle:
         for sub, offsets in covered.items():
             missing = committed[sub] - offsets
             assert not missing, f"{partition}: {sub} starts without {missing}, which is committed"
-            missing = left[sub] - offsets if regained else set()
+            kept = regained and partition not in self.bare
+            missing = left[sub] - offsets if kept else set()
             assert not missing, f"{partition}: {sub} had settled {missing} when it was lost"
             self.covered[sub, partition] = offsets
             self.settled[sub, partition] = set()
@@ -373,8 +374,8 @@ class Oracle:
 
     def _noted(self, partition: TopicPartition, entry: CommitEntry) -> None:
         """What a commit says besides is true: of records that are not settled, and of lanes."""
-        if not entry.metadata and partition in self.bare:
-            return  # it was refused with them
+        if partition in self.bare:
+            return  # sets come first where brokers take less
         notes = read_notes(entry.metadata, entry.position)
         for sub in self.subs:
             lanes, tried = notes.get(sub, NOTHING)[:2]
