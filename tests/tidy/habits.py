@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.tidy.sources import PACKAGE, Finding, Module, walk
 
-MODULE_LINES = 400
+MODULE_LINES = 500
 FUNCTION_LINES = 70
 
 # One letter stands in brackets, so that this file does not find itself.

@@ -75,8 +75,8 @@ def test_a_long_module_and_a_long_function_are_found() -> None:
     assert [f.what for f in check_sizes(parse(f"def f():\n{body}"))] == [
         "f has 71 lines; split it (at most 70)"
     ]
-    assert len(check_sizes(parse("x = 1\n" * 401))) == 1
-    assert check_sizes(parse("x = 1\n" * 400)) == []
+    assert len(check_sizes(parse("x = 1\n" * 501))) == 1
+    assert check_sizes(parse("x = 1\n" * 500)) == []
 
 
 def test_an_assert_in_the_package_is_found() -> None:
