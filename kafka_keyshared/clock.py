@@ -13,12 +13,13 @@ class Clock:
     """Called, it gives monotonic seconds. Without arguments it is the real one.
 
     ``monotonic`` is the same, for who calls it often; ``wall`` gives seconds since 1970; ``chance``
-    draws from [0, 1).
+    draws from [0, 1); ``cpu`` gives the seconds of CPU that this process has used.
     """
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     chance: Callable[[], float] = random.random
+    cpu: Callable[[], float] = time.process_time
 
     def __call__(self) -> float:
         """Return monotonic seconds."""

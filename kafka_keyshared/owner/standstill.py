@@ -9,14 +9,16 @@ on looking, the owner alone was held, and the caller has seen where.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from kafka_keyshared.clock import Clock
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import in_words, some
 
 log = log_of("kafka_keyshared.loop")
+
+REAL = Clock()
 
 HELD = 5.0
 """Seconds between two rounds of the owner from which on it stood still."""
@@ -52,9 +54,7 @@ class StandstillWatch:
     ``last`` is the last standstill, with the records that were running.
     """
 
-    def __init__(
-        self, clock: Callable[[], float], cpu: Callable[[], float] = time.process_time
-    ) -> None:
+    def __init__(self, clock: Callable[[], float], cpu: Callable[[], float] = REAL.cpu) -> None:
         self._clock, self._cpu = clock, cpu
         self._lock = threading.Lock()
         self._turned: float | None = None

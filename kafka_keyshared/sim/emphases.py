@@ -234,12 +234,12 @@ def outages(plan: Plan, draw: Draw) -> Plan:
 
 
 EMPHASES: Mapping[str, Emphasis] = {
+    "outages": Emphasis(0.1, outages),
     "stuck": Emphasis(0.22, stuck),
     "looked after": Emphasis(0.12, looked_after),
     "joining": Emphasis(0.19, joining),
     "lent": Emphasis(0.08, lent),
     "withdrawn": Emphasis(0.13, withdrawn),
-    "outages": Emphasis(0.2, outages),
 }
 """By name what some seeds are about."""
 

@@ -84,7 +84,6 @@ def run_seed(seed: int, steps: int, plan: Plan | None = None, *, summed: bool = 
             member.subscriptions,
             books,
             named=world.names_an_outage,
-            reached=world.reached,
             calm=world.plan.habits.failing <= CALM,
             awake_since=world.awake_since,
         )

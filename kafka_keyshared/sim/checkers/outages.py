@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from kafka_keyshared.core.settings import SubscriptionSettings
@@ -15,10 +14,6 @@ from kafka_keyshared.sim.history import History, Listener
 
 Named = Callable[[int], Collection[str]]
 """Says of which subscriptions of a member its diagnosis has that most attempts fail."""
-
-NAMED = "outage named by the diagnosis"
-OVER = "outage over for the diagnosis"
-RARE = (NAMED, OVER)
 
 KEYS = 6
 """Different keys that have to have failed: twice what the rule wants, for some may be revoked."""
@@ -48,7 +43,6 @@ class _Seen:
         self.failed_at = float("-inf")
         self.fails_since: float | None = None
         self.lanes: set[Lane] = set()
-        self.named = False
 
 
 class Outages(Checker):
@@ -70,17 +64,15 @@ class Outages(Checker):
         books: Books | None = None,
         *,
         named: Named,
-        reached: Counter[str],
         calm: bool,
         awake_since: FreeSince = always,
         go_on: bool = False,
     ) -> None:
         super().__init__(history, settings, books, go_on=go_on)
-        self._named, self._reached, self._calm = named, reached, calm
+        self._named, self._calm = named, calm
         self._awake_since = awake_since
         self._away = False
         self._seen: dict[tuple[int, str], _Seen] = {}
-        reached.update(dict.fromkeys(RARE, 0))
 
     def listeners(self) -> Mapping[type, Listener]:
         """It hears how handlers end, and looks when it is told to."""
@@ -151,9 +143,6 @@ class Outages(Checker):
                     f"{sub}: {seen.done_since} records were done and none has failed for "
                     f"{now - seen.failed_at:.1f} s, and the diagnosis has an outage still",
                 )
-            self._reached[NAMED] += must and not seen.named
-            self._reached[OVER] += must_not and seen.named
-            seen.named = must or (seen.named and not must_not)
 
     def _must(self, seen: _Seen, now: float) -> bool:
         if not self._away or seen.fails_since is None or now - seen.failed_at > LATELY:
