@@ -71,6 +71,7 @@ def run_seed(seed: int, steps: int, plan: Plan | None = None, *, summed: bool = 
         span=10_000 if member.set_budget >= SET_BUDGET else 50,
         free_since=world.free_since,
         receives=not member.on_a_loop,
+        careful=True,
     )
     books = checkers[0].books
     rare = Sometimes(world.history, books)

@@ -36,12 +36,14 @@ def every_checker(
     span: int = 10_000,
     free_since: FreeSince = always,
     receives: bool = True,
+    careful: bool = False,
     go_on: bool = False,
 ) -> list[Checker]:
     """Return one checker for each invariant, which share their books.
 
     ``revoke_deadline`` and ``bound`` are in seconds; ``span`` is how many offsets ahead of the
-    position a record may be before it may be parked. What they are for: :class:`Serial`,
+    position a record may be before it may be parked; ``careful`` says that members begin carefully.
+    What they are for: :class:`Serial`,
     :class:`Liveness`.
     """
     books = Books(history, settings)
@@ -73,6 +75,10 @@ def every_checker(
             free_since=free_since,
             go_on=go_on,
         ),
-        CarefulStarts(history, settings, books, free_since=free_since, go_on=go_on),
+        *(
+            [CarefulStarts(history, settings, books, free_since=free_since, go_on=go_on)]
+            if careful
+            else []
+        ),
         NoLoss(history, settings, books, go_on=go_on),
     ]
