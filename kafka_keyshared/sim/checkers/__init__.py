@@ -73,6 +73,7 @@ def every_checker(
             revoke_deadline=revoke_deadline,
             span=span,
             free_since=free_since,
+            careful=careful,
             go_on=go_on,
         ),
         *(
