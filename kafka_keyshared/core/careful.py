@@ -76,6 +76,7 @@ class _Start:
     waits_since: float | None = None
     began: float | None = None
     grown_at: float = -inf
+    raised_at: float = -inf
 
 
 class CarefulStarts:
@@ -324,9 +325,14 @@ class CarefulStarts:
         return None
 
     def unnamed(self, now: float) -> list[Command]:
-        """Let start what is named already."""
-        ready = [each for each, start in self.starts.items() if start.named_by is None]
-        return self._raise([each for each in ready if self.starts[each].next], now)
+        """Let start what is named already, or cannot be named: the broker's limit may be low."""
+        ready = [
+            partition
+            for partition, start in self.starts.items()
+            if start.next and start.named_by is None
+            if not start.small or now - start.raised_at >= LOOK_EVERY
+        ]
+        return self._raise(ready, now)
 
     def tick(self, now: float) -> list[Command]:
         """Let start what has waited too long for its commit."""
@@ -370,6 +376,7 @@ class CarefulStarts:
 
     def _open(self, partition: TopicPartition, start: _Start, gate: int, now: float) -> None:
         start.began = now if start.began is None else start.began
+        start.raised_at = now
         start.gate = gate if start.limit <= ALL_RECORDS else None
         for sub in self._subs.values():
             if start.gate is None:

@@ -117,9 +117,9 @@ def end_with_a_record(world: World, chance: Random) -> bool:
         return False
     stored = world.cluster.commits.stored.get(partition)
     position = log.start if stored is None else max(log.start, stored.position or 0)
-    # One that is not committed, or the next that is written.
-    offset = chance.randint(position, max(position, log.end))
-    world.deadly[partition, offset] = chance.randint(2, 5)
+    # The oldest that is not committed, another one, or the next that is written.
+    offset = chance.choice((position, chance.randint(position, max(position, log.end))))
+    world.deadly[partition, offset] = chance.randint(3, 8)
     return True
 
 

@@ -76,6 +76,7 @@ def run_seed(seed: int, steps: int, plan: Plan | None = None, *, summed: bool = 
         free_since=world.free_since,
         receives=not member.on_a_loop,
         authorization_timeout=member.authorization_timeout,
+        careful=True,
     )
     books = checkers[0].books
     checkers.append(

@@ -469,8 +469,9 @@ class Sometimes:
         for partition, (assignment, sent) in self._books.sent.items():
             if assignment is None:
                 continue
-            empty = assignment.found is None and assignment.first_at is None
-            self.counts["start of an empty partition committed"] += empty
+            empty = assignment.log.last_to_read() is None and sent.position == assignment.start
+            first = assignment.found is None and assignment.first_at is None
+            self.counts["start of an empty partition committed"] += empty and first
             if assignment.number in self._refused and not sent.text:
                 dropped = self._refused.pop(assignment.number)
                 self.counts["metadata dropped for size"] += bool(dropped.text)

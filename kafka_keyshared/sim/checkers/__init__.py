@@ -38,12 +38,14 @@ def every_checker(
     free_since: FreeSince = always,
     receives: bool = True,
     authorization_timeout: float | None = None,
+    careful: bool = False,
     go_on: bool = False,
 ) -> list[Checker]:
     """Return one checker for each invariant, which share their books.
 
     ``revoke_deadline`` and ``bound`` are in seconds; ``span`` is how many offsets ahead of the
-    position a record may be before it may be parked. What they are for: :class:`Serial`,
+    position a record may be before it may be parked; ``careful`` says that members begin carefully.
+    What they are for: :class:`Serial`,
     :class:`Liveness`.
     """
     books = Books(history, settings)
@@ -74,8 +76,13 @@ def every_checker(
             revoke_deadline=revoke_deadline,
             span=span,
             free_since=free_since,
+            careful=careful,
             go_on=go_on,
         ),
-        CarefulStarts(history, settings, books, free_since=free_since, go_on=go_on),
+        *(
+            [CarefulStarts(history, settings, books, free_since=free_since, go_on=go_on)]
+            if careful
+            else []
+        ),
         NoLoss(history, settings, books, go_on=go_on),
     ]

@@ -19,13 +19,16 @@ NAMED_WITHIN = 1.0
 COMMITTED_WITHIN = 0.6
 """Seconds from the first settlement of a careful start to its commit: rounds take their time."""
 
+COMMITTED_SOON = 15.0
+"""Seconds after which a partition that is read has a committed offset."""
+
 SETTLED_MOST = 5.0
 """Seconds for which a start is careful."""
 
 FEW = 8
 """Records of a partition that start at first."""
 
-DOUBLED_EVERY = 0.25
+DOUBLED_EVERY = 0.05
 """Seconds after which twice as many may start, as they may with each commit."""
 
 
@@ -65,6 +68,8 @@ class CarefulStarts(Checker):
         super().__init__(history, settings, books, go_on=go_on)
         self._free_since = free_since
         self._lives: dict[int, _Life] = {}
+        # Since when each assignment is read.
+        self._read_since: dict[int, float] = {}
         # Members with a commit that is not answered, or was refused, since when.
         self._unanswered: dict[int, set[int]] = {}
         self._troubled: dict[int, float] = {}
@@ -72,12 +77,17 @@ class CarefulStarts(Checker):
     def listeners(self) -> Mapping[type, Listener]:
         """It looks at starts, settlements and commits, and at how members go."""
         return {
+            happened.Reading: self._reading,
             happened.Began: self._began,
             happened.Ended: self._ended,
             happened.CommitSent: self._sent,
             happened.CommitTold: self._told,
             happened.Gone: self._gone,
         }
+
+    def _reading(self, told: happened.Reading) -> None:
+        if told.position is not None:
+            self._read_since.setdefault(told.assignment, self.books.now)
 
     def _life(self, assignment: Assignment) -> _Life:
         life = self._lives.get(assignment.number)
@@ -177,7 +187,8 @@ class CarefulStarts(Checker):
         if assignment.stolen or assignment.outlived or not self.books.tracked:
             return
         if partition not in self.books.stored:
-            if assignment.start is not None and not assignment.misplaced:
+            since = self._read_since.get(assignment.number, inf)
+            if self.books.now - since >= COMMITTED_SOON and not assignment.misplaced:
                 self.violated(
                     member, f"a stop counts as clean; {partition} has no committed offset"
                 )

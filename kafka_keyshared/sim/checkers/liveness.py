@@ -98,7 +98,8 @@ class Liveness(Checker):
     one that no worker has, all of the subscription have nothing. It does not count while the owner
     is kept: inside a rebalance, by a question to the cluster, or by the simulation
     (``free_since``); while the lane runs or waits elsewhere in the process; where it is so far
-    ahead of the position (``span`` offsets) that it may be parked; where it may be for a worker
+    ahead of the position (``span`` offsets) that it may be parked; while its partition begins
+    (``careful``); where it may be for a worker
     that is not there; while keys cannot be read, and until they are tried
     again; where workers that join wait, while something older is unsettled; where its
     partition may have come to its dead-letter limit; while that has to be read again, or goes, or
@@ -122,10 +123,12 @@ class Liveness(Checker):
         revoke_deadline: float = 5.0,
         span: int = 10_000,
         free_since: FreeSince = always,
+        careful: bool = False,
         go_on: bool = False,
     ) -> None:
         super().__init__(history, settings, books, go_on=go_on)
         self._bound = bound
+        self._careful = careful
         self._revoke_most = revoke_deadline + REVOKE_SLACK
         self._span = span
         self._free_since = free_since
@@ -343,7 +346,7 @@ class Liveness(Checker):
         # An owner that is kept counts no beats.
         died = max(crew.died_at, member.free_since, free) if crew.dead else crew.died_at
         since = max(since, died + DEAD_FOR)
-        if each.worker is None:
+        if self._careful and each.worker is None:
             since = max(since, _begun_by(each, max(member.free_since, free)))
         held = self._waits_for_older(each, member) or self.books.may_be_stopped(each)
         if now - since >= START_WITHIN and held:
