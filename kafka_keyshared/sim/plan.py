@@ -40,7 +40,7 @@ COMMITS = (CommitPolicy(), CommitPolicy(0.1, 0.0, 0.0), CommitPolicy(5.0, 0.5, 0
 KINDS: tuple[PoolKind, ...] = ("thread", "thread", "instance", "process", "task", "lease")
 EVICTIONS: tuple[OnEvict, ...] = ("redeliver", "ack")
 POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block", "block_and_dlq", "divert")
-AUTHORIZATION_TIMEOUTS = (None, 300.0, 300.0, 2.0, 1.0)
+AUTHORIZATION_TIMEOUTS = (None, 300.0, 300.0, 1.0, 0.5)
 LIMITS = (None, None, DlqLimit(0.5, 20, 5), DlqLimit(0.5, 100, 20))
 
 UNRELIABLE = 0.1
