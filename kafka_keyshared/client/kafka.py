@@ -25,6 +25,7 @@ from kafka_keyshared.client.answered import commit_of
 from kafka_keyshared.client.asking import ask_bounds, ask_committed, epoch_of
 from kafka_keyshared.client.callback_calls import CallbackCalls
 from kafka_keyshared.client.guarded import hook, in_turn, shielded
+from kafka_keyshared.client.kept_admin import KeptAdmin
 from kafka_keyshared.client.leaving import JOIN_TIMEOUT, Left, leave
 from kafka_keyshared.client.metadata_limit import KafkaMetadataLimit
 from kafka_keyshared.client.outage import Outages
@@ -42,7 +43,7 @@ from kafka_keyshared.client.port import (
 )
 from kafka_keyshared.client.rights import KafkaRights
 from kafka_keyshared.client.statistics import read_statistics
-from kafka_keyshared.client.topic_ids import KafkaTopicIds, TopicIdClient
+from kafka_keyshared.client.topic_ids import KafkaTopicIds
 from kafka_keyshared.config.client import is_kip_848
 from kafka_keyshared.config.properties import FOR_LETTERS
 from kafka_keyshared.config.tokens import no_token, with_guarded_tokens
@@ -103,7 +104,7 @@ class KafkaClient:
         self._brokers: frozenset[int] = frozenset()
         self._outages = Outages(self.answers, no_token=lambda why: no_token(conf, why))
         own = dict(conf)
-        self._topic_ids = TopicIdClient(own)
+        self._admin = KeptAdmin(own)
         for name in FOR_LETTERS:
             own.pop(name, None)  # the client would log that a consumer ignores it
         self._bootstrap = str(own.get("bootstrap.servers") or own.get("metadata.broker.list"))
@@ -319,7 +320,7 @@ class KafkaClient:
 
     def ask_topic_ids(self, topics: Collection[str]) -> KafkaTopicIds:
         """Ask for the ids of topics, and wait for nothing."""
-        return self._topic_ids.ask(topics)
+        return KafkaTopicIds(self._admin, topics)
 
     def refusals(self) -> list[Refusal]:
         """Return what brokers have refused in answers to questions since the last call."""
@@ -333,11 +334,11 @@ class KafkaClient:
             self.consumer.list_topics(timeout=NUDGE_WAIT)
         except KafkaException as error:
             log.debug("the list of topics has not come within %g s: %s", NUDGE_WAIT, error)
-        return KafkaRights(self._conf, topics)
+        return KafkaRights(self._admin, topics)
 
     def ask_metadata_limit(self) -> KafkaMetadataLimit:
         """Ask how many bytes of commit metadata the brokers take, and wait for nothing."""
-        return KafkaMetadataLimit(self._conf, self._brokers)
+        return KafkaMetadataLimit(self._admin, self._brokers)
 
     def start_over(self, error: KafkaError) -> bool:
         """Say whether the consumer is replaced, which the group has ended (KIP-848)."""
@@ -535,7 +536,7 @@ class KafkaClient:
                 patience=patience if self._outages.seconds is None else 0.0,
             )
         self.consumer.close()
-        self._topic_ids.close()
+        self._admin.close()
         return left is not Left.JOINING
 
     def _joins(self) -> bool:

@@ -1,4 +1,4 @@
-"""One admin client asks for topic ids, from the first question to the end."""
+"""One admin client is asked for topic ids, from the first question to the end."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_keyshared.client import topic_ids
-from kafka_keyshared.client.topic_ids import KafkaTopicIds, TopicIdClient
+from kafka_keyshared.client import kept_admin
+from kafka_keyshared.client.kept_admin import KeptAdmin
+from kafka_keyshared.client.topic_ids import KafkaTopicIds
 
 ROOM = 30.0
 
@@ -62,36 +63,36 @@ class Admins:
 @pytest.fixture
 def admins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Admins]:
     made = Admins()
-    monkeypatch.setattr(topic_ids, "AdminClient", made)
+    monkeypatch.setattr(kept_admin, "AdminClient", made)
     yield made
     made.token.set()
 
 
 def told(admins: Admins, asked: KafkaTopicIds) -> dict[str, str] | None:
     """Return what is answered once the broker has told the id."""
-    assert asked._begin(ROOM)
+    assert asked._question.begin(ROOM)
     admins.asked[-1].set_result(SimpleNamespace(topic_id=Uuid("id")))
     return asked.answer(ROOM)
 
 
 def test_one_client_serves_all_questions(admins: Admins) -> None:
-    client = TopicIdClient({"bootstrap.servers": "b:1", "group.id": "g", "logger": object()})
+    client = KeptAdmin({"bootstrap.servers": "b:1", "group.id": "g", "logger": object()})
     for _ in range(5):
-        assert told(admins, client.ask(["orders"])) == {"orders": "id"}
+        assert told(admins, KafkaTopicIds(client, ["orders"])) == {"orders": "id"}
     assert admins.made == [
         {"bootstrap.servers": "b:1", "log_level": 2, "enable.metrics.push": False}
     ]
     client.close()
-    assert told(admins, client.ask(["orders"])) == {"orders": "id"}
+    assert told(admins, KafkaTopicIds(client, ["orders"])) == {"orders": "id"}
     assert len(admins.made) == 2
 
 
 def test_whoever_asks_does_not_wait_for_a_client_that_waits_for_a_token(admins: Admins) -> None:
     admins.token.clear()
-    client = TopicIdClient({"oauth_cb": repr})
-    asked = client.ask(["orders"])
+    client = KeptAdmin({"oauth_cb": repr})
+    asked = KafkaTopicIds(client, ["orders"])
     assert asked.answer(0.0) is None
-    assert client.ask(["orders"]).answer(0.0) is None
+    assert KafkaTopicIds(client, ["orders"]).answer(0.0) is None
     admins.token.set()
     assert told(admins, asked) == {"orders": "id"}
     assert len(admins.made) == 1
@@ -101,31 +102,31 @@ def test_a_client_that_could_not_be_made_is_made_again_for_the_next_question(
     admins: Admins,
 ) -> None:
     admins.fails = KafkaException(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, "no token"))
-    client = TopicIdClient({})
-    asked = client.ask(["orders"])
-    assert asked._begin(ROOM)
+    client = KeptAdmin({})
+    asked = KafkaTopicIds(client, ["orders"])
+    assert asked._question.begin(ROOM)
     assert asked.answer(0.0) == {}
     admins.fails = None
-    assert told(admins, client.ask(["orders"])) == {"orders": "id"}
+    assert told(admins, KafkaTopicIds(client, ["orders"])) == {"orders": "id"}
     assert len(admins.made) == 2
 
 
 def test_an_answer_that_was_refused_names_no_topic_and_keeps_the_client(admins: Admins) -> None:
-    client = TopicIdClient({})
-    asked = client.ask(["orders"])
-    assert asked._begin(ROOM)
+    client = KeptAdmin({})
+    asked = KafkaTopicIds(client, ["orders"])
+    assert asked._question.begin(ROOM)
     admins.asked[-1].set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
     assert asked.answer(ROOM) == {}
-    assert told(admins, client.ask(["orders"])) == {"orders": "id"}
+    assert told(admins, KafkaTopicIds(client, ["orders"])) == {"orders": "id"}
     assert len(admins.made) == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_forked_child_keeps_the_parents_client_and_has_none(admins: Admins) -> None:
-    client = TopicIdClient({})
-    assert told(admins, client.ask(["orders"])) == {"orders": "id"}
-    kept = len(topic_ids._PARENTS)
+    client = KeptAdmin({})
+    assert told(admins, KafkaTopicIds(client, ["orders"])) == {"orders": "id"}
+    kept = len(kept_admin._PARENTS)
     client.forked()
-    assert len(topic_ids._PARENTS) == kept + 1
-    topic_ids._PARENTS.pop()
+    assert len(kept_admin._PARENTS) == kept + 1
+    kept_admin._PARENTS.pop()
     assert client._made is None

@@ -1,0 +1,119 @@
+"""One admin client beside the consumer, for questions that the consumer cannot be asked.
+
+confluent-kafka lends a consumer's connections to no other client. The admin client is made for the
+first question and kept: a client for each question would fetch a token and open a TLS connection
+each time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from typing import Any, Generic, TypeVar
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from kafka_keyshared.config import connection_conf
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.program import forks
+from kafka_keyshared.program.aside import Aside
+
+log = log_of("kafka_keyshared.kafka")
+
+K = TypeVar("K")
+
+_QUIET = {"log_level": 2, "enable.metrics.push": False}
+
+_PARENTS: list[Aside[AdminClient] | None] = []
+"""In the child of a fork: their destructors would wait for threads that it does not have."""
+
+
+class KeptAdmin:
+    """An admin client that is kept from the first question to the end; for one thread.
+
+    ``conf`` is the consumer's. The client is made on a thread of its own, because it waits up to
+    10 s for a token where ``oauth_cb`` is set.
+    """
+
+    def __init__(self, conf: Mapping[str, Any]) -> None:
+        self._conf = {**connection_conf(conf), **_QUIET}
+        # Its lines would wait for a poll.
+        self._conf.pop("logger", None)
+        self._made: Aside[AdminClient] | None = None
+        forks.watch(self)
+
+    def forked(self) -> None:
+        """Keep the parent's client for ever."""
+        _PARENTS.append(self._made)
+        self._made = None
+
+    def ask(self, what: str, send: Callable[[AdminClient], Mapping[K, Future[Any]]]) -> Question[K]:
+        """Ask, and wait for nothing; ``what`` is asked for, in words for the log."""
+        made = self._made
+        if made is None or _failed(made):
+            made = self._made = Aside(lambda: AdminClient(self._conf), name="keyshared-admin")
+        return Question(made, what, send)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._made = None
+
+
+def _failed(made: Aside[AdminClient]) -> bool:
+    """Say whether the client could not be made: without a token, or for its settings."""
+    if not made.over:
+        return False
+    try:
+        made.result()
+    except (KafkaException, TypeError, ValueError):
+        return True
+    return False
+
+
+class Question(Generic[K]):
+    """A question that is sent once the client is there, and answered in parts."""
+
+    def __init__(
+        self,
+        made: Aside[AdminClient],
+        what: str,
+        send: Callable[[AdminClient], Mapping[K, Future[Any]]],
+    ) -> None:
+        self._made = made
+        self._what = what
+        self._send = send
+        self._asked: Mapping[K, Future[Any]] | None = None
+        self.begin(0.0)
+
+    def begin(self, timeout: float) -> bool:
+        """Send the question if the client is there within ``timeout`` seconds; say if it is."""
+        if self._asked is None and self._made.wait(timeout):
+            self._asked = {}
+            try:
+                admin = self._made.result()
+                admin.poll(0)
+                self._asked = self._send(admin)
+            except (KafkaException, TypeError, ValueError) as error:
+                log.debug("%s cannot be asked for: %s", self._what, error)
+        return self._asked is not None
+
+    def answers(self, timeout: float) -> dict[K, Any] | None:
+        """Return the parts that were answered; None while an answer is still to come.
+
+        A part that was refused is left out. Waits at most ``timeout`` seconds.
+        """
+        until = time.monotonic() + timeout
+        if not self.begin(timeout) or self._asked is None:
+            return None
+        if wait(self._asked.values(), max(0.0, until - time.monotonic())).not_done:
+            return None
+        found: dict[K, Any] = {}
+        for part, told in self._asked.items():
+            error = told.exception()
+            if error is None:
+                found[part] = told.result()
+            else:
+                log.debug("%s of %s: no answer: %s", self._what, part, error)
+        return found
