@@ -152,6 +152,10 @@ class CarefulStarts:
         """Return when :meth:`tick` is due, in monotonic seconds; None while nothing waits."""
         return self._tick_at if any(map(self._waits, self.starts)) else None
 
+    def awaits_answer(self) -> bool:
+        """Say whether records wait for the answer to a commit that names them."""
+        return any(start.named_by is not None for start in self.starts.values())
+
     def _waits(self, partition: TopicPartition) -> bool:
         start = self.starts[partition]
         suspects = any(partition in sub.suspects.deferred for sub in self._subs.values())

@@ -57,6 +57,9 @@ BUSY_WAIT = 0.0005
 
 IDLE_WAIT = 0.1
 
+ANSWER_POLL_EVERY = 0.005
+"""Seconds between polls of a full window while records wait for the answer to a commit."""
+
 CLIENT_ERRORS = (KafkaException, RuntimeError, ValueError)
 """What poll and consume may raise; records that they had taken off the queue are then gone."""
 
@@ -343,6 +346,8 @@ class Loop(Actor):
             holds.hold_all_back(Reason.WINDOW)
         paused = Reason.WINDOW in holds.everywhere
         wait = FULL_POLL_EVERY if paused else self._room.poll_every()
+        if self.core.careful.awaits_answer():
+            wait = min(wait, ANSWER_POLL_EVERY)
         if now - self._full_polled < wait:
             return
         self._full_polled = now
