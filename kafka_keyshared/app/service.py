@@ -402,6 +402,19 @@ class KeyShared(Handling, Looked):
         self.subscription = replace(self.subscription, workers=self._pull.names())
         self.subscription.check()
 
+    def _connect(self, instance: Instance, client: KafkaClient, topics: Sequence[str]) -> None:
+        """Give the instance what it needs to know of the app, and the client of the instance."""
+        if self._pull is not None and self._pull.ascending:
+            instance.loop.ends.deliver = self._pull.end_of_partition
+        client.start_at = instance.rebalancer.start_at
+        client.withhold = instance.rebalancer.withhold
+        instance.loop.rights.subject = Subject(
+            topics,
+            str(self.conf["group.id"]),
+            user_in(self.conf),
+            self.options.authorization_timeout,
+        )
+
     def _run(
         self, client: KafkaClient, mailbox: Mailbox[Mail], ending: Ending, host: Host | None
     ) -> int:
@@ -429,16 +442,7 @@ class KeyShared(Handling, Looked):
         deadline = self.options.revoke_deadline
         self.instance = instance = Instance(core, ports, revoke_deadline=deadline)
         ending.instance = instance
-        if self._pull is not None and self._pull.ascending:
-            instance.loop.ends.deliver = self._pull.end_of_partition
-        client.start_at = instance.rebalancer.start_at
-        client.withhold = instance.rebalancer.withhold
-        instance.loop.rights.subject = Subject(
-            topics,
-            str(self.conf["group.id"]),
-            user_in(self.conf),
-            self.options.authorization_timeout,
-        )
+        self._connect(instance, client, topics)
         instance.start()
         observer = Observer(
             instance.loop,

@@ -1,13 +1,78 @@
-"""Which commit the client's answer is for: it names the offsets, and no request."""
+"""Commits that were sent and not answered, matched to the answers of the client.
+
+A callback of the client names the offsets that were committed, and no request.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.core.commands import Commit
+from kafka_keyshared.client.asking import epoch_of
+from kafka_keyshared.client.port import classify_commit, refused_right
+from kafka_keyshared.core.commands import Commit, CommitEntry
+from kafka_keyshared.core.events import CommitAnswered, CommitResult
 from kafka_keyshared.model import TopicPartition
+
+
+class CommitsInFlight:
+    """The commits of one client; owner's thread only. ``positions`` are those sent last."""
+
+    def __init__(self) -> None:
+        self._sent: list[Commit] = []
+        self.positions: dict[TopicPartition, int] = {}
+
+    def send(
+        self, consumer: Consumer, commit: Commit, ends: Mapping[TopicPartition, ClientPartition]
+    ) -> CommitAnswered | None:
+        """Send a commit, asynchronously; return the answer of a client that refuses it at once.
+
+        ``ends`` are the received ends of partitions, with the leader epochs there (KIP-320).
+        """
+        offsets = [
+            ClientPartition(
+                *partition, entry.position, entry.metadata, _epoch(entry, ends.get(partition))
+            )
+            for partition, entry in commit.entries.items()
+        ]
+        self._sent.append(commit)
+        self.positions |= {each: entry.position for each, entry in commit.entries.items()}
+        try:
+            consumer.commit(offsets=offsets, asynchronous=True)
+        except KafkaException as error:
+            self._sent.remove(commit)
+            return _answer(commit, error.args[0])
+        return None
+
+    def answered(
+        self, error: KafkaError | None, partitions: list[ClientPartition]
+    ) -> CommitAnswered | None:
+        """Return the answer that a callback of the client is; None where no commit is meant."""
+        commit = commit_of(partitions, self._sent)
+        if commit is None:
+            return None
+        self._sent.remove(commit)
+        return _answer(
+            commit, error or next((each.error for each in partitions if each.error), None)
+        )
+
+    def give_up(self, why: str) -> list[CommitAnswered]:
+        """Return an answer for each commit that will have none: its client has ended."""
+        given_up, self._sent = self._sent, []
+        return [CommitAnswered(each, CommitResult.LOST, why) for each in given_up]
+
+
+def _answer(commit: Commit, error: KafkaError | None) -> CommitAnswered:
+    return CommitAnswered(commit, classify_commit(error), str(error or ""), refused_right(error))
+
+
+def _epoch(entry: CommitEntry, end: ClientPartition | None) -> int:
+    """Return the leader epoch to commit: the held record's, or that of the received end."""
+    if entry.leader_epoch >= 0:
+        return entry.leader_epoch
+    return epoch_of(end) if end is not None and end.offset == entry.position else -1
 
 
 def commit_of(partitions: Sequence[ClientPartition], in_flight: Iterable[Commit]) -> Commit | None:

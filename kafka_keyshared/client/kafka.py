@@ -21,7 +21,7 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.client.answered import commit_of
+from kafka_keyshared.client.answered import CommitsInFlight
 from kafka_keyshared.client.asking import ask_bounds, ask_committed, epoch_of
 from kafka_keyshared.client.callback_calls import CallbackCalls
 from kafka_keyshared.client.guarded import hook, in_turn, shielded
@@ -29,27 +29,26 @@ from kafka_keyshared.client.kept_admin import KeptAdmin
 from kafka_keyshared.client.leaving import JOIN_TIMEOUT, Left, leave
 from kafka_keyshared.client.metadata_limit import KafkaMetadataLimit
 from kafka_keyshared.client.outage import Outages
-from kafka_keyshared.client.patterns import is_pattern, matching, visible
+from kafka_keyshared.client.patterns import is_pattern, matching
 from kafka_keyshared.client.port import (
     Committed,
     LogBounds,
     Rebalance,
     Refusal,
-    classify_commit,
     ended_by_the_group,
     is_cooperative,
-    refused_right,
     unreachable,
 )
 from kafka_keyshared.client.rights import KafkaRights
+from kafka_keyshared.client.start_topics import find
 from kafka_keyshared.client.statistics import read_statistics
 from kafka_keyshared.client.topic_ids import KafkaTopicIds
 from kafka_keyshared.config.client import is_kip_848
 from kafka_keyshared.config.properties import FOR_LETTERS
 from kafka_keyshared.config.tokens import no_token, with_guarded_tokens
-from kafka_keyshared.core.commands import Commit, CommitEntry
-from kafka_keyshared.core.events import CommitAnswered, CommitResult, Right
-from kafka_keyshared.errors import ConfigError, TopicMissingError
+from kafka_keyshared.core.commands import Commit
+from kafka_keyshared.core.events import CommitAnswered
+from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import Seldom, log_of, quietly
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.program import forks
@@ -89,7 +88,7 @@ class KafkaClient:
         self._conf = conf = with_guarded_tokens(conf)
         self._topics = list(topics)
         self._answer = answer
-        self._in_flight: list[Commit] = []
+        self._commits = CommitsInFlight()
         self._assigned: dict[TopicPartition, ClientPartition] = {}
         # How far each was received when that was asked for last.
         self._ends: dict[TopicPartition, ClientPartition] = {}
@@ -144,8 +143,7 @@ class KafkaClient:
         forks.watch(self)
         self.users: Mapping[str, Callable[[list[ClientPartition]], None]] = {}
         # What callbacks of the user ask for, and who carries it out: the rebalancer.
-        self._committed: dict[TopicPartition, int] = {}
-        self.calls = CallbackCalls(lambda: self._committed)
+        self.calls = CallbackCalls(lambda: self._commits.positions)
         self.start_at: Callable[[Mapping[TopicPartition, int]], None] = lambda _: None
         self.withhold: Callable[[Sequence[TopicPartition]], None] = lambda _: None
 
@@ -168,12 +166,9 @@ class KafkaClient:
     # --- before the start ---
 
     def check_topics(self, timeout: float) -> list[str]:
-        """Raise when no broker answers or a topic is missing.
+        """Raise when no broker answers or a topic is missing: see :func:`.start_topics.find`.
 
-        Raises :class:`BrokerUnavailableError` within ``timeout`` seconds, or
-        :class:`TopicMissingError` naming the topic. A pattern (``^...``) that matches nothing is
-        said: its topic may come later. A topic that this user may not DESCRIBE is noted as
-        refused: the right may come later, too. Returns the names of all topics that are there.
+        Returns the names of all topics that are there.
         """
         try:
             metadata = self.consumer.list_topics(timeout=timeout)
@@ -181,50 +176,13 @@ class KafkaClient:
             self.consumer.poll(0)  # the client tells its reason in a callback, and that in a poll
             why = self.last_error or error.args[0].str()
             raise unreachable(self._bootstrap, why, self._conf) from error
-        there = sorted(metadata.topics)
         self._brokers = frozenset(metadata.brokers)
         self._counts = {name: len(each.partitions) for name, each in metadata.topics.items()}
-        for topic in self._topics:
-            if is_pattern(topic):
-                self._check_pattern(topic, there)
-                continue
-            found = metadata.topics.get(topic)
-            if found is None or found.error is not None:
-                if self._note_undescribed(topic, timeout):
-                    continue
-                shown = ", ".join(visible(there)[:10])
-                raise TopicMissingError(
-                    f"topic {topic!r} does not exist on the cluster (topics there: "
-                    f"{shown or 'none'}); create it, or mend the name"
-                )
-        return there
-
-    def _note_undescribed(self, topic: str, timeout: float) -> bool:
-        """Say whether the topic is not listed because this user may not DESCRIBE it.
-
-        A list of topics leaves those out; a question for a committed position is refused. It is
-        asked in place of the topic's metadata, for which a cluster may create the topic.
-        """
-        asked = ClientPartition(topic, 0)
-        try:
-            (answer,) = self.consumer.committed([asked], timeout=timeout)
-        except KafkaException as error:
-            log.debug("topic %s: not listed, and no committed position: %s", topic, error)
-            return False
-        if answer.error is None or refused_right(answer.error) is None:
-            return False
-        self._refusals.append(Refusal(Right.TOPIC, topic, None, answer.error.str()))
-        return True
-
-    def _check_pattern(self, pattern: str, there: list[str]) -> None:
-        if not matching(pattern, there):
-            log.warning(
-                "pattern %s matches none of the %d topics there; waiting for one, looked for again "
-                "every %g s (topic.metadata.refresh.interval.ms)",
-                pattern,
-                len(there),
-                self._refresh_seconds,
-            )
+        refused = find(
+            self.consumer, metadata, self._topics, timeout, refresh_seconds=self._refresh_seconds
+        )
+        self._refusals += refused
+        return sorted(metadata.topics)
 
     # --- the port ---
 
@@ -365,9 +323,8 @@ class KafkaClient:
         self._replaced = True
         self.consumer.close()
         self._replaced = False
-        for commit in [*self._in_flight]:
-            self._in_flight.remove(commit)
-            self._answer(CommitAnswered(commit, CommitResult.LOST, "the client has ended"))
+        for answer in self._commits.give_up("the client has ended"):
+            self._answer(answer)
         self._assigned.clear()
         self.consumer = Consumer(quietly(self._own))
         self.renewed()
@@ -477,29 +434,7 @@ class KafkaClient:
 
     def commit(self, commit: Commit) -> CommitAnswered | None:
         """Send a commit, asynchronously."""
-        offsets = [
-            ClientPartition(
-                *partition, entry.position, entry.metadata, self._epoch(partition, entry)
-            )
-            for partition, entry in commit.entries.items()
-        ]
-        self._in_flight.append(commit)
-        self._committed |= {each: entry.position for each, entry in commit.entries.items()}
-        try:
-            self.consumer.commit(offsets=offsets, asynchronous=True)
-        except KafkaException as error:
-            self._in_flight.remove(commit)
-            reason = error.args[0]
-            result, right = classify_commit(reason), refused_right(reason)
-            return CommitAnswered(commit, result, str(reason), right)
-        return None
-
-    def _epoch(self, partition: TopicPartition, entry: CommitEntry) -> int:
-        """Return the leader epoch to commit: the held record's, or that of the received end."""
-        if entry.leader_epoch >= 0:
-            return entry.leader_epoch
-        end = self._ends.get(partition)
-        return epoch_of(end) if end is not None and end.offset == entry.position else -1
+        return self._commits.send(self.consumer, commit, self._ends)
 
     def answers(self, timeout: float) -> bool:
         """Say whether a broker answers a question, any, within ``timeout`` seconds.
@@ -553,12 +488,9 @@ class KafkaClient:
     # --- callbacks; they run inside poll, consume and close, on the owner thread ---
 
     def _on_commit(self, error: KafkaError | None, partitions: list[ClientPartition]) -> None:
-        commit = commit_of(partitions, self._in_flight)
-        if commit is not None:
-            self._in_flight.remove(commit)
-            failure = error or next((each.error for each in partitions if each.error), None)
-            result, error_text = classify_commit(failure), str(failure or "")
-            self._answer(CommitAnswered(commit, result, error_text, refused_right(failure)))
+        answer = self._commits.answered(error, partitions)
+        if answer is not None:
+            self._answer(answer)
 
     def _ended(self, error: BaseException) -> None:
         self.ending = self.ending or error

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
+from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset, LogBounds, refusal_of
 from kafka_keyshared.core import events as ev
@@ -22,6 +22,7 @@ from kafka_keyshared.core.metadata import TEXT_LIMIT
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import TopicPartition, counted, names_of, some
+from kafka_keyshared.owner.chosen_starts import chosen_offset
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.seeking import LAST_BOUNDS_TIMEOUT
 from kafka_keyshared.owner.topic_ids import IdsOfTexts
@@ -42,9 +43,6 @@ ASK_SHARE = 4.0
 """The owner does so many times as long something else than asking where partitions start."""
 
 REVOKE_WAIT = 0.05
-
-OFFSET_TAIL_BASE = -2000
-"""``RD_KAFKA_OFFSET_TAIL_BASE`` of librdkafka; the Python client has no name for it."""
 
 NOWHERE = CommittedOffset(None, None)
 """Stands for the committed position of a partition that is not asked for it."""
@@ -438,30 +436,6 @@ class Rebalancer:
     def _observe(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         if self.observer is not None:
             self.observer(what, partitions)
-
-
-def chosen_offset(partition: TopicPartition, offset: int, bounds: LogBounds) -> int:
-    """Return the absolute offset that a start position of the user means.
-
-    One outside of the log is moved to the nearer end of it, with a warning.
-    """
-    if offset == OFFSET_BEGINNING:
-        return bounds.start
-    if offset == OFFSET_END:
-        return bounds.end
-    # librdkafka writes "the last n" as OFFSET_TAIL_BASE - n.
-    wanted = bounds.end - (OFFSET_TAIL_BASE - offset) if offset <= OFFSET_TAIL_BASE else offset
-    at = min(max(wanted, bounds.start), bounds.end)
-    if offset >= 0 and at != offset:
-        log.warning(
-            "%s: on_assign chose offset %d, and the log has %d to %d: it starts at %d",
-            partition,
-            offset,
-            bounds.start,
-            bounds.end,
-            at,
-        )
-    return at
 
 
 def await_running(

@@ -1,0 +1,84 @@
+"""Topics of a subscription at the start: missing ones, and those that may not be described."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import ClusterMetadata
+
+from kafka_keyshared.client.patterns import is_pattern, matching, visible
+from kafka_keyshared.client.port import Refusal, refused_right
+from kafka_keyshared.core.events import Right
+from kafka_keyshared.errors import TopicMissingError
+from kafka_keyshared.logs import log_of
+
+log = log_of("kafka_keyshared.kafka")
+
+
+def find(
+    consumer: Consumer,
+    metadata: ClusterMetadata,
+    topics: Sequence[str],
+    timeout: float,
+    *,
+    refresh_seconds: float,
+) -> list[Refusal]:
+    """Look for the topics of a subscription in a cluster's metadata.
+
+    A pattern (``^...``) that matches nothing gets a warning: its topic may come later, and is looked
+    for every ``refresh_seconds``. A topic that this user may not DESCRIBE is returned as refused:
+    the right may come later, too. ``timeout`` is for each question, in seconds.
+
+    Raises :class:`TopicMissingError` naming a topic that does not exist.
+    """
+    return list(_refused(consumer, metadata, topics, timeout, refresh_seconds))
+
+
+def _refused(
+    consumer: Consumer,
+    metadata: ClusterMetadata,
+    topics: Sequence[str],
+    timeout: float,
+    refresh_seconds: float,
+) -> Iterator[Refusal]:
+    there = sorted(metadata.topics)
+    for topic in topics:
+        if is_pattern(topic):
+            if not matching(topic, there):
+                log.warning(
+                    "pattern %s matches none of the %d topics there; waiting for one, looked for "
+                    "again every %g s (topic.metadata.refresh.interval.ms)",
+                    topic,
+                    len(there),
+                    refresh_seconds,
+                )
+            continue
+        found = metadata.topics.get(topic)
+        if found is not None and found.error is None:
+            continue
+        refusal = _refusal(consumer, topic, timeout)
+        if refusal is None:
+            shown = ", ".join(visible(there)[:10])
+            raise TopicMissingError(
+                f"topic {topic!r} does not exist on the cluster (topics there: "
+                f"{shown or 'none'}); create it, or mend the name"
+            )
+        yield refusal
+
+
+def _refusal(consumer: Consumer, topic: str, timeout: float) -> Refusal | None:
+    """Return the refusal of a topic that is not listed because this user may not DESCRIBE it.
+
+    A list of topics leaves those out; a question for a committed position is refused. It is asked
+    in place of the topic's metadata, for which a cluster may create the topic.
+    """
+    try:
+        (answer,) = consumer.committed([ClientPartition(topic, 0)], timeout=timeout)
+    except KafkaException as error:
+        log.debug("topic %s: not listed, and no committed position: %s", topic, error)
+        return None
+    if answer.error is None or refused_right(answer.error) is None:
+        return None
+    return Refusal(Right.TOPIC, topic, None, answer.error.str())
