@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import ClusterMetadata
+from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]
 
 from kafka_keyshared.client.patterns import is_pattern, matching, visible
 from kafka_keyshared.client.port import Refusal, refused_right
@@ -27,9 +27,9 @@ def find(
 ) -> list[Refusal]:
     """Look for the topics of a subscription in a cluster's metadata.
 
-    A pattern (``^...``) that matches nothing gets a warning: its topic may come later, and is looked
-    for every ``refresh_seconds``. A topic that this user may not DESCRIBE is returned as refused:
-    the right may come later, too. ``timeout`` is for each question, in seconds.
+    A pattern (``^...``) that matches nothing gets a warning: its topic may come later, and is
+    looked for every ``refresh_seconds``. A topic that this user may not DESCRIBE is returned as
+    refused: the right may come later, too. ``timeout`` is for each question, in seconds.
 
     Raises :class:`TopicMissingError` naming a topic that does not exist.
     """
