@@ -1,16 +1,16 @@
 """Careful starts: each life of a crash loop names what it runs, and leaves progress behind.
 
 A record that ends its process leaves no failure report. If it ends each process within the commit
-interval, no commit is ever made, and all the other records run again and again. So an owner that
-takes over a partition first commits the names of the records that it is about to start, and starts
-them when the broker has accepted that commit (a write-ahead log). After a clean stop that is all.
+interval, no commit is ever made, and all the other records run again and again. So the first
+records of each partition are committed by name at once, when they are handed out. After a clean
+stop that is all: the records do not wait for that commit, and the next ones need none.
 
-After an unclean end, or where the group has no committed offset yet, the partition also begins
-with few records. They double with each accepted commit, and a commit follows every
-:data:`LOOK_EVERY` seconds. The records that the last commit names as running are *suspects*
-(:mod:`.suspects`): they start last, a few at a time, and named by a commit before they do.
-
-A commit that is not answered delays each of these steps by :data:`PATIENCE` at most.
+A commit that names running records, with nobody to settle them, says that an owner ended without a
+clean stop. Then the new owner starts records only when the broker has accepted a commit that names
+them (a write-ahead log). It begins with few records; they double with each accepted commit, and a
+commit follows every :data:`LOOK_EVERY` seconds. The records that the last commit names as running
+are *suspects* (:mod:`.suspects`): they start last, a few at a time, and named by a commit before
+they do. A commit that is not answered delays each of these steps by :data:`PATIENCE` at most.
 """
 
 from __future__ import annotations
@@ -66,11 +66,16 @@ class _Next:
 
 @dataclass(slots=True)
 class _Start:
-    """A partition that begins. Times are monotonic, in seconds; None before they are known."""
+    """A partition that begins. Times are monotonic, in seconds; None before they are known.
+
+    One that is not ``small`` begins after a clean stop: its first records run, and ``naming`` says
+    that the next commit is to name them.
+    """
 
     small: bool
-    limit: float
-    gate: int | None = 0
+    limit: float = inf
+    gate: int | None = None
+    naming: bool = False
     next: _Next = field(default_factory=_Next)
     named_by: Commit | None = None
     waits_since: float | None = None
@@ -95,6 +100,8 @@ class CarefulStarts:
     ) -> None:
         self.enabled = enabled and bool(subs)
         self.starts: dict[TopicPartition, _Start] = {}
+        # Partitions that began after a clean stop, and have received nothing since.
+        self.fresh: set[TopicPartition] = set()
         self._subs = subs
         self._states = states
         self._look_at = -inf
@@ -107,34 +114,40 @@ class CarefulStarts:
 
     # --- partitions come and go ---
 
-    def begin(self, partitions: Mapping[TopicPartition, bool], now: float) -> list[Command]:
-        """Let partitions begin; those with True have no committed offset yet.
-
-        The state of each says which records ran when its last owner ended.
-        """
+    def begin(self, partitions: Iterable[TopicPartition], now: float) -> list[Command]:
+        """Let partitions begin: the state of each says what ran when its last owner ended."""
         if not self.enabled:
             return []
         unclean: dict[TopicPartition, list[Running]] = {}
         self._named_at = min(self._named_at, now)
         if not any(sub.suspects for sub in self._subs.values()):
             self._group, self._group_at = 1, now
-        for partition, first in partitions.items():
+        for partition in partitions:
             notes = self._states[partition].notes
             found = {name: each.running for name, each in notes.items() if each.running}
-            if found:
-                unclean[partition] = list(found.values())
-            small = first or bool(found)
-            self.starts[partition] = _Start(small, FIRST_RECORDS / 2 if small else inf)
+            if not found:
+                self.fresh.add(partition)
+                continue
+            unclean[partition] = list(found.values())
+            self.starts[partition] = _Start(small=True, limit=FIRST_RECORDS / 2, gate=0)
             for name, sub in self._subs.items():
                 sub.parking.gates[partition] = 0
                 if name in found and found[name].numbers:
                     sub.suspects.begin(partition, found[name].numbers)
         return [_unclean(unclean)] if unclean else []
 
+    def received(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note which partitions a chunk was of: the first records of each are to be named."""
+        came = self.fresh.intersection(partitions)
+        self.fresh -= came
+        for partition in came:
+            self.starts[partition] = _Start(small=False, naming=True)
+
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop partitions that are no longer assigned; their places forget them by themselves."""
         for partition in partitions:
             self.starts.pop(partition, None)
+            self.fresh.discard(partition)
 
     # --- when to commit ---
 
@@ -143,7 +156,8 @@ class CarefulStarts:
         for partition, start in self.starts.items():
             if start.gate is not None and start.waits_since is None and self._parked(partition):
                 return True
-            if start.began is not None and start.small and now >= self._look_at:
+            begun = start.began is not None and start.small
+            if (begun or start.naming) and now >= self._look_at:
                 return True
         waits = any(start.waits_since is not None for start in self.starts.values())
         return waits and now >= self._look_at
@@ -194,6 +208,8 @@ class CarefulStarts:
             if start.next and start.waits_since is None:
                 start.waits_since = now
             self._over(partition, start, now)
+            if start.naming:
+                start.began = now
         return self.running(unsettled, progress)
 
     def running(
@@ -226,6 +242,9 @@ class CarefulStarts:
     ) -> list[int]:
         """Return the records that may start behind the next commit, or started behind the last."""
         gate = start.gate if start.next.gate is None else start.next.gate
+        if start.naming:
+            # Any of them may have started by now, or none. That some are named is what counts.
+            return sorted(held.get(partition, ()))[:FIRST_RECORDS]
         deferred = set(map(coordinates_of, sub.suspects.waiting()))
         return sorted(
             offset
@@ -302,8 +321,8 @@ class CarefulStarts:
     # --- what a commit allows ---
 
     def named(self) -> list[TopicPartition]:
-        """Return the partitions of which something starts behind the next commit."""
-        return [partition for partition, start in self.starts.items() if start.next]
+        """Return the partitions of which the next commit names records that it has to name."""
+        return [each for each, start in self.starts.items() if start.next or start.naming]
 
     def sent(self, commits: Collection[Commit], behind: Collection[TopicPartition]) -> bool:
         """Note by which commit each start is named; say whether anything may start at once.
@@ -313,6 +332,7 @@ class CarefulStarts:
         """
         ready = False
         for partition, start in self.starts.items():
+            start.naming = False
             if not start.next or start.named_by is not None:
                 continue
             start.named_by = next((each for each in commits if partition in each.entries), None)

@@ -73,7 +73,7 @@ def encode(
         at = LogPosition(partition, position, state.topic_id)
         text = metadata.encode(at, runs, state.unknown, notes, set_budget=budget, limit=limit)
         encoded[partition] = text
-        settled = snapshot._replace(leader_epoch=-1, running={})
+        settled = snapshot._replace(leader_epoch=-1, notes=dict(snapshot.notes), running={})
         entries[partition] = CommitEntry(
             position, text.text, leader_epoch, settled=settled, names=bool(running)
         )

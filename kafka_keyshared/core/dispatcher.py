@@ -211,6 +211,8 @@ class Dispatcher:
             sub.take_turns(len(records), now, more=event.more)
             commands += self._go_on(sub, now)
         self.ceilings.arrived(ends)
+        if self.careful.fresh:
+            self.careful.received(ends)
         if self._restored:
             for partition, state in self.partitions.items():
                 state.drop_passed(self.ceilings.of(partition))
@@ -298,8 +300,7 @@ class Dispatcher:
         self._epochs.come(event.starts)
         commands = said + assignment.assign(self.partitions, starts, self.subscriptions)
         self.commits.restart(stored)
-        firsts = {each: point.first for each, point in starts.items()}
-        commands += self.careful.begin(firsts, now)
+        commands += self.careful.begin(starts, now)
         self._changed = self._changed or any(not point.stored for point in starts.values())
         self._restored = any(state.restored for state in self.partitions.values())
         for partition in event.starts:

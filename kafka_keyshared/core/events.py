@@ -156,7 +156,6 @@ class StartPoint:
     ``stored`` says that the broker has position and metadata; else they are to be committed.
     ``topic_id`` is the id of the topic (KIP-516), None while it is not known: the metadata are
     believed only where they are of that topic.
-    ``first`` says that the group has committed nothing for the partition yet.
     """
 
     position: int | None
@@ -165,7 +164,6 @@ class StartPoint:
     log_end: int | None = None
     stored: bool = True
     topic_id: str | None = None
-    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)

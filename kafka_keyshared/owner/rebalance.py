@@ -304,7 +304,7 @@ class Rebalancer:
     ) -> ev.StartPoint:
         position, metadata, _ = committed
         if bounds is None:
-            return ev.StartPoint(position, first=position is None)
+            return ev.StartPoint(position)
         if partition in self._chosen:
             at = chosen_offset(partition, self._chosen[partition], bounds)
             return ev.StartPoint(at, None, bounds.start, bounds.end, stored=False)
@@ -320,7 +320,7 @@ class Rebalancer:
                     partition,
                     at,
                 )
-            return ev.StartPoint(at, None, bounds.start, bounds.end, stored=False, first=True)
+            return ev.StartPoint(at, None, bounds.start, bounds.end, stored=False)
         text = metadata if metadata and len(metadata) <= 2 * TEXT_LIMIT else None
         return ev.StartPoint(position, text, bounds.start, bounds.end, topic_id=topic_id)
 

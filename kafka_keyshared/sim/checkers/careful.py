@@ -48,10 +48,11 @@ class _Life:
 class CarefulStarts(Checker):
     """I10, careful starts: no life of a crash loop is lived in vain.
 
-    The first record of an assignment starts when a commit that names running records was sent, or
-    when it has waited for that. After an unclean end, or where nothing is committed, few records
-    start at first, and what settles is committed at once. A clean stop leaves no running record in
-    a commit. A partition that is read has a committed offset soon, also without a record.
+    An assignment whose first record has started has soon sent a commit that names records. After an
+    unclean end the first record starts when such a commit was sent, or when it has waited for that;
+    few records start at first, and what settles is committed at once. A clean stop leaves no
+    running record in a commit. A partition that is read has a committed offset soon, also without a
+    record.
     """
 
     invariant = "I10 careful starts"
@@ -92,10 +93,12 @@ class CarefulStarts(Checker):
     def _life(self, assignment: Assignment) -> _Life:
         life = self._lives.get(assignment.number)
         if life is None:
-            unclean = any(notes.running for every in assignment.notes for notes in every.values())
-            careful = unclean or assignment.found is None
+            # Of several texts that it may have begun with, nobody knows which one it was.
+            unclean = bool(assignment.notes) and all(
+                any(notes.running for notes in every.values()) for every in assignment.notes
+            )
             since = assignment.first_at if assignment.first_at is not None else self.books.now
-            life = self._lives[assignment.number] = _Life(careful=careful, since=since)
+            life = self._lives[assignment.number] = _Life(careful=unclean, since=since)
         return life
 
     def _kept(self, member: int, since: float) -> bool:
@@ -115,12 +118,14 @@ class CarefulStarts(Checker):
         if assignment.over is not None or assignment.misplaced:
             return
         life = self._life(assignment)
+        life.first_at = now if life.first_at is None else life.first_at
+        if not life.careful:
+            return
         waited = now - life.since >= NAMED_WITHIN
         if not life.named and not waited and not assignment.member.bare:
             self.violated(told.member, f"{each} began {assignment}, and no commit has named it")
-        if not life.careful or each.tries > 1:
+        if each.tries > 1:
             return
-        life.first_at = now if life.first_at is None else life.first_at
         begun = life.begun[told.subscription] = life.begun.get(told.subscription, 0) + 1
         doubled = life.commits + floor((now - life.since) / DOUBLED_EVERY)
         # Each time as many as run, and all that ran before have settled.
@@ -147,7 +152,10 @@ class CarefulStarts(Checker):
             if assignment is None:
                 continue
             life = self._life(assignment)
-            named = any(each.running for each in notes_of(sent.text, sent.position).values())
+            named = any(
+                each.running
+                for each in notes_of(sent.text, sent.position, assignment.log.whose).values()
+            )
             life.named = life.named or named
             life.commits += 1
             life.committed = life.committed or life.settled_at is not None
@@ -170,6 +178,7 @@ class CarefulStarts(Checker):
 
     def _in_vain(self, member: int, assignment: Assignment, life: _Life) -> None:
         settled, now = life.settled_at, self.books.now
+        self._unnamed(member, assignment, life)
         if settled is None or life.committed or not life.careful:
             return
         if assignment.misplaced or assignment.member.bare or assignment.revoking_at is not None:
@@ -181,6 +190,19 @@ class CarefulStarts(Checker):
                 f"it was killed {now - settled:.3f} s after the first record of "
                 f"{assignment.partition} had settled {assignment}, and has committed nothing",
             )
+
+    def _unnamed(self, member: int, assignment: Assignment, life: _Life) -> None:
+        """Report a life that ran records for a while, and in which no commit was sent."""
+        first, now = life.first_at, self.books.now
+        if first is None or life.commits or now - first < COMMITTED_WITHIN:
+            return
+        if assignment.misplaced or assignment.revoking_at is not None or self._kept(member, first):
+            return
+        self.violated(
+            member,
+            f"it was killed {now - first:.3f} s after the first record of "
+            f"{assignment.partition} had started {assignment}, and no commit has named it",
+        )
 
     def _clean(self, member: int, assignment: Assignment) -> None:
         partition = assignment.partition
@@ -197,7 +219,7 @@ class CarefulStarts(Checker):
         sent = assignment.sent
         if sent is None or (sent.position, sent.text) != (position, text):
             return
-        if any(each.running for each in notes_of(text, position).values()):
+        if any(each.running for each in notes_of(text, position, assignment.log.whose).values()):
             self.violated(
                 member,
                 f"a stop counts as clean; the commit of {partition} at {position} names running "

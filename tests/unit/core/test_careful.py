@@ -21,6 +21,9 @@ from tests.support.harness import Harness
 from tests.support.records import P0, P1, record
 from tests.support.texts import here
 
+UNCLEAN = Running({5_000: STARTED})
+"""What an owner that ended without a clean stop has left, of a record that has not come yet."""
+
 
 def member(workers: int = 4, **settings: object) -> Harness:
     chosen = SubscriptionSettings(workers=worker_names(workers), **settings)  # type: ignore[arg-type]
@@ -31,14 +34,13 @@ def assign(
     member: Harness,
     *,
     running: Running | None = None,
-    first: bool = False,
     at: TopicPartition = P0,
     position: int = 0,
 ) -> None:
     """Assign a partition; ``running`` is what the last owner's commit names."""
     notes = {"default": LaneNotes(running=running)} if running else {}
     text = encode(here(position), {}, notes=notes).text
-    point = ev.StartPoint(position, text, 0, 10_000, stored=not first, first=first)
+    point = ev.StartPoint(position, text, 0, 10_000)
     member.tell(ev.Assigned({at: point}))
 
 
@@ -78,9 +80,24 @@ def lived(member: Harness, seconds: float, deadly: frozenset[int] = frozenset())
 # --- the write-ahead commit ---
 
 
-def test_nothing_starts_before_a_commit_has_named_it() -> None:
+def test_the_first_records_are_committed_by_name_at_once_and_wait_for_nothing() -> None:
     one = member()
     assign(one)
+    one.fetch(*keyed(range(100)))
+    assert one.core.commit_wanted(one.now), "it waits for no interval"
+    (commit,) = one.commit()
+    assert list(named(commit))[:4] == [0, 1, 2, 3]
+    assert sorted(one.work()) == list(range(100)), "after a clean stop that is all"
+    one.answer(commit)
+    one.later(LOOK_EVERY)
+    one.fetch(*keyed(range(100, 200)))
+    assert one.work()
+    assert not one.core.commit_wanted(one.now), "the next commit waits for its interval"
+
+
+def test_after_an_unclean_end_nothing_starts_before_a_commit_has_named_it() -> None:
+    one = member()
+    assign(one, running=UNCLEAN)
     one.fetch(*keyed(range(100)))
     assert one.work() == []
     assert one.core.commit_wanted(one.now), "it waits for no interval"
@@ -88,18 +105,18 @@ def test_nothing_starts_before_a_commit_has_named_it() -> None:
     assert one.work() == [], "it is not answered"
     assert list(named(commit))[:4] == [0, 1, 2, 3]
     one.answer(commit)
-    assert sorted(one.work()) == list(range(100)), "after a clean stop that is all"
+    assert sorted(one.work()) == list(range(FIRST_RECORDS))
 
 
 def test_a_commit_that_fails_delays_the_first_records_by_a_second_at_most() -> None:
     one = member()
-    assign(one)
+    assign(one, running=UNCLEAN)
     one.fetch(*keyed(range(10)))
     turn(one, CommitResult.RETRY)
     one.later(PATIENCE / 2)
     assert one.work() == []
     one.later(PATIENCE)
-    assert len(one.work()) == 10
+    assert len(one.work()) == FIRST_RECORDS
 
 
 def test_a_partition_without_records_commits_nothing_again() -> None:
@@ -156,12 +173,12 @@ def test_what_still_runs_when_a_partition_goes_is_named() -> None:
 # --- small batches ---
 
 
-def test_a_partition_begins_with_few_records_where_nothing_is_committed() -> None:
+def test_after_an_unclean_end_a_partition_begins_with_few_records() -> None:
     one = member()
-    assign(one, first=True)
+    assign(one, running=UNCLEAN)
     one.fetch(*keyed(range(1_000)))
     (commit,) = turn(one)
-    assert set(named(commit)) == set(range(FIRST_RECORDS)), "all of them are named"
+    assert set(named(commit)) == {*range(FIRST_RECORDS), 5_000}, "all of them are named"
     assert sorted(one.work()) == list(range(FIRST_RECORDS))
     one.later(LOOK_EVERY)
     (commit,) = turn(one)
@@ -171,7 +188,7 @@ def test_a_partition_begins_with_few_records_where_nothing_is_committed() -> Non
 
 def test_a_partition_is_back_at_full_speed_soon() -> None:
     one = member(leases_per_worker=1_000)
-    assign(one, first=True)
+    assign(one, running=UNCLEAN)
     one.fetch(*keyed(range(3_000)))
     for _ in range(10):
         turn(one)
@@ -182,7 +199,7 @@ def test_a_partition_is_back_at_full_speed_soon() -> None:
 
 def test_slow_handlers_get_more_records_although_nothing_settles() -> None:
     one = member(workers=50, leases_per_worker=1)
-    assign(one, first=True)
+    assign(one, running=UNCLEAN)
     one.fetch(*keyed(range(200)))
     running = []
     for _ in range(40):
@@ -257,13 +274,13 @@ def test_suspects_start_although_no_commit_can_be_made() -> None:
     assert sorted(started) == [0, 1, 2, 3, 4]
 
 
-def test_a_record_that_ends_each_process_lets_all_others_be_done_in_five_lives() -> None:
+def test_a_record_that_ends_each_process_lets_all_others_be_done_in_six_lives() -> None:
     """At once, when it starts: its process can send nothing any more."""
     deadly = frozenset({70})
     position, text, done = 0, "", set()
-    for life in range(5):
+    for life in range(6):
         one = member()
-        point = ev.StartPoint(position, text, 0, 200, stored=life > 0, first=life == 0)
+        point = ev.StartPoint(position, text, 0, 200, stored=life > 0)
         one.tell(ev.Assigned({P0: point}))
         one.fetch(*keyed(range(position, 200)))
         before = one.core.snapshots.take({}, one.now)[P0]
@@ -281,9 +298,9 @@ def test_a_record_that_ends_each_process_lets_all_others_be_done_in_five_lives()
 def test_two_records_that_end_each_process_are_both_found() -> None:
     deadly = frozenset({20, 30})
     position, text, done = 0, "", set()
-    for life in range(8):
+    for life in range(10):
         one = member()
-        point = ev.StartPoint(position, text, 0, 60, stored=life > 0, first=life == 0)
+        point = ev.StartPoint(position, text, 0, 60, stored=life > 0)
         one.tell(ev.Assigned({P0: point}))
         one.fetch(*keyed(range(position, 60)))
         done.update(lived(one, 30.0, deadly))
