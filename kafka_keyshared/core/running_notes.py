@@ -17,7 +17,6 @@ any other number for :data:`STARTED`, so a later release may count there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 from kafka_keyshared.core.runs import MAX_OFFSET, MalformedError, Reader, put_varint, varint_size
@@ -34,6 +33,10 @@ RUNNING_BUDGET = 120
 """Most characters of the running records of all subscriptions; the settled sets come first."""
 
 
+NO_NUMBERS: Mapping[int, int] = {}
+"""A plain dict, because Spark's tasks send notes by pickle."""
+
+
 class Running(NamedTuple):
     """Running records of one partition and subscription.
 
@@ -41,7 +44,7 @@ class Running(NamedTuple):
     before others, and ``more`` is how many other records ran.
     """
 
-    numbers: Mapping[int, int] = MappingProxyType({})
+    numbers: Mapping[int, int] = NO_NUMBERS
     more: int = 0
 
     def __bool__(self) -> bool:
