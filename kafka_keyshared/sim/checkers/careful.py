@@ -10,7 +10,7 @@ from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.carried import notes_of
 from kafka_keyshared.sim.checkers.checker import Checker, FreeSince, always
-from kafka_keyshared.sim.checkers.records import Assignment
+from kafka_keyshared.sim.checkers.records import Assignment, End
 from kafka_keyshared.sim.history import History, Listener
 
 NAMED_WITHIN = 1.0
@@ -93,9 +93,16 @@ class CarefulStarts(Checker):
     def _life(self, assignment: Assignment) -> _Life:
         life = self._lives.get(assignment.number)
         if life is None:
-            # Of several texts that it may have begun with, nobody knows which one it was.
-            unclean = bool(assignment.notes) and all(
-                any(notes.running for notes in every.values()) for every in assignment.notes
+            # Of several texts that it may have begun with, nobody knows which one it was. What a
+            # member itself was to commit when it lost the partition names no suspect to it.
+            before = assignment.remembered
+            regained = before is not None and before.over is End.LOST
+            unclean = (
+                bool(assignment.notes)
+                and not regained
+                and all(
+                    any(notes.running for notes in every.values()) for every in assignment.notes
+                )
             )
             since = assignment.first_at if assignment.first_at is not None else self.books.now
             life = self._lives[assignment.number] = _Life(careful=unclean, since=since)
