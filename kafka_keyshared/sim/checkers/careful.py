@@ -7,10 +7,11 @@ from math import floor, inf
 
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.checkers.books import METADATA_LEAST, Books
 from kafka_keyshared.sim.checkers.carried import notes_of
 from kafka_keyshared.sim.checkers.checker import Checker, FreeSince, always
-from kafka_keyshared.sim.checkers.records import Assignment, End
+from kafka_keyshared.sim.checkers.records import Assignment, End, Member
+from kafka_keyshared.sim.happenings import LimitHeard
 from kafka_keyshared.sim.history import History, Listener
 
 NAMED_WITHIN = 1.0
@@ -74,6 +75,8 @@ class CarefulStarts(Checker):
         # Members with a commit that is not answered, or was refused, since when.
         self._unanswered: dict[int, set[int]] = {}
         self._troubled: dict[int, float] = {}
+        # Members that know that brokers take no text that names a record.
+        self._nameless: set[int] = set()
 
     def listeners(self) -> Mapping[type, Listener]:
         """It looks at starts, settlements and commits, and at how members go."""
@@ -84,7 +87,16 @@ class CarefulStarts(Checker):
             happened.CommitSent: self._sent,
             happened.CommitTold: self._told,
             happened.Gone: self._gone,
+            LimitHeard: self._limit_heard,
         }
+
+    def _limit_heard(self, told: LimitHeard) -> None:
+        if told.most < METADATA_LEAST:
+            self._nameless.add(told.member)
+
+    def _names_none(self, member: Member) -> bool:
+        """Say whether brokers may take no text from this member that names a record."""
+        return member.bare or member.number in self._nameless
 
     def _reading(self, told: happened.Reading) -> None:
         if told.position is not None:
@@ -129,7 +141,7 @@ class CarefulStarts(Checker):
         if not life.careful:
             return
         waited = now - life.since >= NAMED_WITHIN
-        if not life.named and not waited and not assignment.member.bare:
+        if not (life.named or waited or self._names_none(assignment.member)):
             self.violated(told.member, f"{each} began {assignment}, and no commit has named it")
         if each.tries > 1:
             return
@@ -182,6 +194,7 @@ class CarefulStarts(Checker):
             self._lives.pop(assignment.number, None)
         self._unanswered.pop(told.member, None)
         self._troubled.pop(told.member, None)
+        self._nameless.discard(told.member)
 
     def _in_vain(self, member: int, assignment: Assignment, life: _Life) -> None:
         settled, now = life.settled_at, self.books.now
