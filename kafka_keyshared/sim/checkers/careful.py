@@ -201,7 +201,9 @@ class CarefulStarts(Checker):
         self._unnamed(member, assignment, life)
         if settled is None or life.committed or not life.careful:
             return
-        if assignment.misplaced or assignment.member.bare or assignment.revoking_at is not None:
+        if assignment.misplaced or assignment.revoking_at is not None:
+            return
+        if self._names_none(assignment.member):
             return
         early = life.first_at is not None and settled - life.first_at < SETTLED_MOST
         if early and now - settled >= COMMITTED_WITHIN and not self._kept(member, settled):
@@ -217,6 +219,8 @@ class CarefulStarts(Checker):
         if first is None or life.commits or now - first < COMMITTED_WITHIN:
             return
         if assignment.misplaced or assignment.revoking_at is not None or self._kept(member, first):
+            return
+        if self._names_none(assignment.member):
             return
         self.violated(
             member,
