@@ -203,8 +203,8 @@ class CarefulStarts(Checker):
             return
         if assignment.misplaced or assignment.revoking_at is not None:
             return
-        if self._names_none(assignment.member):
-            return
+        if self._names_none(assignment.member) or assignment.member.stopping_at is not None:
+            return  # a stop commits once, at its end
         early = life.first_at is not None and settled - life.first_at < SETTLED_MOST
         if early and now - settled >= COMMITTED_WITHIN and not self._kept(member, settled):
             self.violated(
@@ -220,8 +220,8 @@ class CarefulStarts(Checker):
             return
         if assignment.misplaced or assignment.revoking_at is not None or self._kept(member, first):
             return
-        if self._names_none(assignment.member):
-            return
+        if self._names_none(assignment.member) or assignment.member.stopping_at is not None:
+            return  # a stop commits once, at its end
         self.violated(
             member,
             f"it was killed {now - first:.3f} s after the first record of "
