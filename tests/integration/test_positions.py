@@ -10,7 +10,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.audit.ledger import MemoryLedger
-from kafka_keyshared.core import metadata
 from kafka_keyshared.demo.ledgers import AuditedClient
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
@@ -21,10 +20,10 @@ from tests.support.live import (
     client_conf,
     committed,
     group_name,
+    settled_sets,
     starts,
     write,
 )
-from tests.support.texts import here
 
 
 class FailsFor:
@@ -75,8 +74,7 @@ def test_a_blocked_key_keeps_nobody_and_a_restart_runs_just_its_lane(
 
 def set_of(cluster: Cluster, group: str, topic: str) -> tuple[tuple[int, int], ...]:
     """Return the settled set that is committed for partition 0."""
-    position, text = committed(cluster, group, topic)
-    return metadata.decode(text, here(max(0, position))).sections.get("default", ())
+    return settled_sets(cluster, group, topic)[1].get("default", ())
 
 
 def test_metadata_of_another_client_degrades_to_the_plain_offset(

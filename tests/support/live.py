@@ -15,6 +15,7 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
+    TopicCollection,
 )
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
@@ -24,6 +25,9 @@ from kafka_keyshared.app.service import Hooks, KeyShared
 from kafka_keyshared.audit.judge import Judgement, judge
 from kafka_keyshared.audit.ledger import CommitSent, MemoryLedger, OwnershipChanged
 from kafka_keyshared.audit.wrap import audited
+from kafka_keyshared.client.topic_ids import id_in
+from kafka_keyshared.core import metadata
+from kafka_keyshared.core.log_position import LogPosition, topic_id_in
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.demo.ledgers import (
     AuditedClient,
@@ -264,6 +268,26 @@ def committed(cluster: Cluster, group: str, topic: str, partition: int = 0) -> t
         return found.offset, found.metadata or ""
     finally:
         consumer.close()
+
+
+def settled_sets(
+    cluster: Cluster, group: str, topic: str, partition: int = 0
+) -> tuple[int, Mapping[str, Any]]:
+    """Return the committed position, and the settled sets beside it as the next owner reads them.
+
+    A text that its partition's next owner would not believe fails the test.
+    """
+    position, text = committed(cluster, group, topic, partition)
+    id_ = topic_id(cluster, topic) if topic_id_in(text) is not None else None
+    decoded = metadata.decode(text, LogPosition(TopicPartition(topic, partition), position, id_))
+    assert decoded.problem is None, decoded.problem
+    return position, decoded.sections
+
+
+def topic_id(cluster: Cluster, topic: str) -> str | None:
+    """Return the id of a topic, None where the brokers have none."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    return id_in(admin.describe_topics(TopicCollection([topic]))[topic].result(30))
 
 
 def judged(*ledgers: MemoryLedger) -> Judgement:
