@@ -74,7 +74,8 @@ def test_a_blocked_key_keeps_nobody_and_a_restart_runs_just_its_lane(
 
 def set_of(cluster: Cluster, group: str, topic: str) -> tuple[tuple[int, int], ...]:
     """Return the settled set that is committed for partition 0."""
-    return settled_sets(cluster, group, topic)[1].get("default", ())
+    found: tuple[tuple[int, int], ...] = settled_sets(cluster, group, topic)[1].get("default", ())
+    return found
 
 
 def test_metadata_of_another_client_degrades_to_the_plain_offset(
