@@ -372,7 +372,7 @@ class KeyShared(Handling, Looked):
 
             def take() -> None:
                 self._wrapped.take(client.consumer, client.calls)
-                users = self._wrapped.callbacks(client.consumer, client.calls)
+                users = self._wrapped.callbacks(client.consumer, client.calls, client.admin)
                 client.users = ending.among(users)
 
             client.renewed = take

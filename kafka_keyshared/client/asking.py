@@ -7,6 +7,7 @@ broker may be far away; and one that is not answered costs nobody else the answe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
@@ -22,6 +23,13 @@ from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import TopicPartition
 
 log = log_of("kafka_keyshared.kafka")
+
+
+class ListTopics(Protocol):
+    """``list_topics`` of a client: all topics with their partitions and leaders."""
+
+    def __call__(self, *, timeout: float) -> Any:
+        """Ask a broker; raises ``KafkaException`` without an answer in ``timeout`` seconds."""
 
 
 def ask_committed(
@@ -97,20 +105,28 @@ def _metadata_of(answer: ClientPartition, partition: TopicPartition) -> str | No
 
 
 def ask_bounds(
-    consumer: Consumer, partitions: Sequence[TopicPartition], timeout: float, seldom: Seldom
+    consumer: Consumer,
+    partitions: Sequence[TopicPartition],
+    timeout: float,
+    seldom: Seldom,
+    list_topics: ListTopics,
 ) -> dict[TopicPartition, LogBounds]:
     """Ask where logs start and end: two requests to each leader, however many partitions it has.
 
     Each question takes at most ``timeout`` seconds. A leader that does not answer fails a question
     as a whole, so the partitions of each leader are then asked for by themselves. Those that nobody
     answered for are left out, and told ``seldom``: they are asked for again every second.
+
+    ``list_topics`` must be another client's inside a callback of the consumer. ``list_topics`` and
+    ``cluster_id`` of confluent-kafka forget in which call a thread is. The next callback of the
+    same poll then ends the process (``CallState_get: Assertion `cs != NULL' failed``).
     """
     try:
         return _ask_bounds(consumer, partitions, timeout) if partitions else {}
     except KafkaException as error:
         failure = error
     found: dict[TopicPartition, LogBounds] = {}
-    groups = _by_leader(consumer, partitions, timeout, seldom)
+    groups = _by_leader(list_topics, partitions, timeout, seldom)
     if groups != [list(partitions)]:  # else it would be the same question again
         for group in groups:
             try:
@@ -148,11 +164,11 @@ def _ask_bounds(
 
 
 def _by_leader(
-    consumer: Consumer, partitions: Sequence[TopicPartition], timeout: float, seldom: Seldom
+    list_topics: ListTopics, partitions: Sequence[TopicPartition], timeout: float, seldom: Seldom
 ) -> list[list[TopicPartition]]:
     """Return the partitions that have a leader, those of one leader together."""
     try:
-        topics = consumer.list_topics(timeout=timeout).topics
+        topics = list_topics(timeout=timeout).topics
     except KafkaException as error:
         seldom.warning("leaders", f"the leaders of the partitions are not known: {error}")
         return []

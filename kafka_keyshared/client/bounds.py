@@ -102,7 +102,7 @@ def ask_logs(consumer: Consumer, partitions: Sequence[TopicPartition]) -> LogsBo
 
     Raises :class:`BrokerUnavailableError` naming those that nobody answered for.
     """
-    found = ask_bounds(consumer, partitions, ANSWER_TIMEOUT, Seldom(log))
+    found = ask_bounds(consumer, partitions, ANSWER_TIMEOUT, Seldom(log), consumer.list_topics)
     if missing := [each for each in partitions if each not in found]:
         raise BrokerUnavailableError(
             f"no answer in time where {some(missing)} begin and end ({len(found)} of "

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 
 from kafka_keyshared.client.callback_calls import CallbackCalls
+from kafka_keyshared.client.kept_admin import KeptAdmin
 from kafka_keyshared.config import client_conf
 from kafka_keyshared.errors import KeySharedError
 
@@ -38,6 +39,12 @@ BROKERS_ANSWERS = (
     "set_sasl_credentials",
 )
 """What anybody may call at any time."""
+
+NOT_IN_CALLBACKS = ("cluster_id", "list_topics")
+"""What another client is asked inside a callback: see :func:`.asking.ask_bounds`."""
+
+MADE_WITHIN = 10.0
+"""Seconds that this other client may take to be made: it may wait for a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,13 +231,18 @@ class View:
     It can be asked, and takes the calls of :class:`CallbackCalls`.
     """
 
-    def __init__(self, live: confluent_kafka.Consumer, calls: CallbackCalls) -> None:
+    def __init__(
+        self, live: confluent_kafka.Consumer, calls: CallbackCalls, admin: KeptAdmin
+    ) -> None:
         self._live = live
         self._calls = calls
+        self._admin = admin
 
     def __getattr__(self, name: str) -> Any:
         if self._calls.takes(name):
             return getattr(self._calls, name)
         if name in OWNERS_CALLS:
             raise KeySharedError(_refusal(name))
+        if name in NOT_IN_CALLBACKS:
+            return getattr(self._admin.client(MADE_WITHIN), name)
         return getattr(self._live, name)

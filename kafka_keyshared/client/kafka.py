@@ -103,7 +103,7 @@ class KafkaClient:
         self._brokers: frozenset[int] = frozenset()
         self._outages = Outages(self.answers, no_token=lambda why: no_token(conf, why))
         own = dict(conf)
-        self._admin = KeptAdmin(own)
+        self.admin = KeptAdmin(own)
         for name in FOR_LETTERS:
             own.pop(name, None)  # the client would log that a consumer ignores it
         self._bootstrap = str(own.get("bootstrap.servers") or own.get("metadata.broker.list"))
@@ -267,7 +267,8 @@ class KafkaClient:
         self, partitions: Sequence[TopicPartition], timeout: float
     ) -> dict[TopicPartition, LogBounds]:
         """Ask for the bounds of logs, many at once."""
-        return ask_bounds(self.consumer, partitions, timeout, self._seldom)
+        lists = self.admin.list_topics
+        return ask_bounds(self.consumer, partitions, timeout, self._seldom, lists)
 
     def received_epoch(self, partition: TopicPartition) -> int:
         """Return the leader's epoch at the last record received, or at the committed position."""
@@ -278,7 +279,7 @@ class KafkaClient:
 
     def ask_topic_ids(self, topics: Collection[str]) -> KafkaTopicIds:
         """Ask for the ids of topics, and wait for nothing."""
-        return KafkaTopicIds(self._admin, topics)
+        return KafkaTopicIds(self.admin, topics)
 
     def refusals(self) -> list[Refusal]:
         """Return what brokers have refused in answers to questions since the last call."""
@@ -292,11 +293,11 @@ class KafkaClient:
             self.consumer.list_topics(timeout=NUDGE_WAIT)
         except KafkaException as error:
             log.debug("the list of topics has not come within %g s: %s", NUDGE_WAIT, error)
-        return KafkaRights(self._admin, topics)
+        return KafkaRights(self.admin, topics)
 
     def ask_metadata_limit(self) -> KafkaMetadataLimit:
         """Ask how many bytes of commit metadata the brokers take, and wait for nothing."""
-        return KafkaMetadataLimit(self._admin, self._brokers)
+        return KafkaMetadataLimit(self.admin, self._brokers)
 
     def start_over(self, error: KafkaError) -> bool:
         """Say whether the consumer is replaced, which the group has ended (KIP-848)."""
@@ -471,7 +472,7 @@ class KafkaClient:
                 patience=patience if self._outages.seconds is None else 0.0,
             )
         self.consumer.close()
-        self._admin.close()
+        self.admin.close()
         return left is not Left.JOINING
 
     def _joins(self) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from typing import Any, Generic, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.config import connection_conf
@@ -51,10 +51,29 @@ class KeptAdmin:
 
     def ask(self, what: str, send: Callable[[AdminClient], Mapping[K, Future[Any]]]) -> Question[K]:
         """Ask, and wait for nothing; ``what`` is asked for, in words for the log."""
-        made = self._made
-        if made is None or _failed(made):
-            made = self._made = Aside(lambda: AdminClient(self._conf), name="keyshared-admin")
-        return Question(made, what, send)
+        return Question(self._making(), what, send)
+
+    def list_topics(self, *, timeout: float) -> Any:
+        """Return all topics with their partitions and leaders, within ``timeout`` seconds.
+
+        A consumer must not be asked for them inside its own callbacks (:func:`.asking.ask_bounds`).
+        Raises ``KafkaException`` without an answer in time.
+        """
+        until = time.monotonic() + timeout
+        client = self.client(timeout)
+        return client.list_topics(timeout=max(0.0, until - time.monotonic()))
+
+    def client(self, timeout: float) -> AdminClient:
+        """Return the client; raises ``KafkaException`` if it is not made in ``timeout`` seconds."""
+        made = self._making()
+        if not made.wait(timeout):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no admin client in time"))
+        return made.result()
+
+    def _making(self) -> Aside[AdminClient]:
+        if self._made is None or _failed(self._made):
+            self._made = Aside(lambda: AdminClient(self._conf), name="keyshared-admin")
+        return self._made
 
     def close(self) -> None:
         """Disconnect."""

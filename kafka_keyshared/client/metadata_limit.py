@@ -37,13 +37,17 @@ class KafkaMetadataLimit:
     def __init__(self, admin: KeptAdmin, brokers: Collection[int]) -> None:
         self.limit: int | None = None
         numbers = sorted(brokers)[:BROKERS_MOST]
-        self._question = admin.ask(SETTING, lambda client: _ask(client, numbers))
+        self._question = (
+            admin.ask(SETTING, lambda client: _ask(client, numbers)) if numbers else None
+        )
 
     def answered(self, timeout: float) -> bool:
         """Say whether the question is over, waiting at most ``timeout`` seconds for that.
 
         ``limit`` then has the lowest limit that was told, None where none was.
         """
+        if self._question is None:
+            return True  # no broker is known
         told = self._question.answers(timeout)
         if told is None:
             return False

@@ -17,6 +17,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.callback_calls import CallbackCalls
 from kafka_keyshared.client.consumer import Callback, Consumer, Subscribed, View
+from kafka_keyshared.client.kept_admin import KeptAdmin
 from kafka_keyshared.errors import ConfigError
 
 Users = Mapping[str, Callable[[list[ClientPartition]], None]]
@@ -30,13 +31,15 @@ class Wrapped:
     subscribed: Subscribed
     facade: Consumer | None = None
 
-    def callbacks(self, live: confluent_kafka.Consumer, calls: CallbackCalls) -> Users:
+    def callbacks(
+        self, live: confluent_kafka.Consumer, calls: CallbackCalls, admin: KeptAdmin
+    ) -> Users:
         """Return the user's rebalance callbacks, which get their own consumer or a view of ours.
 
         Without an ``on_lost``, ``on_revoke`` hears of lost partitions, as the client does it.
         """
         users = self.subscribed
-        told = self.facade or View(live, calls)
+        told = self.facade or View(live, calls, admin)
         found = {
             "on_assign": users.on_assign,
             "on_revoke": users.on_revoke,

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from kafka_keyshared.core import metadata
 from kafka_keyshared.core.commands import Command, Commit, CommitEntry, Level, Notice
@@ -127,6 +128,8 @@ It holds one back for 5 s itself (``offsets.commit.timeout.ms``), and one that s
 its place after 9 s (``broker.session.timeout.ms``).
 """
 
+NO_BEGINS: Mapping[TopicPartition, int | None] = MappingProxyType({})
+
 UNANSWERED_MOST = 100
 """In a long outage more are sent; those after the first few never reach anybody."""
 
@@ -140,6 +143,8 @@ class _Committed:
     again: bool = False
     # The highest position ever sent: also a commit that failed may have been stored.
     highest: int = -1
+    # Where the partition began when nothing was committed for it.
+    began: int | None = None
     # The last position wanted was lower than that, so the broker has been told nothing of it.
     behind: bool = False
     # Until then one that failed may be stored over what is accepted.
@@ -222,6 +227,24 @@ class Commits:
             return True
         return idle_since is not None and now - idle_since >= self.policy.idle
 
+    def owed(self) -> bool:
+        """Say whether a commit has failed without which a record would run again.
+
+        A denied one that says only where its partition began is not: nothing has settled there. A
+        pattern may match a topic that this user may not read.
+        """
+        again = [each for each, state in self._partitions.items() if state.again]
+        return self.retrying and not (again and all(map(self._only_begins, again)))
+
+    def _only_begins(self, partition: TopicPartition) -> bool:
+        state = self._partitions[partition]
+        return (
+            partition in self.denials.partitions
+            and state.accepted is None
+            and state.began == state.highest
+            and not any(each.metadata for each in state.unanswered)
+        )
+
     def retry_now(self) -> bool:
         """Say whether a failed commit is to be sent again, without regard to the back-off."""
         return self.retrying and not self.in_flight
@@ -293,11 +316,19 @@ class Commits:
         """Return the partitions of which the broker was not told the last position, a lower one."""
         return [partition for partition, state in self._partitions.items() if state.behind]
 
-    def restart(self, starts: Mapping[TopicPartition, CommitEntry | None]) -> None:
-        """Take over newly assigned partitions with what the broker said it has for them."""
+    def restart(
+        self,
+        starts: Mapping[TopicPartition, CommitEntry | None],
+        begins: Mapping[TopicPartition, int | None] = NO_BEGINS,
+    ) -> None:
+        """Take over newly assigned partitions with what the broker said it has for them.
+
+        ``begins`` are the offsets at which they begin to be read, where those are known.
+        """
         for partition, entry in starts.items():
             highest = -1 if entry is None else entry.position
-            self._partitions[partition] = _Committed(accepted=entry, highest=highest)
+            began = begins.get(partition) if entry is None else None
+            self._partitions[partition] = _Committed(entry, highest=highest, began=began)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Drop partitions that are no longer assigned."""
@@ -357,6 +388,7 @@ class Commits:
         if answer.result is CommitResult.DENIED and answer.right is not None and here:
             known = self.denials.partitions.keys() >= set(here)
             self.denials.denied(answer.right, here, answer.error, now)
+            self.failing.over(filter(self._only_begins, here))
             if known:
                 return []  # the owner logs a missing right once a minute, not for each commit
         return [

@@ -299,7 +299,7 @@ class Dispatcher:
         starts, said = self.regained.starts(event.starts, stored, self.subscriptions, now)
         self._epochs.come(event.starts)
         commands = said + assignment.assign(self.partitions, starts, self.subscriptions)
-        self.commits.restart(stored)
+        self.commits.restart(stored, {each: at.position for each, at in starts.items()})
         commands += self.careful.begin(starts, now)
         self._changed = self._changed or any(not point.stored for point in starts.values())
         self._restored = any(state.restored for state in self.partitions.values())

@@ -308,7 +308,7 @@ class _LastCommit:
         """Say whether the broker has accepted all that was to be committed."""
         commits = self._loop.core.commits
         left = self._refused or self._doubtful
-        return not (left or commits.in_flight or commits.retrying or commits.behind())
+        return not (left or commits.in_flight or commits.owed() or commits.behind())
 
 
 def _send(loop: Loop, last: _LastCommit, deadline: float, hurried: Callable[[], bool]) -> bool:
@@ -320,7 +320,7 @@ def _send(loop: Loop, last: _LastCommit, deadline: float, hurried: Callable[[], 
     talk = Talk(loop, deadline)
     again: float | None = None
     pause = RETRY_AFTER
-    while (commits.in_flight or commits.retrying) and not patience.over():
+    while (commits.in_flight or commits.owed()) and not patience.over():
         now = clock()
         talk.waits_for((), 0)
         _poll(loop, 0.02)

@@ -51,9 +51,8 @@ class Brokers:
 def ask(brokers: Any, count: int, seldom: Seldom | None = None) -> dict[int, LogBounds]:
     asked = [TopicPartition("orders", number) for number in range(count)]
     told = seldom or Seldom(log)
-    return {
-        each.partition: bounds for each, bounds in ask_bounds(brokers, asked, 1.0, told).items()
-    }
+    found = ask_bounds(brokers, asked, 1.0, told, brokers.list_topics)
+    return {each.partition: bounds for each, bounds in found.items()}
 
 
 def test_two_questions_do_for_any_number_of_partitions() -> None:

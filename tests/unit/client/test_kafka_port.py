@@ -266,6 +266,15 @@ def test_a_pattern_that_matches_nothing_yet_is_said_and_waited_for(
     assert "pattern ^orders-.* matches none of the 1 topics there" in caplog.text
 
 
+def test_a_consumer_is_not_asked_for_topics_where_a_callback_may_be_running(make: Make) -> None:
+    """The next callback of the same poll would end the process."""
+    client, scripted = make()
+    scripted.answers["offsets_for_times"] = no_answer()
+    assert client.log_bounds([P0, P1], 0.1) == {}
+    assert scripted.of("offsets_for_times")
+    assert scripted.of("list_topics") == []
+
+
 # --- what the client says of itself ---
 
 

@@ -287,6 +287,29 @@ def test_a_topic_whose_commits_are_denied_fails_until_it_is_accepted_whatever_ot
     assert not commits.denials.partitions
 
 
+@pytest.mark.parametrize(
+    ("last", "owed"),
+    [(entry(3), False), (entry(4), True), (CommitEntry(3, "a set"), True)],
+    ids=["where it began", "a later position", "a set at that position"],
+)
+def test_a_denied_commit_is_owed_unless_it_says_only_where_its_partition_began(
+    commits: Commits, last: CommitEntry, owed: bool
+) -> None:
+    """A pattern may match a topic that this user may not read: nothing of it can be repeated."""
+    commits.restart({Q0: None}, {Q0: 3})
+    wanted = {P0: entry(1), Q0: last}
+    (both,) = commits.plan(wanted, 10.0)
+    commits.answered(denied(both, Right.TOPIC), 10.1)
+    assert commits.owed(), "which of the two was denied is not known yet"
+    for commit in commits.plan(wanted, 11.2):
+        passes = P0 in commit.entries
+        answer = CommitAnswered(commit, ACCEPTED) if passes else denied(commit, Right.TOPIC)
+        commits.answered(answer, 11.3)
+    assert commits.owed() is owed
+    assert (commits.failing.since is not None) is owed
+    assert commits.retrying, "the right may come back"
+
+
 def test_a_denied_commit_of_a_partition_that_has_gone_is_told_and_counts_for_nothing(
     commits: Commits,
 ) -> None:
