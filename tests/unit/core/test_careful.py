@@ -93,6 +93,9 @@ def test_the_first_records_are_committed_by_name_at_once_and_wait_for_nothing() 
     one.fetch(*keyed(range(100, 200)))
     assert one.work()
     assert not one.core.commit_wanted(one.now), "the next commit waits for its interval"
+    assign(one, at=P1)
+    one.fetch(*keyed(range(10), P1))
+    assert one.core.commit_wanted(one.now), "another partition begins"
 
 
 def test_after_an_unclean_end_nothing_starts_before_a_commit_has_named_it() -> None:
