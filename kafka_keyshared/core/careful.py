@@ -229,7 +229,7 @@ class CarefulStarts:
                 else:
                     suspects, following = {}, []
                 numbers = dict.fromkeys(following, WAITING)
-                numbers |= suspects | dict.fromkeys(running.get(partition, ()), STARTED)
+                numbers |= dict.fromkeys(running.get(partition, ()), STARTED) | suspects
                 turns = zip_longest(running.get(partition, ()), suspects, following)
                 order = [each for turn in turns for each in turn if each is not None]
                 if order:
@@ -255,8 +255,8 @@ class CarefulStarts:
     def _next_suspects(self, unsettled: Mapping[str, Unsettled], now: float) -> None:
         """Note which suspects may start when the next commit is accepted.
 
-        They start when nothing else is left to do, or has had its time; those first that no dead
-        owner had started; and as many as did no harm before, and once more.
+        They start when nothing else is left to do, or has had its time; those first that the fewest
+        owners in a row have run; and as many as did no harm before, and once more.
         """
         subs = self._subs.values()
         waiting = sum(1 for sub in subs for _ in sub.suspects.waiting())

@@ -320,7 +320,9 @@ class Dispatcher:
         self._check(PartitionEvent.FORGOTTEN, event.partitions)
         gone = set(event.partitions)
         if event.lost:
-            left, _ = self.snapshots.entries(event.progress, gone, now)
+            # What the member remembers needs not fit in what the brokers take.
+            whole = TextLimit(self.ceilings.subs)
+            left, _ = self.snapshots.entries(event.progress, gone, now, limit=whole)
             self.regained.keep(left, self.commits.ours(gone), now)
         commands: list[Command] = []
         for sub in self.subscriptions.values():

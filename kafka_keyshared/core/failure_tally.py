@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 from kafka_keyshared.core.dispositions import Failure
 from kafka_keyshared.core.failure_lines import KINDS_MAX, Kind, one_line
 from kafka_keyshared.core.lanes import Lane
-from kafka_keyshared.core.outcome_windows import WINDOWS, Outcomes, Windows
+from kafka_keyshared.core.outcome_windows import COUNTS, WINDOWS, Outcomes, Windows
 from kafka_keyshared.status import FailureRate
 
 SAMPLE = 20
@@ -144,7 +144,7 @@ class Tally:
         patience: float = 0.0,
     ) -> None:
         self._waits, self._behind, self._patience = waits, behind, patience
-        self._began = self.failed_at = now
+        self._created = self._began = self.failed_at = now
         # Of attempts anew after each outage, of settled records on and on.
         self._windows, self._settled = Windows(), Windows()
         self._streak = _Streak()
@@ -262,6 +262,11 @@ class Tally:
 
     # --- what a status shows ---
 
+    @staticmethod
+    def _looked_for(window: int, since: float, now: float) -> float:
+        """Return how much of a window there was; its first outcomes are of a heartbeat before."""
+        return min(WINDOWS[window], now - since + COUNTS)
+
     def shown(
         self, now: float, topic: str, partition: int | None, last: LastFailures
     ) -> Iterator[FailureRate]:
@@ -269,8 +274,9 @@ class Tally:
         if self._attempts.since is not None:
             rule, streak = self._attempts, self._streak
             total = self._windows.sums[rule.window]
-            count, ok, seconds = total.not_done, total.ok, WINDOWS[rule.window]
-            if streak.since is not None and now - streak.since >= NO_SUCCESS:
+            count, ok = total.not_done, total.ok
+            seconds = self._looked_for(rule.window, self._began, now)
+            if streak.since is not None and (not ok or now - streak.since >= NO_SUCCESS):
                 count, ok, seconds = streak.attempts, 0, now - streak.since
             kind, share = _most(total.kinds or self._kinds[0])
             put_off = total.put_off + total.put_off_again
@@ -303,7 +309,7 @@ class Tally:
                 share=_ratio(total.given_up, total.ok),
                 count=total.given_up,
                 ok=total.ok,
-                window_seconds=WINDOWS[rule.window],
+                window_seconds=self._looked_for(rule.window, self._created, now),
                 total=rule.total,
                 seconds=now - self._given_up.since,
                 error=kind[0],

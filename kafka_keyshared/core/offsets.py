@@ -63,6 +63,10 @@ class PartitionState:
             }
 
 
+NONE_RUN: Mapping[str, Running] = {}
+"""No running records. A plain dict, because Spark's tasks send snapshots by pickle."""
+
+
 class Snapshot(NamedTuple):
     """Position and settled sets of one partition, taken together.
 
@@ -75,7 +79,7 @@ class Snapshot(NamedTuple):
     runs: dict[str, Runs]
     leader_epoch: int = -1
     notes: Mapping[str, LaneNotes] = MappingProxyType({})
-    running: Mapping[str, Running] = MappingProxyType({})
+    running: Mapping[str, Running] = NONE_RUN
 
 
 class Derived(NamedTuple):

@@ -13,6 +13,9 @@ from typing import TypeVar
 from kafka_keyshared.core.failure_lines import Kind
 from kafka_keyshared.core.lanes import Lane
 
+COUNTS = 0.5
+"""Seconds that one :class:`Outcomes` counts: from one heartbeat to the next."""
+
 WINDOWS = (8.0, 30.0, 300.0)
 """Seconds of each window, the shortest first."""
 

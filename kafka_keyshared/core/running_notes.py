@@ -9,15 +9,15 @@ do not know it pass over::
     kind 5  = base more (gap number)*   running records, by offset
 
 ``more`` is how many other records ran. Bases and gaps are those of the attempts
-(:mod:`.lane_notes`). The number of a record is :data:`STARTED` if it was seen running, and
-:data:`WAITING` if it was about to start or waits as a suspect of an earlier owner. A reader takes
-any other number for :data:`STARTED`, so a later release may count there.
+(:mod:`.lane_notes`). The number of a record counts the owners in a row that named it as running
+and may have been ended by it, up to :data:`COUNTED_MOST`: :data:`WAITING` if it is about to start
+for the first time, and :data:`STARTED` if only this owner was seen to run it. A suspect that waits
+keeps the number that it came with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 from kafka_keyshared.core.runs import MAX_OFFSET, MalformedError, Reader, put_varint, varint_size
@@ -25,23 +25,30 @@ from kafka_keyshared.core.runs import MAX_OFFSET, MalformedError, Reader, put_va
 KIND_RUNNING = 5
 
 WAITING = 0
-"""The number of a record that is about to start, or waits as a suspect of an earlier owner."""
+"""The number of a record that is about to start, and that no earlier owner was seen to run."""
 
 STARTED = 1
-"""The number of a record that was seen running."""
+"""The number of a record that was seen running, by one owner."""
+
+COUNTED_MOST = 100
+"""The highest number, so that each takes one byte."""
 
 RUNNING_BUDGET = 120
 """Most characters of the running records of all subscriptions; the settled sets come first."""
 
 
+NO_NUMBERS: Mapping[int, int] = {}
+"""A plain dict, because Spark's tasks send notes by pickle."""
+
+
 class Running(NamedTuple):
     """Running records of one partition and subscription.
 
-    ``numbers`` has :data:`STARTED` or :data:`WAITING` by offset, those first that are to be named
-    before others, and ``more`` is how many other records ran.
+    ``numbers`` has by offset how many owners in a row ran the record, those first that are to be
+    named before others, and ``more`` is how many other records ran.
     """
 
-    numbers: Mapping[int, int] = MappingProxyType({})
+    numbers: Mapping[int, int] = NO_NUMBERS
     more: int = 0
 
     def __bool__(self) -> bool:
@@ -99,6 +106,6 @@ def unpack_running(payload: bytes, position: int) -> Running:
         if at >= MAX_OFFSET:
             raise MalformedError("an offset in it is larger than Kafka's offsets can be")
         if at >= position:
-            numbers[at] = STARTED if number else WAITING
+            numbers[at] = min(number, COUNTED_MOST)
         at += 1
     return Running(numbers, more if numbers else 0)

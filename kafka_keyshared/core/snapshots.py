@@ -22,6 +22,7 @@ from kafka_keyshared.core.offsets import (
 )
 from kafka_keyshared.core.running_notes import Running
 from kafka_keyshared.core.slices import Progress
+from kafka_keyshared.core.text_limit import TextLimit
 from kafka_keyshared.model import TopicPartition
 
 RunningRecords: TypeAlias = dict[TopicPartition, dict[str, Running]]
@@ -82,10 +83,12 @@ class Snapshots:
         now: float,
         *,
         final: bool = True,
+        limit: TextLimit | None = None,
     ) -> tuple[dict[TopicPartition, CommitEntry], dict[TopicPartition, Encoded]]:
         """Return what would be committed now, of these partitions or of all, and its sets.
 
-        Unless ``final``, a commit names also the records that start behind it.
+        Unless ``final``, a commit names also the records that start behind it. Without a ``limit``
+        it is as long as the brokers take it.
         """
 
         def running(held: Mapping[str, Unsettled], progress: Progress) -> RunningRecords:
@@ -95,7 +98,7 @@ class Snapshots:
 
         found = self.take(progress, now, running)
         found = {each: found[each] for each in found if only is None or each in only}
-        return encode(found, self._states, self._ceilings.text_limit)
+        return encode(found, self._states, limit or self._ceilings.text_limit)
 
     def keep(self, partitions: Container[TopicPartition]) -> None:
         """Forget what was said of all others."""

@@ -15,7 +15,7 @@ from math import inf
 from operator import methodcaller
 
 from kafka_keyshared.core.lanes import Lane
-from kafka_keyshared.core.running_notes import STARTED, WAITING
+from kafka_keyshared.core.running_notes import COUNTED_MOST, WAITING
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 _OFFSET = methodcaller("offset")
@@ -30,7 +30,8 @@ class Suspects:
     def __init__(self) -> None:
         # Of deferred suspects the number that the last owner's commit gave them, by offset.
         self.deferred: dict[TopicPartition, dict[int, int]] = {}
-        self._started: dict[TopicPartition, set[int]] = {}
+        # Of those that have started the number under which a commit names them.
+        self._started: dict[TopicPartition, dict[int, int]] = {}
         self._held: dict[tuple[TopicPartition, Lane], list[Record]] = {}
 
     def __bool__(self) -> bool:
@@ -88,11 +89,12 @@ class Suspects:
         ]:
             self._drop(partition, offset)
         if started := self._started.get(partition):
-            started.intersection_update(unsettled)
+            for offset in started.keys() - unsettled:
+                del started[offset]
 
     def running(self, partition: TopicPartition) -> Collection[int]:
         """Return the suspects that have started and were not settled at the last look."""
-        return self._started.get(partition, ())
+        return self._started.get(partition, {})
 
     def ready(self, partition: TopicPartition) -> list[tuple[int, int]]:
         """Return number and offset of the deferred suspects that are first in their lane."""
@@ -121,24 +123,34 @@ class Suspects:
 
     def start(self, partition: TopicPartition, offset: int) -> list[Record]:
         """Give back a suspect with the records behind it in its lane, in order."""
-        self._drop(partition, offset)
-        self._started.setdefault(partition, set()).add(offset)
+        number = self._drop(partition, offset)
+        self._started.setdefault(partition, {})[offset] = _once_more(number)
         for place, records in self._held.items():
             if place[0] == partition and records[0].offset() == offset:
                 del self._held[place]
                 return records
         return []
 
-    def _drop(self, partition: TopicPartition, offset: int) -> None:
+    def _drop(self, partition: TopicPartition, offset: int) -> int:
+        """Let it be no suspect that waits; return its number, also if it was none any more."""
         numbers = self.deferred.get(partition, {})
-        numbers.pop(offset, None)
+        number = numbers.pop(offset, WAITING)
         if not numbers:
             self.deferred.pop(partition, None)
+        return number
 
     def named(self, partition: TopicPartition, starting: Collection[int]) -> dict[int, int]:
-        """Return the numbers under which a commit names the suspects; ``starting`` start next."""
+        """Return the numbers under which a commit names the suspects; ``starting`` start next.
+
+        One that waits keeps its number. If it lost it, the first of several records that end each
+        process would come before an innocent one again in every other life.
+        """
         numbers = {
-            offset: STARTED if offset in starting else WAITING
-            for offset in self.deferred.get(partition, ())
+            offset: _once_more(number) if offset in starting else number
+            for offset, number in self.deferred.get(partition, {}).items()
         }
-        return numbers | dict.fromkeys(self.running(partition), STARTED)
+        return numbers | self._started.get(partition, {})
+
+
+def _once_more(number: int) -> int:
+    return min(number + 1, COUNTED_MOST)

@@ -206,6 +206,8 @@ _FOR_GOOD = frozenset(
         *(KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED),
         *(KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION),
         *(KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.POLICY_VIOLATION),
+        # The client has tried for 30 s by itself: so it is where the topic was deleted.
+        KafkaError._MSG_TIMED_OUT,
     }
 )
 

@@ -353,7 +353,9 @@ class SimClient:
             self._process.wait(deadline - self._timeline.now, lambda: bool(membership.ops))
             membership.serve()
         left = leave_group(self._process, membership, patience, lambda: self._timeline.now)
-        if left is Left.YES and self.link.coordinated():
+        # A group that refuses everything refuses the LeaveGroup, and the client hides that.
+        heard = self.link.coordinated() and not self._cluster.rights.group
+        if left is Left.YES and heard:
             self._tell(LeftGroup(self.member))
         # A JoinGroup that was sent arrives, whatever becomes of who sent it.
         self._end(lands=joining)

@@ -23,12 +23,12 @@ class Notes(NamedTuple):
 
     ``lanes`` are the hashes of diverted ones; ``tried`` has for the offset of a record that is not
     settled how often it was tried, and whether its copy is archived. ``running`` has for the offset
-    of a running record whether this owner starts it, and ``more`` is how many run besides.
+    of a running record how many owners in a row ran it, and ``more`` is how many run besides.
     """
 
     lanes: set[bytes]
     tried: dict[int, tuple[int, bool]]
-    running: dict[int, bool]
+    running: dict[int, int]
     more: int = 0
 
 
@@ -167,7 +167,7 @@ def _settled(block: bytes, position: int) -> set[int]:
 def _notes(block: bytes, position: int) -> Notes:
     lanes: set[bytes] = set()
     tried: dict[int, tuple[int, bool]] = {}
-    running: dict[int, bool] = {}
+    running: dict[int, int] = {}
     more = 0
     for kind, base, payload in _sections(block, position):
         if kind == LANES:
@@ -190,12 +190,12 @@ def _tried(at: int, numbers: bytes) -> Iterator[tuple[int, tuple[int, bool]]]:
         at += gap + 1
 
 
-def _running(at: int, numbers: bytes) -> Iterator[tuple[int, bool]]:
+def _running(at: int, numbers: bytes) -> Iterator[tuple[int, int]]:
     while numbers:
         gap, numbers = _number(numbers)
         number, numbers = _number(numbers)
-        _require(number in (0, 1), "a running record with the number {}", number)
-        yield at + gap, number == 1
+        _require(number <= 100, "a running record with the number {}", number)
+        yield at + gap, number
         at += gap + 1
 
 

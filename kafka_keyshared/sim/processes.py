@@ -24,8 +24,8 @@ from kafka_keyshared.pools import child
 from kafka_keyshared.pools.awaited import unmade
 from kafka_keyshared.pools.failed_lanes import Lanes, own_lanes
 from kafka_keyshared.pools.port import Handover
-from kafka_keyshared.pools.process import ProcessEndedError, TimedOutError
-from kafka_keyshared.pools.processes import ProcessCell, ProcessPool
+from kafka_keyshared.pools.process import ProcessEndedError, StoppedError, TimedOutError
+from kafka_keyshared.pools.processes import ENDS, ProcessCell, ProcessPool
 from kafka_keyshared.pools.sent import Sent
 from kafka_keyshared.pools.worker_cells import WorkerCell, WorkerSpec
 from kafka_keyshared.sim.handlers import Handlers
@@ -256,6 +256,9 @@ class SimProcesses(ProcessPool):
         except (ProcessEndedError, TimedOutError):
             self._over(cell, thread)
             return
+        except StoppedError:
+            thread.lives = False
+            return
         if made.close is not None:
             with suppress(KeySharedError):
                 made.close()
@@ -291,7 +294,7 @@ class SimProcesses(ProcessPool):
                 while not end.readable():
                     yield
                 ran = cell.process.ran()
-            except (ProcessEndedError, TimedOutError) as error:
+            except ENDS as error:
                 batches.throw(error)
                 raise
             try:

@@ -6,8 +6,8 @@ They are worked out from what happened alone. What a state table goes through is
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from kafka_keyshared.core.events import CommitResult
@@ -15,30 +15,25 @@ from kafka_keyshared.core.unmatched import IS_AN_ERROR
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.stopping import LEFT_OUT
 from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.checkers.books import METADATA_USUAL, Books
-from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Sent, Stage
-from kafka_keyshared.sim.checkers.rights import FOR_RIGHTS
+from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Stage
 from kafka_keyshared.sim.copied_texts import KINDS
 from kafka_keyshared.sim.disturbances import ON_REQUEST
 from kafka_keyshared.sim.happenings import (
     BY_A_CALLBACK,
-    EndedByARecord,
     FiltersDeclared,
-    KeysAway,
     LetterReconnected,
-    LimitHeard,
     LimitLifted,
     PendingGivenUp,
     ReleaseFailed,
-    RightsChanged,
     StoppedJoining,
-    TextCopied,
     WorkerJoined,
 )
 from kafka_keyshared.sim.history import History, Listener
-from kafka_keyshared.sim.keys import DerivedKey
 from kafka_keyshared.sim.pause_history import PauseOrdered
 from kafka_keyshared.sim.range_history import RangeAssigned, SettledUnrun
+from kafka_keyshared.sim.rare_commits import CommitTexts, MissingRights
+from kafka_keyshared.sim.rare_records import DeadlyRecords, DerivedKeys
 from kafka_keyshared.sim.state_history import StateAdopted
 
 RARE = (
@@ -103,6 +98,16 @@ UNREACHED = dict.fromkeys(
 """What no run reaches, with the reason. Whoever makes one of them possible takes it out here."""
 
 
+COUNTED: dict[type[Any], str] = {
+    happened.CameBack: "static member came back",
+    LetterReconnected: "letter sent over a connection that was closed",
+    PendingGivenUp: "pending member given up with its session",
+    ReleaseFailed: "state that could not be released",
+    StoppedJoining: "stopped before its first JoinGroup was answered",
+}
+"""What is rare by itself, whenever it happens."""
+
+
 class _Seat:
     """Where a slot is in a process: at which worker, how many of it, and where it was before.
 
@@ -131,12 +136,7 @@ class Sometimes:
       of it, and returns: nobody has joined or left in between who would have it;
     - *stale completion after reassign*: a handler ends whose partition has a new reader by then;
     - *commit failed, then recovered*: an accepted commit of an assignment after one that was not;
-    - *metadata dropped for size*: after a refusal for its size a commit goes without its set;
-    - *metadata shortened for size*: after a refusal for its size a commit has a shorter text;
-    - *brokers told that they take less metadata*: than they usually do, to a member that asks;
     - *stop that named what runs again*: what had settled beyond positions did not fit;
-    - *began beside a text for another position*, *of another topic id*, *partition*, *topic name*:
-      a tool has left it there, and the position is good;
     - *offset gap at the position*: a commit stands behind offsets at which there is no record;
     - *retry overtaken by a revoke*: a partition is revoked while a record of it waits for its next
       attempt;
@@ -152,24 +152,15 @@ class Sometimes:
     - *process ended by what is nobody's*: where that is an error;
     - *paused by hand, then resumed*: an order has a member go on with partitions that were paused;
     - *partition that came while it is paused by hand*: by a rebalance, to whom it is paused for;
-    - *record ran once its schema was known*: it was delivered while its schema was unknown;
-    - *record without a key under a key function*: the function finds none for it;
 
     - *stopped before its first JoinGroup was answered*: a member that does not know its id;
     - *pending member given up with its session*: its process had been killed, or was cut off;
-    - *fetch refused, then read on*: a partition delivers again whose topic might not be read;
-    - *commit denied, then accepted*: as *commit failed, then recovered*, of a missing right;
-    - *group refused, then assigned*: a member is given partitions by a group that was refused;
-    - *revoke while a right is missing*, *stop while a right is missing*: of a topic or the group;
-    - *process ended for missing rights*: after its time;
 
     - *letter sent over a connection that was closed*: after its producer had been idle;
-    - *process ended by a record*, *process ended by the same record again*: without a word;
-    - *partition begun after an unclean end*: the commit with which it began names running records;
-    - *suspect begun again*: a record that such a commit names;
     - *start of an empty partition committed*: nothing was, and no record of it was delivered;
 
-    and of what checkers excuse, what they have excused it for.
+    and of what checkers excuse, what they have excused it for. Others count with it: missing rights
+    and commit texts (:mod:`.rare_commits`), derived keys and deadly records (:mod:`.rare_records`).
     """
 
     def __init__(self, history: History, books: Books) -> None:
@@ -178,12 +169,9 @@ class Sometimes:
         self._seats: dict[tuple[int, str], dict[int | None, _Seat]] = {}
         # Since when each worker is known to be there.
         self._there: dict[tuple[int, str], dict[int, float]] = {}
-        # Assignments whose last commit has failed, and those that go without their sets since.
+        # Assignments whose last commit has failed.
         self._failed: set[int] = set()
-        self._refused: dict[int, Sent] = {}
         self._gaps: set[tuple[TopicPartition, int]] = set()
-        # By partition, position and text, what of another log stands there.
-        self._copied: dict[tuple[TopicPartition, int, str], str] = {}
         self._stored: dict[TopicPartition, int] = {}
         self._unheard: set[tuple[Any, ...]] = set()
         # By member and subscription: the names of workers that filter since, and their numbers.
@@ -192,18 +180,7 @@ class Sometimes:
         self._running: dict[tuple[int, str, int], dict[Delivery, None]] = {}
         # Ranges that were made nobody's.
         self._nobodys: dict[tuple[int, str], set[tuple[int, int]]] = {}
-        self._deadly: set[tuple[TopicPartition, int]] = set()
-        self._unclean: set[int] = set()
         self._filtering: set[tuple[int, str, int]] = set()
-        # The own key of each record, and the times at which a schema began and ended to be unknown.
-        self._own: dict[tuple[TopicPartition, int], bytes | None] = {}
-        self._unknown: list[float] = []
-        # Topics that may not be read, and those that may again and have not delivered since;
-        # whether any right is missing, or the group was refused; assignments with a denied commit.
-        self._unread: set[str] = set()
-        self._readable: set[str] = set()
-        self._missing = self._group_refused = self._group_was_refused = False
-        self._denied: set[int] = set()
         listeners: dict[type[Any], Listener] = {
             happened.Revoking: self._revoking,
             happened.Released: self._released,
@@ -214,60 +191,33 @@ class Sometimes:
             happened.WentOn: self._went_on,
             happened.Ended: self._ended,
             StateAdopted: self._adopted,
-            TextCopied: self._text_copied,
-            happened.Reading: self._reading,
-            LimitHeard: self._limit_heard,
             happened.CommitSent: self._sent,
             happened.CommitStored: self._commit_stored,
             happened.CommitTold: self._told,
             happened.LetterStored: self._letter_stored,
             happened.LetterTold: self._letter_told,
             LimitLifted: self._limit_lifted,
-            ReleaseFailed: self._release_failed,
             FiltersDeclared: self._filters_declared,
             RangeAssigned: self._range_assigned,
             SettledUnrun: self._settled_unrun,
-            happened.CameBack: self._came_back,
             WorkerJoined: self._worker_joined,
             happened.Owned: self._owned,
             PauseOrdered: self._pause_ordered,
-            happened.Appended: self._appended,
-            KeysAway: self._keys_away,
-            StoppedJoining: self._stopped_joining,
-            PendingGivenUp: self._pending_given_up,
-            LetterReconnected: self._letter_reconnected,
-            EndedByARecord: self._ended_by_a_record,
             happened.Gone: self._gone,
-            happened.Stopping: self._stopping,
-            happened.Delivered: self._delivered,
-            RightsChanged: self._rights_changed,
         }
         for kind, listener in listeners.items():
             history.listen(kind, listener)
+        for kind, name in COUNTED.items():
+            history.listen(kind, partial(self._count, name))
+        for others in (MissingRights, CommitTexts, DerivedKeys, DeadlyRecords):
+            others(history, books, self.counts)
 
-    # --- rights ---
-
-    def _rights_changed(self, told: RightsChanged) -> None:
-        unread = set(told.fetches)
-        self._readable = (self._readable | (self._unread - unread)) - unread
-        self._unread = unread
-        self._missing = bool(told.fetches or told.commits or told.group)
-        self._group_was_refused = self._group_was_refused or told.group
-        self._group_refused = told.group
-
-    def _delivered(self, told: happened.Delivered) -> None:
-        if told.partition.topic in self._readable:
-            self._readable.discard(told.partition.topic)
-            self.counts["fetch refused, then read on"] += 1
-
-    def _stopping(self, told: happened.Stopping) -> None:
-        del told
-        self.counts["stop while a right is missing"] += self._missing
+    def _count(self, name: str, _: object) -> None:
+        self.counts[name] += 1
 
     # --- partitions ---
 
     def _revoking(self, told: happened.Revoking) -> None:
-        self.counts["revoke while a right is missing"] += self._missing
         live = self._books.members[told.member].live
         busy = retrying = False
         for assignment in [live[each] for each in told.partitions if each in live]:
@@ -290,9 +240,6 @@ class Sometimes:
     def _owned(self, told: happened.Owned) -> None:
         came = [self._books.by_hand.wanted(told.member, each) for each in told.partitions]
         self.counts["partition that came while it is paused by hand"] += sum(came)
-        if self._group_was_refused and not self._group_refused:
-            self._group_was_refused = False
-            self.counts["group refused, then assigned"] += 1
 
     def _pause_ordered(self, told: PauseOrdered) -> None:
         self.counts["paused by hand, then resumed"] += not told.paused and bool(
@@ -301,8 +248,6 @@ class Sometimes:
 
     def _over(self, assignment: Assignment) -> None:
         self._failed.discard(assignment.number)
-        self._denied.discard(assignment.number)
-        self._refused.pop(assignment.number, None)
         unheard = {each for each in self._unheard if each[-1] == assignment.number}
         self.counts["letter stored, never heard of"] += len(unheard)
         self._unheard -= unheard
@@ -352,22 +297,6 @@ class Sometimes:
         del told
         self.counts["record skipped as nobody's by order"] += self._books.skipped
 
-    def _came_back(self, told: happened.CameBack) -> None:
-        del told
-        self.counts["static member came back"] += 1
-
-    def _stopped_joining(self, told: StoppedJoining) -> None:
-        del told
-        self.counts["stopped before its first JoinGroup was answered"] += 1
-
-    def _pending_given_up(self, told: PendingGivenUp) -> None:
-        del told
-        self.counts["pending member given up with its session"] += 1
-
-    def _letter_reconnected(self, told: LetterReconnected) -> None:
-        del told
-        self.counts["letter sent over a connection that was closed"] += 1
-
     def _filters_declared(self, told: FiltersDeclared) -> None:
         self._filters.add((told.member, told.subscription, told.name))
 
@@ -379,48 +308,9 @@ class Sometimes:
         if told.subscription not in self._books.tracked:
             self.counts["record dropped without a worker"] += len(self._books.passed)
         if (each := self._books.delivery) is not None:
-            self._note_key(each)
             self._of(told)[each] = None
-            self._suspect_began(each)
             asked = each.assignment.member.recalling[told.subscription, told.worker]
             self.counts["record begun while it was asked back"] += asked > 0
-
-    def _appended(self, told: happened.Appended) -> None:
-        self._own[told.partition, told.offset] = told.key
-
-    def _keys_away(self, told: KeysAway) -> None:
-        if told.unknown == (len(self._unknown) % 2 == 0):
-            self._unknown.append(self._books.now)
-
-    def _note_key(self, each: Delivery) -> None:
-        function = self._books.settings[each.fate.sub].key_of
-        if not isinstance(function, DerivedKey) or function.header:
-            return
-        own = self._own.get((each.assignment.partition, each.offset))
-        waited = bisect_right(self._unknown, each.first) % 2 == 1
-        self.counts["record ran once its schema was known"] += waited and function.has_new_schema(
-            own
-        )
-        without = own is not None and each.lane.key is None
-        self.counts["record without a key under a key function"] += without
-
-    def _ended_by_a_record(self, told: EndedByARecord) -> None:
-        place = told.partition, told.offset
-        self.counts["process ended by a record"] += 1
-        self.counts["process ended by the same record again"] += place in self._deadly
-        self._deadly.add(place)
-
-    def _suspect_began(self, each: Delivery) -> None:
-        named = {
-            offset
-            for notes in each.assignment.notes
-            for about in notes.values()
-            for offset in about.running
-        }
-        if named and each.assignment.number not in self._unclean:
-            self._unclean.add(each.assignment.number)
-            self.counts["partition begun after an unclean end"] += 1
-        self.counts["suspect begun again"] += each.offset in named and each.tries == 1
 
     def _of(self, told: happened.Began | happened.WentOn | happened.Ended) -> dict[Delivery, None]:
         place = told.member, told.subscription, told.worker
@@ -472,31 +362,12 @@ class Sometimes:
             empty = assignment.log.last_to_read() is None and sent.position == assignment.start
             first = assignment.found is None and assignment.first_at is None
             self.counts["start of an empty partition committed"] += empty and first
-            if assignment.number in self._refused and not sent.text:
-                dropped = self._refused.pop(assignment.number)
-                self.counts["metadata dropped for size"] += bool(dropped.text)
-            elif assignment.number in self._refused:
-                before = self._refused.pop(assignment.number)
-                self.counts["metadata shortened for size"] += len(sent.text) < len(before.text)
             last = sent.position - 1
             fates = next(iter(assignment.log.fates.values()))
             gap = last >= 0 and (last not in fates or fates[last].removed)
             if gap and (partition, last) not in self._gaps:
                 self._gaps.add((partition, last))
                 self.counts["offset gap at the position"] += 1
-
-    def _text_copied(self, told: TextCopied) -> None:
-        self._copied[told.partition, told.position, told.text] = told.kind
-
-    def _reading(self, told: happened.Reading) -> None:
-        assignment = self._books.assignments[told.assignment]
-        if assignment.found is not None:
-            kind = self._copied.pop((told.partition, *assignment.found), None)
-            if kind is not None:
-                self.counts[kind] += 1
-
-    def _limit_heard(self, told: LimitHeard) -> None:
-        self.counts["brokers told that they take less metadata"] += told.most < METADATA_USUAL
 
     def _commit_stored(self, told: happened.CommitStored) -> None:
         for partition in told.entries:
@@ -507,21 +378,15 @@ class Sometimes:
             self.counts["answer stored while a member asks"] += asking
 
     def _told(self, told: happened.CommitTold) -> None:
-        for assignment, sent in self._books.commits.get(told.number, {}).values():
+        for assignment, _ in self._books.commits.get(told.number, {}).values():
             if assignment is None or assignment.over is not None:
                 continue
             number = assignment.number
-            if told.result == CommitResult.DENIED:
-                self._denied.add(number)
             if told.result == CommitResult.ACCEPTED:
-                self.counts["commit denied, then accepted"] += number in self._denied
-                self._denied.discard(number)
                 self.counts["commit failed, then recovered"] += number in self._failed
                 self._failed.discard(number)
             else:
                 self._failed.add(number)
-            if told.result == CommitResult.TOO_LARGE:
-                self._refused[number] = sent
 
     def _letter_stored(self, told: happened.LetterStored) -> None:
         self._unheard.add(tuple(told))
@@ -534,15 +399,10 @@ class Sometimes:
     def _limit_lifted(self, told: LimitLifted) -> None:
         self.counts["dead-letter limit reached"] += len(told.partitions)
 
-    def _release_failed(self, told: ReleaseFailed) -> None:
-        del told
-        self.counts["state that could not be released"] += 1
-
     def _gone(self, told: happened.Gone) -> None:
         self.counts["stop that named what runs again"] += LEFT_OUT in told.reason
         self.counts["process ended by a callback"] += told.reason.startswith(BY_A_CALLBACK)
         self.counts["process ended by what is nobody's"] += IS_AN_ERROR in told.reason
-        self.counts["process ended for missing rights"] += told.reason.startswith(FOR_RIGHTS)
         for each in self._books.ended:
             self._over(each)
         for sub in self._books.settings:

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections import defaultdict
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import fastavro
@@ -301,10 +302,11 @@ def test_what_is_refused_stops_its_key_and_the_rest_is_replayed(
     admin.create_topics([small])[topic].result(30)
     real_cluster.create_topic(f"{topic}.dlq", 1)
     producer = Producer({"bootstrap.servers": real_cluster.bootstrap})
+    large = Random(1).randbytes(3_000)  # a replay is compressed: this stays as large as it is
     for number in range(12):
         producer.produce(
             f"{topic}.dlq",
-            b"0:%d" % number + b" " * 3_000 * (number in (4, 5)),
+            b"0:%d" % number + large * (number in (4, 5)),
             b"key-%d" % (number % 4),
             0,
             headers=list(source_headers(f"{topic}.gone" if number == 11 else topic, 0, number)),

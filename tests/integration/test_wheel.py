@@ -24,6 +24,12 @@ TYPED = Path(__file__).with_name("typed")
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 
 
+@pytest.fixture(autouse=True)
+def no_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take away a PYTHONPATH that names the checkout: what is run would import that."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy of the tree, where nothing else of the checkout is."""

@@ -7,10 +7,11 @@ from math import floor, inf
 
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.checkers.books import METADATA_LEAST, Books
 from kafka_keyshared.sim.checkers.carried import notes_of
 from kafka_keyshared.sim.checkers.checker import Checker, FreeSince, always
-from kafka_keyshared.sim.checkers.records import Assignment
+from kafka_keyshared.sim.checkers.records import Assignment, End, Member
+from kafka_keyshared.sim.happenings import LimitHeard
 from kafka_keyshared.sim.history import History, Listener
 
 NAMED_WITHIN = 1.0
@@ -74,6 +75,8 @@ class CarefulStarts(Checker):
         # Members with a commit that is not answered, or was refused, since when.
         self._unanswered: dict[int, set[int]] = {}
         self._troubled: dict[int, float] = {}
+        # Members that know that brokers take no text that names a record.
+        self._nameless: set[int] = set()
 
     def listeners(self) -> Mapping[type, Listener]:
         """It looks at starts, settlements and commits, and at how members go."""
@@ -84,7 +87,16 @@ class CarefulStarts(Checker):
             happened.CommitSent: self._sent,
             happened.CommitTold: self._told,
             happened.Gone: self._gone,
+            LimitHeard: self._limit_heard,
         }
+
+    def _limit_heard(self, told: LimitHeard) -> None:
+        if told.most < METADATA_LEAST:
+            self._nameless.add(told.member)
+
+    def _names_none(self, member: Member) -> bool:
+        """Say whether brokers may take no text from this member that names a record."""
+        return member.bare or member.number in self._nameless
 
     def _reading(self, told: happened.Reading) -> None:
         if told.position is not None:
@@ -93,9 +105,16 @@ class CarefulStarts(Checker):
     def _life(self, assignment: Assignment) -> _Life:
         life = self._lives.get(assignment.number)
         if life is None:
-            # Of several texts that it may have begun with, nobody knows which one it was.
-            unclean = bool(assignment.notes) and all(
-                any(notes.running for notes in every.values()) for every in assignment.notes
+            # Of several texts that it may have begun with, nobody knows which one it was. What a
+            # member itself was to commit when it lost the partition names no suspect to it.
+            before = assignment.remembered
+            regained = before is not None and before.over is End.LOST
+            unclean = (
+                bool(assignment.notes)
+                and not regained
+                and all(
+                    any(notes.running for notes in every.values()) for every in assignment.notes
+                )
             )
             since = assignment.first_at if assignment.first_at is not None else self.books.now
             life = self._lives[assignment.number] = _Life(careful=unclean, since=since)
@@ -122,7 +141,7 @@ class CarefulStarts(Checker):
         if not life.careful:
             return
         waited = now - life.since >= NAMED_WITHIN
-        if not life.named and not waited and not assignment.member.bare:
+        if not (life.named or waited or self._names_none(assignment.member)):
             self.violated(told.member, f"{each} began {assignment}, and no commit has named it")
         if each.tries > 1:
             return
@@ -175,14 +194,17 @@ class CarefulStarts(Checker):
             self._lives.pop(assignment.number, None)
         self._unanswered.pop(told.member, None)
         self._troubled.pop(told.member, None)
+        self._nameless.discard(told.member)
 
     def _in_vain(self, member: int, assignment: Assignment, life: _Life) -> None:
         settled, now = life.settled_at, self.books.now
         self._unnamed(member, assignment, life)
         if settled is None or life.committed or not life.careful:
             return
-        if assignment.misplaced or assignment.member.bare or assignment.revoking_at is not None:
+        if assignment.misplaced or assignment.revoking_at is not None:
             return
+        if self._names_none(assignment.member) or assignment.member.stopping_at is not None:
+            return  # a stop commits once, at its end
         early = life.first_at is not None and settled - life.first_at < SETTLED_MOST
         if early and now - settled >= COMMITTED_WITHIN and not self._kept(member, settled):
             self.violated(
@@ -198,6 +220,8 @@ class CarefulStarts(Checker):
             return
         if assignment.misplaced or assignment.revoking_at is not None or self._kept(member, first):
             return
+        if self._names_none(assignment.member) or assignment.member.stopping_at is not None:
+            return  # a stop commits once, at its end
         self.violated(
             member,
             f"it was killed {now - first:.3f} s after the first record of "

@@ -5,11 +5,15 @@ By the commit with which it began; where several may have been there, as far as 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import TypeVar
 
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Log
 from kafka_keyshared.sim.commit_text import NOTHING, CommitTextError, Notes, Whose, read_notes
+
+_T = TypeVar("_T")
 
 
 def diverted(assignment: Assignment, sub: str) -> None:
@@ -56,14 +60,17 @@ def notes_of(text: str, position: int, whose: Whose) -> dict[str, Notes]:
 def noted(entry: tuple[int, str] | None, start: int, log: Log) -> dict[str, Notes]:
     """Return what an entry says to who begins with it at ``start``.
 
-    What it says of records that the log has not got yet is of another log.
+    What it says of records that the log has not got yet is of another log; what retention has
+    removed below ``start`` runs no more.
     """
     if entry is None:
         return {}
+
+    def there(of: Mapping[int, _T]) -> dict[int, _T]:
+        return {at: each for at, each in of.items() if start <= at <= log.last}
+
     return {
-        sub: notes._replace(
-            tried={at: each for at, each in notes.tried.items() if start <= at <= log.last}
-        )
+        sub: notes._replace(tried=there(notes.tried), running=there(notes.running))
         for sub, notes in notes_of(entry[1], entry[0], log.whose).items()
     }
 

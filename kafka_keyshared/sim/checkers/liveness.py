@@ -19,11 +19,8 @@ from kafka_keyshared.sim.keys import BACK_WITHIN
 START_WITHIN = 1.0
 """Seconds in which a record starts that nothing keeps."""
 
-NAMED_WITHIN = 1.1
-"""Seconds that the first records of a partition may wait for the commit that names them."""
-
 SMALL_FOR = 10.0
-"""Seconds in which a partition may begin with few records: its last owner died, or it had none."""
+"""Seconds in which a partition may begin with few records: its last owner ended unclean."""
 
 SUSPECTS_FOR = 30.0
 """Seconds after which the records have started that ran when the last owner died."""
@@ -82,12 +79,10 @@ def _begun_by(each: Delivery, free: float) -> float:
     fates = assignment.log.fates[sub]
     if any(at in fates and fates[at].lane is each.lane for at in named if at <= each.offset):
         wait = SUSPECTS_FOR
-    elif assignment.found is None or any(
-        notes.running for every in assignment.notes for notes in every.values()
-    ):
+    elif any(notes.running or notes.more for every in assignment.notes for notes in every.values()):
         wait = SMALL_FOR
     else:
-        wait = NAMED_WITHIN
+        return free
     return max(assignment.first_at or LONG, free) + wait
 
 

@@ -61,8 +61,8 @@ class Order(Checker):
         if each is None:
             return
         assignment = each.assignment
-        if books.ahead is not None:
-            ahead = books.ahead
+        ahead = books.ahead
+        if ahead is not None and not _perhaps_settled(ahead):
             self._wrong(told, each, f"before {ahead.fate} of its lane: {ahead.stage.value}")
         if each.stage in CLOSED:
             self._wrong(told, each, f"although {each.stage.value}")
@@ -147,3 +147,9 @@ class Order(Checker):
                         f"{assignment.partition} is read from {position} {assignment}, beyond "
                         f"{fate} of {fate.sub!r}: {fate.story()}",
                     )
+
+
+def _perhaps_settled(ahead: Delivery) -> bool:
+    """Say whether its member may know it as settled: by one of several texts it may begin with."""
+    settled = ahead.assignment.perhaps.get(ahead.fate.sub, ())
+    return ahead.offset in settled and ahead.worker is None and not ahead.tries

@@ -40,7 +40,7 @@ class _Seen:
         self.began = now
         self.done = 0
         self.done_since = 0
-        self.failed_at = float("-inf")
+        self.failed_at = now  # what was before is not known
         self.fails_since: float | None = None
         self.lanes: set[Lane] = set()
 
@@ -89,6 +89,8 @@ class Outages(Checker):
         each, now = self.books.delivery, self.books.now
         if each is None or told.outcome in ("given_back", "died"):
             return
+        if each.assignment.member.stopping_at is not None:
+            return  # its diagnosis hears of what ends only when its stop takes up the reports
         place = told.member, told.subscription
         seen = self._seen.get(place)
         if seen is None:

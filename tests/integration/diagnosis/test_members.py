@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.owner.standstill import HELD
 from tests.conftest import Eventually
 from tests.integration.diagnosis.conftest import Started
 from tests.support.causes import WAIT, Named, found
 from tests.support.live import Member, client_conf, group_name, numbered, write
-from tests.support.odd import Gate, nothing
+from tests.support.odd import ODD, Gate, nothing
 
 
 def test_a_control_loop_that_does_not_come_round_is_named(
@@ -27,6 +28,47 @@ def test_a_control_loop_that_does_not_come_round_is_named(
     assert silent.sentence.startswith("the control loop has not turned for ")
     gate.open()
     named.cleared(member.app, "loop-silent")
+
+
+def test_an_owner_thread_that_was_held_is_named_when_it_goes_on(
+    started: Started, cluster: EmbeddedCluster, topic: str, named: Named, eventually: Eventually
+) -> None:
+    gate = Gate(ODD)
+
+    def key(record: Any) -> bytes | None:  # it runs on the owner's thread
+        gate(record)
+        found: bytes | None = record.key()
+        return found
+
+    member = started(nothing, records=numbered(100), key=key)
+    eventually(lambda: member.done() == 100, WAIT)
+    write(cluster, topic, [(ODD, b"it")])
+
+    def held() -> bool:
+        status = member.app.status()
+        return status is not None and status.silent_seconds > HELD + 1.0
+
+    try:
+        eventually(held, WAIT)
+    finally:
+        gate.open()
+    stood = named(member.app, "loop-held")
+    assert stood.sentence.startswith("the owner thread stood still in ")
+    assert "odd.py" in stood.sentence
+    assert found(member.app, "loop-silent") is None
+
+
+def test_a_right_that_is_refused_is_named_with_what_to_grant(
+    started: Started, cluster: EmbeddedCluster, topic: str, named: Named
+) -> None:
+    cluster.fail_next("OffsetCommit", "TOPIC_AUTHORIZATION_FAILED", times=500)
+    member = started(nothing)
+    refused = named(member.app, "right-refused")
+    assert refused.sentence.startswith(f"topic {topic}: READ refused ")
+    assert f"Grant READ on topic {topic} to the user of this instance" in refused.sentence
+    assert (refused.topic, refused.level) == (topic, "fail")
+    cluster.heal("OffsetCommit")
+    named.cleared(member.app, "right-refused")
 
 
 def test_commits_that_are_refused_are_named_with_the_error(

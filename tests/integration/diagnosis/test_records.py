@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from kafka_keyshared.local.embedded import EmbeddedCluster
 from tests.conftest import Eventually
 from tests.integration.diagnosis.conftest import Started
 from tests.support.causes import WAIT, Named, found
-from tests.support.live import write
+from tests.support.live import numbered, write
 from tests.support.odd import ODD, RECORDS, Gate, fails, key_unread, nothing
 
 
@@ -143,6 +144,38 @@ def test_a_partition_of_which_too_much_fails_is_named(
     limited = named(member.app, "dlq-limit")
     assert limited.sentence.startswith(f"nothing more of {topic}-")
     assert limited.topic == topic
+
+
+def test_a_dependency_that_is_away_is_named_with_its_error(started: Started, named: Named) -> None:
+    back = threading.Event()
+
+    def calls_it(record: Any) -> None:
+        if not back.is_set():
+            raise ConnectionError("nobody listens")
+
+    member = started(calls_it, retry={"attempts": 1_000, "backoff": 0.2, "backoff_max": 1.0})
+    away = named(member.app, "most-attempts-fail")
+    assert away.sentence.startswith("no attempt has succeeded for ")
+    assert "all with ConnectionError at " in away.sentence
+    assert away.level == "fail"
+    back.set()
+    named.cleared(member.app, "most-attempts-fail")
+
+
+def test_records_that_go_to_the_dead_letters_in_numbers_are_named_with_their_share(
+    started: Started, cluster: EmbeddedCluster, topic: str, named: Named
+) -> None:
+    def every_fifth_fails(record: Any) -> None:
+        if int(record.value()) % 5 == 0:
+            raise ValueError("no such address")
+
+    cluster.create_topic(f"{topic}.dlq", 1)
+    options = {"retry": {"attempts": 1}, "poison": "dead_letter", "dlq": True}
+    member = started(every_fifth_fails, records=numbered(100), **options)
+    much = named(member.app, "dead-lettering-much")
+    assert "were dead-lettered or dropped" in much.sentence
+    assert "all with ValueError at " in much.sentence
+    assert much.level == "warn"
 
 
 def test_a_partition_whose_settled_set_is_full_is_named(

@@ -57,6 +57,16 @@ def test_an_outage_right_after_the_start_is_found(rate: float) -> None:
     assert Traffic(**LETTERS).until(30, rate, fails) <= max(IN_TIME, 3 / rate + 6)
 
 
+@pytest.mark.parametrize("rate", [1, 40])
+def test_no_rate_is_said_to_be_of_a_time_before_the_start(rate: float) -> None:
+    """The longest window is five minutes, and an instance that has just started has had none."""
+    traffic = Traffic(**LETTERS)
+    passed = traffic.until(30, rate, fails)
+    assert {each.what for each in traffic.rates} == {"attempts", "given_up"}
+    assert all(0 < each.window_seconds <= passed + 0.5 for each in traffic.rates)
+    assert all(each.window_seconds < 300 for each in traffic.go_on(200, rate, fails))
+
+
 @pytest.mark.parametrize("after", [2.0, 30.0])
 def test_attempts_that_are_all_put_off_are_found(after: float) -> None:
     traffic = Traffic(keys=5_000, **LETTERS)

@@ -55,6 +55,17 @@ def test_it_starts_where_it_was_left() -> None:
     assert made.said("orders-0: back with nobody else's commit")
 
 
+def test_what_was_left_needs_not_fit_in_what_the_brokers_take() -> None:
+    made = begun()
+    made.tell(ev.TextLimitTold(1))
+    (commit,) = made.commit()
+    made.answer(commit, CommitResult.ACCEPTED)
+    made.fetch(record(1, "slow"), record(2, "b"), record(3, "b"))
+    made.work({1: [ERROR]})
+    made.revoke(P0, commit=False)
+    assert back(made, 1) == (1, [1]), "2 and 3 have settled here"
+
+
 def test_what_was_left_is_committed_at_once() -> None:
     made = lost()
     made.tell(ev.Assigned({P0: ev.StartPoint(1, "", 0, 10)}))

@@ -7,6 +7,7 @@ import pytest
 from kafka_keyshared.core.lane_notes import LaneNotes, Tried, merged
 from kafka_keyshared.core.metadata import SET_BUDGET, TEXT_LIMIT, decode, encode
 from kafka_keyshared.core.running_notes import (
+    COUNTED_MOST,
     RUNNING_BUDGET,
     STARTED,
     WAITING,
@@ -27,12 +28,12 @@ def test_running_records_are_written_as_documented() -> None:
     assert text == sealed(block("s", PAYLOAD), 500)
     assert decode(text, here(500)).notes == {"s": LaneNotes(running=RUNNING)}
     notes = read_notes(text, 500)["s"]
-    assert (notes.running, notes.more) == ({503: True, 600: False}, 3)
+    assert (notes.running, notes.more) == ({503: 1, 600: 0}, 3)
 
 
-def test_a_number_of_a_later_release_counts_as_started() -> None:
-    text = sealed(block("s", (5, numbers(500, 0, 3, 7))), 500)
-    assert decode(text, here(500)).notes["s"].running == Running({503: STARTED})
+def test_a_number_counts_owners_and_is_never_more_than_a_byte() -> None:
+    text = sealed(block("s", (5, numbers(500, 0, 3, 7, 0, 5_000))), 500)
+    assert decode(text, here(500)).notes["s"].running == Running({503: 7, 504: COUNTED_MOST})
 
 
 def test_what_is_below_the_position_is_left_out() -> None:

@@ -118,7 +118,7 @@ def test_a_letter_is_settled_when_the_broker_has_acknowledged_it(desk: Desk) -> 
         (KafkaError.MSG_SIZE_TOO_LARGE, True),
         (KafkaError.INVALID_RECORD, True),
         (KafkaError.POLICY_VIOLATION, True),
-        (KafkaError._MSG_TIMED_OUT, False),
+        (KafkaError._MSG_TIMED_OUT, True),
         (KafkaError.NOT_ENOUGH_REPLICAS, False),
         (KafkaError.NOT_LEADER_FOR_PARTITION, False),
         (KafkaError._TRANSPORT, False),

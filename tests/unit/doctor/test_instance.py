@@ -46,6 +46,14 @@ def test_blocked_keys_are_named_with_record_time_and_error() -> None:
     assert "3 keys waiting, 20 keys blocked" in check.seen
 
 
+def test_a_blocked_key_that_the_instance_hides_is_named_by_its_slot() -> None:
+    hidden = blocked(0) | {"key": None, "slot": 0xDF75}
+    keyless = blocked(1) | {"key": None, "slot": None}
+    check = judged(lanes={"blocked": 2}, blocked=[hidden, keyless])
+    assert "2 keys are blocked: a key of slot 0xdf75 at orders-1@0 for 12 min" in check.why
+    assert "; a record without a key at orders-1@1 for " in check.why
+
+
 def test_a_record_that_runs_for_too_long_is_named_the_longest_first() -> None:
     check = judged(workers=[worker(0, 17, 61.0), worker(1, 20, 200.0)])
     assert (check.status, check.page) == (Status.FAIL, page_of("record-running-long"))

@@ -10,7 +10,11 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka_keyshared.client.port import CommittedOffset, LogBounds
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import metadata
+from kafka_keyshared.core.careful import FIRST_RECORDS
+from kafka_keyshared.core.commands import Commit
 from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.core.lane_notes import LaneNotes
+from kafka_keyshared.core.running_notes import STARTED, Running
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.rebalance import NOTHING_AFTER
 from tests.support.ports import Stage
@@ -267,14 +271,33 @@ def test_where_no_record_may_be_skipped_the_client_refuses_a_partition_without_a
     assert stage.client.made("assign") == [{P0: None}]
 
 
-def test_the_first_records_start_behind_the_commit_that_names_them() -> None:
+def test_the_first_records_are_named_at_once_and_start_before_the_answer() -> None:
     stage = Stage(careful=True)
     stage.client.stored = {P0: CommittedOffset(0, "")}
     stage.fill(*(record(offset) for offset in range(5)))
     stage.assign(P0)
+    stage.step()
+    (commit,) = stage.client.commits
+    assert named(commit) == {0, 1, 2, 3, 4}
+    assert stage.work() == [0, 1, 2, 3, 4], "nobody has answered it"
+
+
+def named(commit: Commit) -> set[int]:
+    """Return the records that a commit of P0 names as running."""
+    entry = commit.entries[P0]
+    return set(metadata.decode(entry.metadata, here(entry.position)).notes["default"].running[0])
+
+
+def test_after_an_unclean_end_records_start_behind_the_commit_that_names_them() -> None:
+    stage = Stage(careful=True)
+    ran = {"default": LaneNotes(running=Running({100: STARTED}))}
+    stage.client.stored = {P0: CommittedOffset(0, metadata.encode(here(0), {}, notes=ran).text)}
+    stage.fill(*(record(offset) for offset in range(101)))
+    stage.assign(P0)
     stage.step(2)
     assert stage.work() == []
     (commit,) = stage.client.commits
+    assert named(commit) == {*range(FIRST_RECORDS), 100}
     stage.mailbox.put(ev.CommitAnswered(commit, ev.CommitResult.ACCEPTED))
     stage.step()
-    assert stage.work() == [0, 1, 2, 3, 4]
+    assert stage.work() == list(range(FIRST_RECORDS))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from kafka_keyshared.core.events import StartPoint
 from kafka_keyshared.core.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.metadata import SET_BUDGET, decode, encode
+from kafka_keyshared.core.offsets import Snapshot
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.plan import leaves_nothing, outcome, plan
@@ -103,3 +106,10 @@ def test_what_others_have_said_in_the_metadata_is_handed_on() -> None:
     found = decode(entry.metadata, here(entry.position, P0), ["default"])
     assert (entry.position, found.sections) == (10, {"default": ((12, 14),)})
     assert "other" in found.unknown
+
+
+def test_what_a_task_sends_of_positions_can_be_pickled() -> None:
+    snapshot = Snapshot(
+        5, {"default": ((6, 7),)}, notes={"default": LaneNotes(tried={5: Tried(2)})}
+    )
+    assert pickle.loads(pickle.dumps(snapshot)) == snapshot

@@ -56,6 +56,11 @@ def test_a_batch_is_named_by_where_its_whole_group_stands(
     assert name_of_batch("h", one) != name_of_batch("g", one)
 
 
+def test_a_record_in_a_partition_that_was_idle_leaves_the_name_of_the_batch() -> None:
+    before = {P0: at(5), P1: at(7, end=7)}
+    assert name_of_batch("g", {**before, P1: at(7, end=8)}) == name_of_batch("g", before)
+
+
 def test_a_batch_that_begins_elsewhere_has_a_name_of_its_own() -> None:
     """So none writes over the outputs of one that was committed."""
     groups = [
