@@ -17,6 +17,10 @@ REAL = {"time", "random", "datetime", "secrets", "uuid"}
 # Where something real is waited for or looked at, as module and function, with the reason.
 MAY: dict[tuple[str, str], str] = {
     ("client/kafka.py", "_wait_until_moved"): "waits for a thread of the client's own",
+    ("client/kafka.py", "start_over"): "the real client's; no stand-in is ended by its group",
+    ("client/kafka.py", "_replace_if_due"): "the same",
+    ("client/kafka.py", "_replace"): "the same",
+    ("client/kept_admin.py", "answers"): "waits for threads of a real client",
     ("client/leaving.py", "leave"): "waits for the real client to be out of its group",
     ("client/outage.py", "__init__"): "the real client's; what stands in for it has no outages",
     ("client/silence.py", "__init__"): "a reader of a real client, without an owner",
