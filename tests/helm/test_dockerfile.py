@@ -16,7 +16,7 @@ from tests.helm.chart import CHART, DEFAULTS, ROOT
 IGNORED = CHART / "Dockerfile.dockerignore"
 
 
-EXTRAS = ("cli", "console", "tracing", "blake3", "uvloop")
+EXTRAS = ("cli", "console", "tracing", "blake3", "uvloop", "schemaregistry")
 
 NOT_IN_THE_IMAGE = {"tui", "testing", "peers", "spark", "test"}
 """Extras for a person's terminal, for tests, for comparisons, and for a Spark driver."""

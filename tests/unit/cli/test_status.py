@@ -287,13 +287,14 @@ def test_the_lag_is_not_guessed() -> None:
     assert line.endswith("lag 0")
 
 
-def test_without_a_committed_position_the_start_decides() -> None:
-    for from_start, end in ((True, "lag 10"), (False, "lag 0")):
-        world = World(from_start=from_start, committed=None)
-        world.write(10)
-        (line,) = world.after(LINE_EVERY)
-        assert line.endswith(end)
-        assert line.startswith("caught up") is not from_start
+def test_without_a_committed_position_the_lag_is_known_once_the_start_is_committed() -> None:
+    world = World(committed=None)
+    world.write(10)
+    (line,) = world.after(LINE_EVERY)
+    assert line.endswith("lag not known yet")
+    world.commit()
+    (line,) = world.after(LINE_EVERY)
+    assert line.endswith("lag 10")
 
 
 def test_a_live_line_is_always_up_to_date_and_lines_are_written_for_catching_up_alone() -> None:
