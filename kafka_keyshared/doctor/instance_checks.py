@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from kafka_keyshared import status
 from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.diagnosis.say import key_of
 from kafka_keyshared.doctor.findings import Check, Finding, Kind, Status, conclude
 from kafka_keyshared.doctor.progress_checks import Standing, Told
 from kafka_keyshared.model import TopicPartition, counted, does, in_words, some
@@ -76,7 +77,7 @@ def _blocked(of: status.SubscriptionStatus) -> list[Finding]:
     if not count:
         return []
     names = [
-        f"{_key(each.key)} at {each.topic}-{each.partition}@{each.offset} for "
+        f"{key_of(each.key, each.slot)} at {each.topic}-{each.partition}@{each.offset} for "
         f"{in_words(each.seconds)} ({counted(each.attempts, 'attempt')}, last: {each.error})"
         for each in of.blocked[:NAMED]
     ]
@@ -172,7 +173,3 @@ def _others(worker: status.WorkerStatus) -> str:
     if waiting <= 0:
         return ""
     return f" ({counted(waiting, 'record')} {does(waiting, 'wait')} for it there)"
-
-
-def _key(key: str | None) -> str:
-    return "a record without a key" if key is None else f"key {key!r}"

@@ -7,7 +7,7 @@ from math import floor, inf
 
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.checkers.books import METADATA_LEAST, Books
+from kafka_keyshared.sim.checkers.books import METADATA_LEAST, METADATA_USUAL, Books
 from kafka_keyshared.sim.checkers.carried import notes_of
 from kafka_keyshared.sim.checkers.checker import Checker, FreeSince, always
 from kafka_keyshared.sim.checkers.records import Assignment, End, Member
@@ -75,8 +75,8 @@ class CarefulStarts(Checker):
         # Members with a commit that is not answered, or was refused, since when.
         self._unanswered: dict[int, set[int]] = {}
         self._troubled: dict[int, float] = {}
-        # Members that know that brokers take no text that names a record.
-        self._nameless: set[int] = set()
+        # What brokers take of a member that has been told a limit.
+        self._limits: dict[int, int] = {}
 
     def listeners(self) -> Mapping[type, Listener]:
         """It looks at starts, settlements and commits, and at how members go."""
@@ -91,12 +91,22 @@ class CarefulStarts(Checker):
         }
 
     def _limit_heard(self, told: LimitHeard) -> None:
-        if told.most < METADATA_LEAST:
-            self._nameless.add(told.member)
+        self._limits[told.member] = min(told.most, self._limits.get(told.member, told.most))
+
+    def _limited(self, member: Member, least: int) -> bool:
+        """Say whether brokers take less than that from this member."""
+        return member.bare or self._limits.get(member.number, METADATA_USUAL) < least
 
     def _names_none(self, member: Member) -> bool:
         """Say whether brokers may take no text from this member that names a record."""
-        return member.bare or member.number in self._nameless
+        return self._limited(member, METADATA_LEAST)
+
+    def _may_name_none(self, member: Member) -> bool:
+        """Say whether names may be cut away: settled sets and attempts come first.
+
+        Then its text may be the one that is stored already, and no commit is sent.
+        """
+        return self._limited(member, METADATA_USUAL)
 
     def _reading(self, told: happened.Reading) -> None:
         if told.position is not None:
@@ -141,7 +151,7 @@ class CarefulStarts(Checker):
         if not life.careful:
             return
         waited = now - life.since >= NAMED_WITHIN
-        if not (life.named or waited or self._names_none(assignment.member)):
+        if not (life.named or waited or self._may_name_none(assignment.member)):
             self.violated(told.member, f"{each} began {assignment}, and no commit has named it")
         if each.tries > 1:
             return
@@ -194,7 +204,7 @@ class CarefulStarts(Checker):
             self._lives.pop(assignment.number, None)
         self._unanswered.pop(told.member, None)
         self._troubled.pop(told.member, None)
-        self._nameless.discard(told.member)
+        self._limits.pop(told.member, None)
 
     def _in_vain(self, member: int, assignment: Assignment, life: _Life) -> None:
         settled, now = life.settled_at, self.books.now
@@ -220,7 +230,7 @@ class CarefulStarts(Checker):
             return
         if assignment.misplaced or assignment.revoking_at is not None or self._kept(member, first):
             return
-        if self._names_none(assignment.member) or assignment.member.stopping_at is not None:
+        if self._may_name_none(assignment.member) or assignment.member.stopping_at is not None:
             return  # a stop commits once, at its end
         self.violated(
             member,

@@ -9,7 +9,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.group import Group
 from kafka_keyshared.sim.checkers.ranges import OrderedRanges
-from kafka_keyshared.sim.checkers.records import SKIPPED, Delivery, Member, Stage
+from kafka_keyshared.sim.checkers.records import SKIPPED, Assignment, Delivery, Member, Stage
 from kafka_keyshared.sim.happenings import LimitLifted
 from kafka_keyshared.sim.history import History
 from kafka_keyshared.sim.range_history import SettledUnrun
@@ -124,7 +124,7 @@ class Letters(Group):
         self.heads, self.delivery = [], None
         member, sub = self.member(told.member), told.subscription
         assignment = member.live.get(told.partition)
-        each = None if assignment is None else assignment.deliveries[sub].get(told.offset)
+        each = None if assignment is None else self._ordered(assignment, sub, told.offset)
         if told.action == "release":
             self._divert_no_more(member, told, each)
         if each is None:
@@ -150,6 +150,12 @@ class Letters(Group):
         elif each.stage is Stage.LETTERING:
             # Its own letter is on its way, and is sent again until it arrives; what follows runs.
             each.stage = Stage.LETTERING_ALONE
+
+    def _ordered(self, assignment: Assignment, sub: str, offset: int) -> Delivery | None:
+        """Return the head of an ordered lane: its member has it, whatever its client has lost."""
+        if offset in assignment.unused[sub]:
+            return self._find(sub, offset, assignment.number)
+        return assignment.deliveries[sub].get(offset)
 
     def _divert_no_more(
         self, member: Member, told: happened.LaneOrdered, head: Delivery | None
