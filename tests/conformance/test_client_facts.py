@@ -450,7 +450,7 @@ def test_one_silent_leader_costs_only_its_own_partitions_their_bounds(make: Make
     side.write(side.second, 3)
     assert len(side.client.log_bounds([side.first, side.second], PATIENCE)) == 2
     side.leader_away(side.first)
-    found = side.client.log_bounds([side.first, side.second], 2.0)
+    found = side.client.log_bounds([side.first, side.second], 6.0)
     assert {each: bounds[:2] for each, bounds in found.items()} == {side.second: (0, 3)}
 
 

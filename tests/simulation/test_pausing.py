@@ -19,7 +19,7 @@ from tests.simulation.watched import Story, assert_found, assert_right, begun, s
 
 PAUSED = "is paused by hand, and"
 STEPS = 800
-SEEDS = range(1, 9)
+SEEDS = range(1, 21)
 NAME = "somebody paused and resumed"
 
 Named = Collection[TopicPartition] | Collection[str] | None
