@@ -211,10 +211,8 @@ class CarefulStarts(Checker):
         self._unnamed(member, assignment, life)
         if settled is None or life.committed or not life.careful:
             return
-        if assignment.misplaced or assignment.revoking_at is not None:
+        if _leaves(assignment) or self._names_none(assignment.member):
             return
-        if self._names_none(assignment.member) or assignment.member.stopping_at is not None:
-            return  # a stop commits once, at its end
         early = life.first_at is not None and settled - life.first_at < SETTLED_MOST
         if early and now - settled >= COMMITTED_WITHIN and not self._kept(member, settled):
             self.violated(
@@ -228,10 +226,10 @@ class CarefulStarts(Checker):
         first, now = life.first_at, self.books.now
         if first is None or life.commits or now - first < COMMITTED_WITHIN:
             return
-        if assignment.misplaced or assignment.revoking_at is not None or self._kept(member, first):
+        if _leaves(assignment) or self._may_name_none(assignment.member):
             return
-        if self._may_name_none(assignment.member) or assignment.member.stopping_at is not None:
-            return  # a stop commits once, at its end
+        if self._kept(member, first):
+            return
         self.violated(
             member,
             f"it was killed {now - first:.3f} s after the first record of "
@@ -259,3 +257,9 @@ class CarefulStarts(Checker):
                 f"a stop counts as clean; the commit of {partition} at {position} names running "
                 "records",
             )
+
+
+def _leaves(assignment: Assignment) -> bool:
+    """Say whether its partition is about to go; a stop commits once, at its end."""
+    stops = assignment.member.stopping_at is not None
+    return assignment.misplaced or assignment.revoking_at is not None or stops

@@ -201,13 +201,12 @@ class Group(Logs):
     def _may_be_unused(self, assignment: Assignment, position: int) -> None:
         """Let go of what its client may have lost, and what can never come again.
 
-        Whether its member has it is seen when a worker gets it, or when its lane is ordered to do
-        something. What was tried is with its member already.
+        Whether its member has it is seen when a worker gets it, or when somebody orders its lane.
         """
         for sub, deliveries in assignment.deliveries.items():
             waiting = [e for e in deliveries.values() if e.stage is Stage.OPEN and e.worker is None]
             for each in waiting:
-                if each.offset < position and each.fate.removed and not each.tries_most:
+                if each.offset < position and each.fate.removed:
                     self._not_used(assignment, sub, each)
                     assignment.unused[sub][each.offset] = each
 
