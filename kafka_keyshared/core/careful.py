@@ -22,7 +22,7 @@ from math import inf
 
 from kafka_keyshared.core.ceilings import LOOK_SECONDS, LOOK_SECONDS_PER_RECORD, LOOK_SHARE
 from kafka_keyshared.core.commands import Command, Commit, Level, Notice
-from kafka_keyshared.core.offsets import PartitionState, Unsettled
+from kafka_keyshared.core.offsets import PartitionState, Unsettled, collect
 from kafka_keyshared.core.running_notes import STARTED, WAITING, Running
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
@@ -69,7 +69,8 @@ class _Start:
     """A partition that begins. Times are monotonic, in seconds; None before they are known.
 
     One that is not ``small`` begins after a clean stop: its first records run, and ``naming`` says
-    that the next commit is to name them.
+    that the next commit is to name them. One that ``rests`` has only suspects left with records
+    ahead of them in their lanes: the next commit of the interval says when these have settled.
     """
 
     small: bool
@@ -82,6 +83,7 @@ class _Start:
     began: float | None = None
     grown_at: float = -inf
     raised_at: float = -inf
+    rests: bool = False
 
 
 class CarefulStarts:
@@ -156,7 +158,7 @@ class CarefulStarts:
         for partition, start in self.starts.items():
             if start.gate is not None and start.waits_since is None and self._parked(partition):
                 return True
-            begun = start.began is not None and start.small
+            begun = start.began is not None and start.small and not start.rests
             if (begun or start.naming) and now >= self._look_at:
                 return True
         waits = any(start.waits_since is not None for start in self.starts.values())
@@ -174,7 +176,9 @@ class CarefulStarts:
         start = self.starts[partition]
         suspects = any(partition in sub.suspects.deferred for sub in self._subs.values())
         return (
-            suspects or bool(start.next) or (start.gate is not None and self._parked(partition) > 0)
+            (suspects and not start.rests)
+            or bool(start.next)
+            or (start.gate is not None and self._parked(partition) > 0)
         )
 
     def _parked(self, partition: TopicPartition) -> int:
@@ -192,9 +196,7 @@ class CarefulStarts:
         if not self.enabled:
             return {}
         self._named_at = now
-        count = sum(len(each) for held in unsettled.values() for each in held.values())
-        look = LOOK_SHARE * (LOOK_SECONDS + LOOK_SECONDS_PER_RECORD * count)
-        self._look_at = now + max(LOOK_EVERY, look)
+        self._look_again(unsettled, now)
         for partition, start in list(self.starts.items()):
             held = {name: every.get(partition, {}) for name, every in unsettled.items()}
             end = self._states[partition].received_end or 0
@@ -211,6 +213,11 @@ class CarefulStarts:
             if start.naming:
                 start.began = now
         return self.running(unsettled, progress)
+
+    def _look_again(self, unsettled: Mapping[str, Unsettled], now: float) -> None:
+        count = sum(len(each) for held in unsettled.values() for each in held.values())
+        look = LOOK_SHARE * (LOOK_SECONDS + LOOK_SECONDS_PER_RECORD * count)
+        self._look_at = now + max(LOOK_EVERY, look)
 
     def running(
         self, unsettled: Mapping[str, Unsettled], progress: Progress, *, final: bool = False
@@ -361,10 +368,12 @@ class CarefulStarts:
     def tick(self, now: float) -> list[Command]:
         """Let start what has waited too long for its commit."""
         self._tick_at = now + LOOK_EVERY
-        if now - self._named_at >= CAREFUL_SECONDS and any(
-            sub.suspects for sub in self._subs.values()
+        if (
+            now - self._named_at >= CAREFUL_SECONDS
+            and now >= self._look_at
+            and any(sub.suspects for sub in self._subs.values())
         ):
-            self._next_suspects({}, now)  # no commit can be made
+            self._look_without_commit(now)
         late = []
         for partition, start in self.starts.items():
             if not start.next and (start.gate is None or not self._parked(partition)):
@@ -377,6 +386,16 @@ class CarefulStarts:
                     start.next = _Next(self._behind(partition, start.limit, end))
                 late.append(partition)
         return self._raise(late, now)
+
+    def _look_without_commit(self, now: float) -> None:
+        """See which suspects are next although no commit can be made that would show it."""
+        unsettled = {name: collect(sub.unsettled({})) for name, sub in self._subs.items()}
+        self._look_again(unsettled, now)
+        for name, sub in self._subs.items():
+            for partition in list(sub.suspects.deferred):
+                end = self._states[partition].received_end or 0
+                sub.suspects.look(partition, unsettled[name].get(partition, {}), end)
+        self._next_suspects({}, now)
 
     def _raise(self, partitions: Iterable[TopicPartition], now: float) -> list[Command]:
         raised: list[Command] = []
@@ -410,11 +429,14 @@ class CarefulStarts:
 
     def _over(self, partition: TopicPartition, start: _Start, now: float) -> None:
         """Forget a start that is over: everything may run, and no suspect is left."""
+        start.rests = False
         if start.began is None or start.next:
             return
         if start.small and now - start.began < CAREFUL_SECONDS:
             return
-        if any(partition in sub.suspects.deferred for sub in self._subs.values()):
+        left = [sub.suspects for sub in self._subs.values() if partition in sub.suspects.deferred]
+        if left:
+            start.rests = not any(each.to_come(partition) for each in left)
             return
         for sub in self._subs.values():
             sub.parking.gates.pop(partition, None)

@@ -24,7 +24,9 @@ _OFFSET = methodcaller("offset")
 class Suspects:
     """The suspects of one subscription; false while there are none.
 
-    A suspect is deferred until :meth:`start` gives it back.
+    A suspect is deferred until :meth:`start` gives it back. That is not before all records ahead of
+    it in its lane have settled: one of them may have been leased and taken back, and what is given
+    back here goes before everything that waits at a worker.
     """
 
     def __init__(self) -> None:
@@ -33,6 +35,8 @@ class Suspects:
         # Of those that have started the number under which a commit names them.
         self._started: dict[TopicPartition, dict[int, int]] = {}
         self._held: dict[tuple[TopicPartition, Lane], list[Record]] = {}
+        # By lane what has passed, as far as it had not settled at the last look.
+        self._passed: dict[TopicPartition, dict[Lane, set[int]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.deferred)
@@ -40,6 +44,7 @@ class Suspects:
     def begin(self, partition: TopicPartition, numbers: Mapping[int, int]) -> None:
         """Defer these suspects of a newly assigned partition."""
         self.deferred[partition] = dict(numbers)
+        self._passed[partition] = {}
 
     # --- records ---
 
@@ -54,6 +59,7 @@ class Suspects:
             insort(held, record, key=_OFFSET)
             return True
         if record.offset() not in numbers:
+            self._passed[partition].setdefault(lane, set()).add(record.offset())
             return False
         insort(self._held.setdefault((partition, lane), []), record, key=_OFFSET)
         return True
@@ -75,6 +81,7 @@ class Suspects:
         for partition in partitions:
             self.deferred.pop(partition, None)
             self._started.pop(partition, None)
+            self._passed.pop(partition, None)
         for place in [place for place in self._held if place[0] in partitions]:
             del self._held[place]
 
@@ -91,35 +98,48 @@ class Suspects:
         if started := self._started.get(partition):
             for offset in started.keys() - unsettled:
                 del started[offset]
+        if passed := self._passed.get(partition):
+            for lane, offsets in list(passed.items()):
+                offsets -= {offset for offset in offsets if offset not in unsettled}
+                if not offsets:
+                    del passed[lane]
 
     def running(self, partition: TopicPartition) -> Collection[int]:
         """Return the suspects that have started and were not settled at the last look."""
         return self._started.get(partition, {})
 
     def ready(self, partition: TopicPartition) -> list[tuple[int, int]]:
-        """Return number and offset of the deferred suspects that are first in their lane."""
-        numbers = self.deferred.get(partition, {})
+        """Return number and offset of the deferred suspects with nothing ahead in their lane."""
+        numbers, passed = self.deferred.get(partition, {}), self._passed.get(partition, {})
         heads = [
-            records[0].offset() for (each, _), records in self._held.items() if each == partition
+            records[0].offset()
+            for (each, lane), records in self._held.items()
+            if each == partition and lane not in passed
         ]
         return [(numbers[offset], offset) for offset in heads if offset in numbers]
 
+    def to_come(self, partition: TopicPartition) -> bool:
+        """Say whether a deferred suspect waits for more than what is ahead of it in its lane."""
+        return bool(self.deferred.get(partition, {}).keys() - self._behind(partition))
+
     def least(self) -> float:
-        """Return the least number of the deferred suspects, but for those behind another one."""
-        behind = {
-            (place[0], record.offset())
-            for place, records in self._held.items()
-            for record in records[1:]
+        """Return the least number of the deferred suspects, but for those behind their lane."""
+        found = inf
+        for partition, numbers in self.deferred.items():
+            behind = self._behind(partition)
+            left = (number for offset, number in numbers.items() if offset not in behind)
+            found = min(found, min(left, default=inf))
+        return found
+
+    def _behind(self, partition: TopicPartition) -> set[int]:
+        """Return the records that wait here, and have others ahead of them in their lane."""
+        passed = self._passed.get(partition, {})
+        return {
+            record.offset()
+            for (each, lane), records in self._held.items()
+            if each == partition
+            for record in records[lane not in passed :]
         }
-        return min(
-            (
-                number
-                for partition, numbers in self.deferred.items()
-                for offset, number in numbers.items()
-                if (partition, offset) not in behind
-            ),
-            default=inf,
-        )
 
     def start(self, partition: TopicPartition, offset: int) -> list[Record]:
         """Give back a suspect with the records behind it in its lane, in order."""
@@ -137,6 +157,7 @@ class Suspects:
         number = numbers.pop(offset, WAITING)
         if not numbers:
             self.deferred.pop(partition, None)
+            self._passed.pop(partition, None)
         return number
 
     def named(self, partition: TopicPartition, starting: Collection[int]) -> dict[int, int]:

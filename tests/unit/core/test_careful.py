@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.careful import (
     ALONE_SECONDS,
@@ -14,11 +16,12 @@ from kafka_keyshared.core.commands import Commit, Level
 from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.lane_notes import LaneNotes
 from kafka_keyshared.core.metadata import decode, encode
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.running_notes import STARTED, WAITING, Running
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import Record, TopicPartition
 from tests.support.harness import Harness
-from tests.support.records import P0, P1, record
+from tests.support.records import P0, P1, failure, record
 from tests.support.texts import here
 
 UNCLEAN = Running({5_000: STARTED})
@@ -61,12 +64,27 @@ def named(commit: Commit, at: TopicPartition = P0) -> dict[int, int]:
     return dict(decode(entry.metadata, here(entry.position)).notes["default"].running.numbers)
 
 
-def lived(member: Harness, seconds: float, deadly: frozenset[int] = frozenset()) -> list[int]:
+def until(member: Harness, met: Callable[[], bool]) -> None:
+    """Let time pass, with commits and mail and without work, until something is so."""
+    for _ in range(round(4 * CAREFUL_SECONDS / LOOK_EVERY)):
+        if met():
+            return
+        lived(member, LOOK_EVERY, worked=False)
+    raise AssertionError("it never was")
+
+
+def lived(
+    member: Harness,
+    seconds: float,
+    deadly: frozenset[int] = frozenset(),
+    *,
+    worked: bool = True,
+) -> list[int]:
     """Let time pass, and work meanwhile; return what started. A deadly record ends all of it."""
     started: list[int] = []
     for _ in range(round(seconds / LOOK_EVERY)):
         turn(member)
-        for worker in member.pool.workers.values():
+        for worker in member.pool.workers.values() if worked else ():
             if (each := worker.start()) is not None:
                 started.append(each.offset())
                 if each.offset() in deadly:
@@ -253,6 +271,41 @@ def test_what_follows_a_suspect_in_its_lane_waits_behind_it() -> None:
     assert lived(one, 8.0) == [2, 3, 4, 5]
 
 
+def test_a_suspect_waits_for_one_ahead_of_it_that_was_taken_back() -> None:
+    """What is given back goes before all that waits at a worker: that was 0, so 1 ran before it."""
+    one = member(workers=1)
+    one.pool.answers_later = lambda: True
+    assign(one, running=Running({0: STARTED, 1: STARTED}))
+    one.fetch(record(0, b"same"), record(1, b"same"))
+    until(one, lambda: one.core.outstanding() == 1)
+    one.recall()
+    one.recall()
+    # The first answer: 0 waits at its worker, which is given nothing before the second.
+    one.worker().step()
+    until(one, lambda: one.core.outstanding() == 0)
+    lived(one, 2 * CAREFUL_SECONDS, worked=False)
+    one.worker().step()
+    one.deliver()
+    assert lived(one, 2 * CAREFUL_SECONDS) == [0, 1]
+
+
+def test_a_suspect_behind_a_lane_that_is_closed_costs_no_commits() -> None:
+    one = member(workers=1, retry=RetryPolicy(attempts=9, backoff=100.0, backoff_max=100.0))
+    assign(one, running=Running({1: STARTED}))
+    one.fetch(*(record(offset, b"same") for offset in range(3)))
+    until(one, lambda: one.core.outstanding() == 1)
+    assert one.work({0: [failure()]}) == [0]
+    lived(one, 2 * CAREFUL_SECONDS)
+    sent = len(one.commits)
+    assert lived(one, CAREFUL_SECONDS) == []
+    assert len(one.commits) == sent
+    due = one.core.next_due()
+    assert due is not None and due > one.now + CAREFUL_SECONDS, "nobody wakes for it"
+    one.later(100.0)
+    assert one.work() == [0]
+    assert lived(one, 2 * CAREFUL_SECONDS) == [1, 2]
+
+
 def test_suspects_start_after_some_seconds_although_others_go_on_coming() -> None:
     one = member()
     assign(one, running=Running({0: STARTED}))
@@ -268,13 +321,13 @@ def test_suspects_start_after_some_seconds_although_others_go_on_coming() -> Non
 
 def test_suspects_start_although_no_commit_can_be_made() -> None:
     one = member()
-    assign(one, running=Running({0: STARTED}))
-    one.fetch(*keyed(range(5)))
+    assign(one, running=Running({0: STARTED, 5: STARTED}))
+    one.fetch(*keyed(range(5)), record(5, b"key-4"))
     started = []
     for _ in range(round(20.0 / LOOK_EVERY)):
         one.later(LOOK_EVERY)
         started += one.work()
-    assert sorted(started) == [0, 1, 2, 3, 4]
+    assert sorted(started) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_record_that_ends_each_process_lets_all_others_be_done_in_six_lives() -> None:
