@@ -131,7 +131,14 @@ class Ceilings:
         return False
 
     def arrived(self, partitions: Collection[TopicPartition]) -> None:
-        """Mark how far all partitions are received after a chunk, which was of these."""
+        """Mark how far all partitions are received after a chunk, which was of these.
+
+        What is parked first of a partition asks for a look: behind a gap in the log (compaction,
+        aborted transactions) nothing may be held of it, so that nothing would end and ask.
+        """
+        for parking in self._parkings:
+            self.stirred = self.stirred or parking.begun
+            parking.begun = False
         marks, states = self._marks, self._states
         if marks is None:
             return

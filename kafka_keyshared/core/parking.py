@@ -28,6 +28,8 @@ class Parking:
         self.ceilings: dict[TopicPartition, int] = {}
         self.gates: dict[TopicPartition, int] = {}
         self.parked: dict[TopicPartition, list[Record]] = {}
+        # Whether a partition has anything here of which nothing was parked at the last look.
+        self.begun = False
         # How many records were weighed last, and what they weigh.
         self._weighed: dict[TopicPartition, tuple[int, float]] = {}
 
@@ -49,6 +51,7 @@ class Parking:
         for record in records:
             partition = partition_of(record)
             if record.error() is None and record.offset() >= self._limit(partition):
+                self.begun = self.begun or partition not in self.parked
                 self.parked.setdefault(partition, []).append(record)
             else:
                 below.append(record)

@@ -225,12 +225,27 @@ def test_while_nothing_ends_nobody_looks_again(looks: list[float]) -> None:
     assert harness.core.next_due() is None
 
 
+def test_a_record_beyond_a_gap_in_the_log_waits_for_no_commit() -> None:
+    """Nothing is held that would have to end first; it ran only when the next commit had looked."""
+    harness = Harness()
+    harness.assign(P0, P1, position=0)
+    harness.commit()
+    harness.fetch(record(2 * SPAN, b"a"))
+    harness.later(0.01)
+    assert harness.work() == [2 * SPAN], "the first record of a compacted partition"
+    harness.commit()
+    harness.fetch(record(4 * SPAN, b"a"), record(4 * SPAN + 1, b"b"))
+    harness.later(0.01)
+    assert harness.work() == [4 * SPAN, 4 * SPAN + 1]
+
+
 def test_what_is_parked_is_looked_for_again_once_something_has_ended() -> None:
     harness = Harness(set_budget=60)
     harness.assign(P0)
     harness.fetch(record(0, "stuck"))
     harness.worker().start()
     harness.fetch(*[record(offset, str(offset)) for offset in range(1, 1_000)])
+    harness.later(0.1)  # it looks once for what is parked
     assert harness.core.next_due() is None
     harness.worker().finish()
     harness.worker().start()
