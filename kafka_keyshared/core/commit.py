@@ -236,6 +236,10 @@ class Commits:
         again = [each for each, state in self._partitions.items() if state.again]
         return self.retrying and not (again and all(map(self._only_begins, again)))
 
+    def unbegun(self) -> int:
+        """Return of how many partitions the group has no position, as their commits are denied."""
+        return sum(map(self._only_begins, self._partitions))
+
     def _only_begins(self, partition: TopicPartition) -> bool:
         state = self._partitions[partition]
         return (

@@ -54,6 +54,9 @@ Twice are usual when a member joins or leaves, one for each round; the others ar
 is restarted member by member. Who is out for good is told so, or hears it each time.
 """
 
+UNBEGUN = "not committed, as a right is missing: the next start follows auto.offset.reset there"
+"""What the last line says of partitions without a position."""
+
 RETRY_AFTER = 0.05
 RETRY_MOST = 1.0
 """Seconds until the last commit is sent again that failed; twice as long after each failure, up to
@@ -70,6 +73,8 @@ class StopReport:
     None when that cannot be said, because it was still changing. ``blocked`` counts keys. Where
     nothing is ``tracked``, nothing was to be committed. ``left_out`` records had settled beyond
     positions and did not fit in the commit metadata: they run again, so the stop is not clean.
+    ``unbegun`` partitions had nothing to commit but where they begin, and that was denied: nothing
+    of them runs again, but the next start begins them where the client's reset policy says.
     """
 
     clean: bool
@@ -84,6 +89,7 @@ class StopReport:
     heard: bool = True
     tracked: bool = True
     left_out: int = 0
+    unbegun: int = 0
 
     def line(self) -> str:
         """Return the final line."""
@@ -106,6 +112,8 @@ class StopReport:
             left += f"; {counted(self.blocked, 'key')} blocked"
         if self.left_out:
             committed += f"; {self.left_out} {LEFT_OUT}"
+        if self.unbegun:
+            committed += f"; where {counted(self.unbegun, 'partition')} began is {UNBEGUN}"
         named = f": {', '.join(self.running)}" if self.running else ""
         if self.stuck:
             committed += (
@@ -151,6 +159,7 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
         heard=heard,
         tracked=loop.core.ceilings.tracks,
         left_out=left_out,
+        unbegun=loop.core.commits.unbegun(),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import floor, inf
 
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.owner.stopping import UNBEGUN
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import METADATA_LEAST, METADATA_USUAL, Books
 from kafka_keyshared.sim.checkers.carried import notes_of
@@ -53,7 +54,7 @@ class CarefulStarts(Checker):
     unclean end the first record starts when such a commit was sent, or when it has waited for that;
     few records start at first, and what settles is committed at once. A clean stop leaves no
     running record in a commit. A partition that is read has a committed offset soon, also without a
-    record.
+    record; or the last line of a clean stop says that it was denied.
     """
 
     invariant = "I10 careful starts"
@@ -200,7 +201,7 @@ class CarefulStarts(Checker):
             if told.how == "killed":
                 self._in_vain(told.member, assignment, life)
             elif told.how == "stopped" and told.clean:
-                self._clean(told.member, assignment)
+                self._clean(told.member, assignment, told.reason)
             self._lives.pop(assignment.number, None)
         self._unanswered.pop(told.member, None)
         self._troubled.pop(told.member, None)
@@ -236,13 +237,14 @@ class CarefulStarts(Checker):
             f"{assignment.partition} had started {assignment}, and no commit has named it",
         )
 
-    def _clean(self, member: int, assignment: Assignment) -> None:
+    def _clean(self, member: int, assignment: Assignment, line: str) -> None:
         partition = assignment.partition
         if assignment.stolen or assignment.outlived or not self.books.tracked:
             return
         if partition not in self.books.stored:
             since = self._read_since.get(assignment.number, inf)
-            if self.books.now - since >= COMMITTED_SOON and not assignment.misplaced:
+            said = assignment.misplaced or UNBEGUN in line
+            if self.books.now - since >= COMMITTED_SOON and not said:
                 self.violated(
                     member, f"a stop counts as clean; {partition} has no committed offset"
                 )

@@ -306,6 +306,7 @@ def test_a_denied_commit_is_owed_unless_it_says_only_where_its_partition_began(
         answer = CommitAnswered(commit, ACCEPTED) if passes else denied(commit, Right.TOPIC)
         commits.answered(answer, 11.3)
     assert commits.owed() is owed
+    assert commits.unbegun() == (not owed)
     assert (commits.failing.since is not None) is owed
     assert commits.retrying, "the right may come back"
 

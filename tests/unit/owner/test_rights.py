@@ -321,6 +321,22 @@ def test_a_stop_waits_for_a_denied_commit_while_it_has_time(stage: Stage) -> Non
     assert stage.core.commits.committed(P0) == 5
 
 
+def test_a_stop_says_of_how_many_partitions_no_start_could_be_committed() -> None:
+    stage = Stage()
+    stage.client.answer = lambda commit: ev.CommitAnswered(
+        commit, ev.CommitResult.DENIED, "no", Right.TOPIC
+    )
+    stage.assign(P0)
+    pass_time(stage, 3.0)
+    report = stop(stage.loop, 25.0, lambda: False)
+    assert report.clean
+    assert report.seconds < 1.0
+    assert (
+        "; where 1 partition began is not committed, as a right is missing: the next start follows "
+        "auto.offset.reset there; 0 records received" in report.line()
+    )
+
+
 def test_the_stop_of_an_instance_that_ends_for_missing_rights_waits_no_longer(
     stage: Stage,
 ) -> None:
