@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from math import floor, inf
 
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.owner.stopping import UNBEGUN
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import METADATA_LEAST, METADATA_USUAL, Books
 from kafka_keyshared.sim.checkers.carried import notes_of
@@ -32,6 +31,10 @@ FEW = 8
 
 DOUBLED_EVERY = 0.05
 """Seconds after which twice as many may start, as they may with each commit."""
+
+
+DENIED = "began is not committed, as a right is missing"
+"""What the last line of a stop says of a partition that has no committed offset."""
 
 
 class _Life:
@@ -243,7 +246,7 @@ class CarefulStarts(Checker):
             return
         if partition not in self.books.stored:
             since = self._read_since.get(assignment.number, inf)
-            said = assignment.misplaced or UNBEGUN in line
+            said = assignment.misplaced or DENIED in line
             if self.books.now - since >= COMMITTED_SOON and not said:
                 self.violated(
                     member, f"a stop counts as clean; {partition} has no committed offset"
