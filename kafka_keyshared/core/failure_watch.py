@@ -54,7 +54,11 @@ class FailureWatch:
     # --- what comes ---
 
     def ended(self, leased: Leased, indices: Sequence[int], unsettled: Collection[int]) -> None:
-        """Count leases of a slice that have ended. The unsettled ones are counted by others."""
+        """Count the records of a slice that a handler has done.
+
+        ``unsettled`` are the others: :meth:`failed` counts those that failed. Records that were
+        written off with their worker are among them and are not counted at all.
+        """
         self._ok += len(indices) - len(unsettled)
         if not self._new:
             return

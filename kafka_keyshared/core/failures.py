@@ -132,6 +132,9 @@ def _count(
     if dropped:
         dropped = [each for each in dropped if each not in unsettled and each not in leased.back]
     sub.counts.settled(leased, indices, unsettled, dropped)
+    if dropped and sub.workers[leased.slice.worker].written_off:
+        # No handler has seen these records, so they do not show that its dependency works.
+        unsettled = {*unsettled, *dropped}
     sub.failure_watch.ended(leased, indices, unsettled)
     if sub.dlq_watch is not None:
         sub.dlq_watch.settled(leased, indices, unsettled)

@@ -101,6 +101,20 @@ def test_slow_traffic_that_fails_is_found() -> None:
     assert traffic.until_over(60, 0.05) <= 25, "the first success and some seconds"
 
 
+def test_an_outage_is_found_in_time_while_workers_are_evicted_and_their_records_lost() -> None:
+    """With on_evict="ack" these records count as done, and no handler has seen them."""
+    traffic = Traffic(workers=tuple("abcdefgh"), on_evict="ack", **LETTERS)
+    pool = traffic.harness.pool
+    pool.replaceable = False
+    traffic.go_on(20, 2)
+    found_at = float("inf")
+    for second in range(0, 12, 2):
+        next(each for each in pool.workers.values() if each.alive).die()
+        found_at = min(found_at, second + traffic.until(2, 2, fails))
+    assert traffic.harness.sub().counts.written_off > 0
+    assert found_at <= IN_TIME
+
+
 def test_a_few_keys_in_a_long_back_off_are_found_while_their_records_wait() -> None:
     traffic = Traffic(keys=8, poison="block", retry=LONG)
     traffic.go_on(10, 40)
