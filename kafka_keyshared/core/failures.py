@@ -166,6 +166,8 @@ def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> lis
     closed.attempt = None
     tried = failure.disposition not in NO_ATTEMPT
     first = closed.first is None and not closed.put_off
+    if not sub.settings.individually:
+        sub.failure_watch.done_before(leased, report.index)
     sub.failure_watch.failed(closed.partition, lane, failure, first=first)
     closed.put_off = closed.put_off or failure.disposition is Disposition.PUT_OFF
     if tried:
