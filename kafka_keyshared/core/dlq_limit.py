@@ -87,7 +87,11 @@ class DlqWatch:
     # --- what is counted ---
 
     def settled(self, leased: Leased, indices: Collection[int], unsettled: Collection[int]) -> None:
-        """Count the records of a slice that settled at their worker."""
+        """Count the records of a slice that a handler has done.
+
+        ``unsettled`` are the others. Records that were written off with their worker are among
+        them: they do not count for the limit.
+        """
         partition_at = leased.slice.came.partition_of
         ended = (partition_at(index) for index in indices if index not in unsettled)
         for partition, count in Counter(ended).items():

@@ -5,7 +5,8 @@ dead-letter topic, into a block, back into the queue. No single record is unusua
 failures is watched, of the subscription, of each topic and of each partition.
 
 A failure is counted by its partition. A success costs one addition per slice; it is counted by its
-partition, too, for five minutes after something failed.
+partition, too, for five minutes after something failed. It counts when its slice ends, or before
+that where a later record of the slice fails or runs from one heartbeat to the next.
 """
 
 from __future__ import annotations
@@ -54,13 +55,33 @@ class FailureWatch:
     # --- what comes ---
 
     def ended(self, leased: Leased, indices: Sequence[int], unsettled: Collection[int]) -> None:
-        """Count leases of a slice that have ended. The unsettled ones are counted by others."""
-        self._ok += len(indices) - len(unsettled)
-        if not self._new:
-            return
-        partition_of = leased.slice.came.partition_of
-        for index in indices:
-            if index not in unsettled:
+        """Count the records of a slice that a handler has done.
+
+        ``unsettled`` are the others: :meth:`failed` counts those that failed. Records that were
+        written off with their worker are among them and are not counted at all.
+        """
+        if leased.seen_to or self._new:
+            seen_to = leased.seen_to
+            self._done(
+                leased, [each for each in indices if each >= seen_to and each not in unsettled]
+            )
+        else:
+            self._ok += len(indices) - len(unsettled)
+
+    def done_before(self, leased: Leased, index: int) -> None:
+        """Count the records that a serial worker did before one that failed, or runs for long.
+
+        While each call waits for a dependency the slice may go on for minutes. If its successes
+        counted at its end, they would hide the outage that has begun since.
+        """
+        self._done(leased, [each for each in range(leased.seen_to, index) if leased.has(each)])
+        leased.seen_to = index
+
+    def _done(self, leased: Leased, indices: Sequence[int]) -> None:
+        self._ok += len(indices)
+        if self._new:
+            partition_of = leased.slice.came.partition_of
+            for index in indices:
                 self._of(partition_of(index)).ok += 1
 
     def failed(

@@ -132,6 +132,9 @@ def _count(
     if dropped:
         dropped = [each for each in dropped if each not in unsettled and each not in leased.back]
     sub.counts.settled(leased, indices, unsettled, dropped)
+    if dropped and sub.workers[leased.slice.worker].written_off:
+        # No handler has seen these records, so they do not show that its dependency works.
+        unsettled = {*unsettled, *dropped}
     sub.failure_watch.ended(leased, indices, unsettled)
     if sub.dlq_watch is not None:
         sub.dlq_watch.settled(leased, indices, unsettled)
@@ -163,6 +166,8 @@ def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> lis
     closed.attempt = None
     tried = failure.disposition not in NO_ATTEMPT
     first = closed.first is None and not closed.put_off
+    if not sub.settings.individually:
+        sub.failure_watch.done_before(leased, report.index)
     sub.failure_watch.failed(closed.partition, lane, failure, first=first)
     closed.put_off = closed.put_off or failure.disposition is Disposition.PUT_OFF
     if tried:

@@ -91,6 +91,8 @@ def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float
                     whose = (sub.name, worker.id, id_, index)
                     record = leased.slice.came[index]
                     known = RunningSince(record, whose, now, sub.keys.key(record))
+                elif not worker.individually:
+                    sub.failure_watch.done_before(leased, index)
                 seen[id_, index] = known
                 there.append((id_, index))
                 known.stuck = id_ in worker.apart

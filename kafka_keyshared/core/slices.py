@@ -109,7 +109,8 @@ class Leased:
     before the rest. ``unsettled`` came back failed or set aside, and are leased until their end is
     reported; ``aside`` counts the latter. ``in_time`` are those that had ended by the last commit
     of their partition, which has gone since. ``let_go`` are known to have ended: no slot that
-    drains waits for them; nor does the next record of its lane for one of ``unclaimed``.
+    drains waits for them; nor does the next record of its lane for one of ``unclaimed``. The
+    failure watch has counted the successes among the records before ``seen_to``.
     """
 
     slice: Slice
@@ -123,6 +124,7 @@ class Leased:
     in_time: frozenset[int] = NONE
     let_go: frozenset[int] = NONE
     unclaimed: frozenset[int] = NONE
+    seen_to: int = 0
 
     def came_back(self, index: int) -> None:
         """Note that a record has come back failed or set aside."""

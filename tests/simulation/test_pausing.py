@@ -19,7 +19,7 @@ from tests.simulation.watched import Story, assert_found, assert_right, begun, s
 
 PAUSED = "is paused by hand, and"
 STEPS = 800
-SEEDS = (*range(1, 9), *range(17, 21))
+SEEDS = range(1, 21)
 NAME = "somebody paused and resumed"
 
 Named = Collection[TopicPartition] | Collection[str] | None
@@ -195,8 +195,3 @@ def test_whole_runs_keep_the_contract_while_somebody_pauses_and_resumes() -> Non
     assert paused > 100
     assert resumed > 20
     assert came > 10
-
-
-@pytest.mark.xfail(strict=True, reason="I13 is open where an outage begins among pauses")
-def test_an_outage_that_begins_among_pauses_is_named() -> None:
-    assert run_seed(14, STEPS, plan_with_pauses(14), summed=False).violations == []

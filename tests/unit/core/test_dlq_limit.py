@@ -9,12 +9,14 @@ from kafka_keyshared.core.events import DlqLimitLifted
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.sim.handlers import Ending
 from tests.support.harness import Harness
 from tests.support.records import ERROR, GIVE_UP, P0, P1, record
 
 SMALL = DlqLimit(share=0.5, records=10, in_a_row=4)
+TWO = ("worker-0", "worker-1")
 
 
 def limited(limit: DlqLimit | None = SMALL, **more: object) -> Harness:
@@ -68,6 +70,23 @@ def test_so_many_in_a_row_stop_the_partition_and_one_that_is_done_begins_the_row
         "orders-0 is stopped: too many of its records went to the dead-letter topic "
         "(4 records in a row, dlq_limit). Nothing more of it starts"
     )
+
+
+def test_records_that_are_lost_with_their_worker_do_not_count() -> None:
+    """They neither begin the row anew nor lower the share: no handler has seen them."""
+    harness = limited(on_evict="ack", workers=TWO)
+    for offset in (0, 1, 2):
+        run(harness, offset, ERROR)
+    lost = record(3, "key-3")
+    harness.fetch(lost)
+    harness.owner_of(lost).die()
+    harness.pool.replaceable = False
+    harness.beat(EVICT_AFTER)
+    harness.deliver()
+    assert harness.sub().counts.written_off == 1
+    assert not stopped(harness)
+    run(harness, 4, ERROR)
+    assert stopped(harness)
 
 
 def test_more_than_the_share_of_the_last_records_stop_it() -> None:

@@ -8,8 +8,11 @@ import pytest
 
 from kafka_keyshared.core.events import DeadLettered, Flush
 from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
+from tests.support.harness import Harness
 from tests.support.outages import (
+    REFUSED,
     Handler,
     Traffic,
     every,
@@ -20,7 +23,7 @@ from tests.support.outages import (
     puts_off,
     succeeds,
 )
-from tests.support.records import P0, P1
+from tests.support.records import P0, P1, record
 
 IN_TIME = 9.0
 """Seconds after which a total outage is found: the console shows it a second later."""
@@ -99,6 +102,49 @@ def test_slow_traffic_that_fails_is_found() -> None:
     assert traffic.go_on(300, 0.05) == []
     assert traffic.until(300, 0.05, fails) <= 120
     assert traffic.until_over(60, 0.05) <= 25, "the first success and some seconds"
+
+
+def test_an_outage_is_found_in_time_while_workers_are_evicted_and_their_records_lost() -> None:
+    """With on_evict="ack" these records count as done, and no handler has seen them."""
+    traffic = Traffic(workers=tuple("abcdefgh"), on_evict="ack", **LETTERS)
+    pool = traffic.harness.pool
+    pool.replaceable = False
+    traffic.go_on(20, 2)
+    found_at = float("inf")
+    for second in range(0, 12, 2):
+        next(each for each in pool.workers.values() if each.alive).die()
+        found_at = min(found_at, second + traffic.until(2, 2, fails))
+    assert traffic.harness.sub().counts.written_off > 0
+    assert found_at <= IN_TIME
+
+
+@pytest.mark.parametrize(
+    ("workers", "beats", "done"), [("a", 1, 22), ("a", 3, 20), ("a", 3, 28), ("abcdef", 12, 20)]
+)
+def test_successes_from_before_an_outage_do_not_hide_it(
+    workers: str, beats: int, done: int
+) -> None:
+    """Each call lasts so many heartbeats then, so a slice that began well ends long after."""
+    settings = SubscriptionSettings(
+        workers=tuple(workers), poison="block", retry=RetryPolicy(attempts=1)
+    )
+    harness = Harness(settings)
+    harness.assign()
+    harness.fetch(*[record(offset, f"key-{offset}") for offset in range(100 * len(workers))])
+    those = list(harness.pool.workers.values())
+    for worker in those:
+        for _ in range(done):
+            assert worker.start() is not None
+            worker.finish()
+        assert worker.start() is not None
+    for beat in range(1, 60):
+        harness.beat()
+        assert harness.sub().failure_watch.rates or beat / 2 < IN_TIME
+        for number, worker in enumerate(those):
+            if beat % beats == number * 2 % beats:
+                worker.finish(REFUSED)
+                harness.deliver()
+                assert worker.start() is not None
 
 
 def test_a_few_keys_in_a_long_back_off_are_found_while_their_records_wait() -> None:
