@@ -469,7 +469,7 @@ class KafkaClient:
                 self.consumer,
                 keeps_id=is_kip_848(self._conf),
                 joining=self._subscribed and not static and self._joins(),
-                patience=patience if self._outages.seconds is None else 0.0,
+                patience=lambda: self._outages.patience(patience),
             )
         self.consumer.close()
         self.admin.close()

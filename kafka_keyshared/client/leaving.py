@@ -55,7 +55,7 @@ def leave(
     *,
     keeps_id: bool,
     joining: bool = False,
-    patience: float = JOIN_TIMEOUT,
+    patience: Callable[[], float] = lambda: JOIN_TIMEOUT,
     clock: Callable[[], float] = time.monotonic,
 ) -> Left:
     """Leave the group and call back what comes of it; return whether it has been left in time.
@@ -65,17 +65,18 @@ def leave(
     keeps one (``keeps_id``: it chooses its own in the protocol of KIP-848), no partitions. Records
     that are still taken off the queue are dropped; nothing counts them as received.
 
-    A member that is ``joining`` and has no id yet is given ``patience`` seconds to get one, and at
-    most :data:`JOIN_TIMEOUT`.
+    A member that is ``joining`` and has no id yet is given so many seconds to get one as
+    ``patience`` returns, and at most :data:`JOIN_TIMEOUT`. No other member asks for them.
     """
     is_member: Callable[[], object] = consumer.assignment if keeps_id else consumer.memberid
     try:
-        answered = clock() + min(patience, JOIN_TIMEOUT)
-        while joining and not (keeps_id or consumer.memberid()):
-            if clock() >= answered:
-                consumer.unsubscribe()
-                return Left.JOINING
-            consumer.poll(STEP)
+        if joining and not (keeps_id or consumer.memberid()):
+            answered = clock() + min(patience(), JOIN_TIMEOUT)
+            while not consumer.memberid():
+                if clock() >= answered:
+                    consumer.unsubscribe()
+                    return Left.JOINING
+                consumer.poll(STEP)
         deadline = clock() + LEAVE_TIMEOUT
         consumer.unsubscribe()
         consumer.poll(0)

@@ -25,6 +25,9 @@ ASK_WAIT = 0.1
 """Seconds until a broker is asked whether it answers again, between two such questions, and for
 how long the owner waits for the answer."""
 
+ASK_LAST = 0.5
+"""Seconds for that answer at the end of the client, which asks only once more."""
+
 CONNECTION = frozenset(
     {
         KafkaError._TRANSPORT,
@@ -94,6 +97,20 @@ class Outages:
             self._tell_at = now + SAME_EVERY
             reason = self._reason(self.last_error or "no reason")
             self._tell(logging.WARNING, f"no broker has answered for {seconds:.0f} s ({reason})")
+
+    def patience(self, seconds: float) -> float:
+        """Return for how many seconds to wait for a broker: 0.0 while none answers.
+
+        What is known may be :data:`ASK_EVERY` seconds old, so a broker is asked once more. The time
+        that takes is part of the ``seconds``.
+        """
+        if self._since is None:
+            return seconds
+        began = self._clock()
+        if seconds <= 0 or not self._answers(min(ASK_LAST, seconds)):
+            return 0.0
+        self.answered()
+        return seconds - (self._clock() - began)
 
     def answered(self) -> None:
         """Take note that a broker answers."""

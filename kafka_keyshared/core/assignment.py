@@ -33,9 +33,11 @@ def start(
     The commit metadata is believed only if it was written for this log and this position: commits
     that were mirrored, copied or restored carry the offsets of another log. The settled set in it
     is clipped to what the log really holds: what it claims beyond the end of the log would make new
-    records there count as done. When retention has removed the committed position, reading goes on
-    at the start of the log, whatever ``auto.offset.reset`` says, because everything before it is
-    gone and everything after it is wanted.
+    records there count as done. The state is then ``outdated``: what is left of the text has to be
+    committed before the log has grown, because the next owner could not tell any more. When
+    retention has removed the committed position, reading goes on at the start of the log, whatever
+    ``auto.offset.reset`` says, because everything before it is gone and everything after it is
+    wanted.
     """
     if point.position is None:
         return PartitionState(None, topic_id=point.topic_id), None, []
@@ -70,8 +72,17 @@ def start(
         )
         for name, each in decoded.notes.items()
     }
-    state = PartitionState(position, restored, decoded.unknown, notes, point.topic_id)
+    outdated = _names_beyond(decoded, log_end)
+    state = PartitionState(position, restored, decoded.unknown, notes, point.topic_id, outdated)
     return state, position, commands
+
+
+def _names_beyond(decoded: metadata.Decoded, log_end: int) -> bool:
+    """Return whether a commit text names offsets that the log does not have."""
+    if any(runs and runs[-1][1] > log_end for runs in decoded.sections.values()):
+        return True
+    notes = decoded.notes.values()
+    return any(at >= log_end for each in notes for at in (*each.tried, *each.running.numbers))
 
 
 def _within(tried: Mapping[int, Tried], low: int, high: int) -> dict[int, Tried]:

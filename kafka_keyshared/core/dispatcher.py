@@ -301,7 +301,9 @@ class Dispatcher:
         commands = said + assignment.assign(self.partitions, starts, self.subscriptions)
         self.commits.restart(stored, {each: at.position for each, at in starts.items()})
         commands += self.careful.begin(starts, now)
-        self._changed = self._changed or any(not point.stored for point in starts.values())
+        self._changed = self._changed or any(
+            self.partitions[each].outdated or not point.stored for each, point in starts.items()
+        )
         self._restored = any(state.restored for state in self.partitions.values())
         for partition in event.starts:
             self.ceilings.begin(partition, self.partitions[partition].received_end)

@@ -31,6 +31,7 @@ class PartitionState:
     not been passed yet; ``unknown`` what other subscriptions left in the metadata, to be handed on,
     and ``notes`` what it said of lanes and records when the partition came. ``topic_id`` is the
     id of the topic that the partition began of, None until it is known: commits name it.
+    ``outdated`` says that the committed text names offsets beyond the end of the log.
     """
 
     received_end: int | None
@@ -38,6 +39,7 @@ class PartitionState:
     unknown: Mapping[str, bytes] = field(default_factory=dict)
     notes: Mapping[str, LaneNotes] = field(default_factory=dict)
     topic_id: str | None = None
+    outdated: bool = False
 
     @property
     def settled_end(self) -> int | None:

@@ -45,6 +45,6 @@ def leave_group(
         cast("Consumer", _Leaving(process, membership)),
         keeps_id=False,
         joining=membership.joining,
-        patience=patience,
+        patience=lambda: patience,
         clock=clock,
     )

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
+from confluent_kafka import KafkaError
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.client.kafka import KafkaClient
@@ -162,6 +163,20 @@ def test_a_member_whose_join_is_not_answered_in_time_says_that_it_has_not_left(t
         client.subscribe(client.released, client.released, client.released)
         sent(cluster, "JoinGroup")
         assert not client.close(patience=0.3)
+
+
+def test_a_member_whose_brokers_are_back_unnoticed_waits_for_its_join(topic: str) -> None:
+    """Whether an outage is over is asked every few seconds; a stop may come in between."""
+    with EmbeddedCluster() as cluster:
+        cluster.create_topic(topic, 2)
+        cluster.watch_requests()
+        cluster.delay_next("JoinGroup", LATE)
+        client = KafkaClient(client_conf(cluster, group_name()), [topic], lambda _answer: None)
+        client.subscribe(client.released, client.released, client.released)
+        sent(cluster, "JoinGroup")
+        client._outages.heard(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+        assert client.close()
+        assert cluster.requests()["LeaveGroup"] == 1
 
 
 def test_a_member_that_never_joined_has_nothing_to_leave(topic: str) -> None:

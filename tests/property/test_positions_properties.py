@@ -86,8 +86,8 @@ class Positions(RuleBasedStateMachine):
         self.state.received_end = came[-1] + 1
         settled_before = unreceived({P0: self.state}, ME) or (lambda _record: False)
         new = [each for each in map(record, came) if not settled_before(each)]
-        assert {each.offset() for each in new} == set(came) - self.covered, (
-            "what the commit covered does not run again, and everything else runs"
+        assert {each.offset() for each in new} == set(came) - self.settled, (
+            "what this life's first commit covered does not run again, and everything else runs"
         )
         self.held.update((each.offset(), each) for each in new)
         self.state.drop_passed({})
@@ -115,8 +115,10 @@ class Positions(RuleBasedStateMachine):
     def commit(self, stored: bool, budget: int) -> None:
         """The broker has it, or it was lost on its way. A small budget cuts the set."""
         snapshot = self.snapshot()
-        text = metadata.encode(here(snapshot.position), snapshot.runs, set_budget=budget).text
-        assert len(text) <= budget + 20, "a set keeps to its budget"
+        encoded = metadata.encode(here(snapshot.position), snapshot.runs, set_budget=budget)
+        text = encoded.text
+        assert encoded.set_chars <= budget, "a set keeps to its budget"
+        assert len(text) <= budget + metadata.OVERHEAD_CHARS, "little is written besides the set"
         if stored:
             self.stored = snapshot.position, text
             sections = metadata.decode(text, here(snapshot.position)).sections
@@ -154,6 +156,9 @@ class Positions(RuleBasedStateMachine):
         assert not notices
         self.held = {}
         self.settled = set(self.covered)
+        if self.state.outdated:
+            # At once: when the log has grown, no later life can tell.
+            self.commit(stored=True, budget=metadata.SET_BUDGET)
 
     # --- what always holds ---
 

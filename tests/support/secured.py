@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,20 +52,38 @@ class Secured(NamedTuple):
         }
 
     def allow(self, kind: ResourceType, name: str, operation: AclOperation) -> None:
-        """Allow alice something."""
+        """Allow alice something, from now on."""
         allowed = AclPermissionType.ALLOW
         literal = ResourcePatternType.LITERAL
         rule = AclBinding(kind, name, literal, "User:alice", "*", operation, allowed)
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
         admin.create_acls([rule])[rule].result(30)
+        _in_force(admin, _rule_of(kind, name, operation), there=True)
 
     def refuse(self, kind: ResourceType, name: str, operation: AclOperation) -> None:
-        """Take back what was allowed."""
-        allowed = AclPermissionType.ALLOW
-        literal = ResourcePatternType.LITERAL
-        rule = AclBindingFilter(kind, name, literal, "User:alice", "*", operation, allowed)
+        """Take back what was allowed, from now on."""
+        rule = _rule_of(kind, name, operation)
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
         admin.delete_acls([rule])[rule].result(30)
+        _in_force(admin, rule, there=False)
+
+
+def _rule_of(kind: ResourceType, name: str, operation: AclOperation) -> AclBindingFilter:
+    """Return the filter that finds what alice was allowed there."""
+    allowed = AclPermissionType.ALLOW
+    literal = ResourcePatternType.LITERAL
+    return AclBindingFilter(kind, name, literal, "User:alice", "*", operation, allowed)
+
+
+def _in_force(admin: AdminClient, rule: AclBindingFilter, *, there: bool) -> None:
+    """Return once the broker goes by the rule, or by it no more.
+
+    The controller answers a change when it has it; the broker reads of it a moment later, and what
+    it is asked in between it judges by the rule from before. It describes what it goes by itself.
+    """
+    deadline = time.monotonic() + 30.0
+    while bool(admin.describe_acls(rule).result(30)) is not there:
+        assert time.monotonic() < deadline, f"the broker has not heard of {rule}"
 
 
 @contextmanager

@@ -18,6 +18,11 @@ class Leaving:
         self.fails = fails
         self.now = 0.0
         self.calls: list[str] = []
+        self.asked = 0
+
+    def _asked(self, patience: float) -> float:
+        self.asked += 1
+        return patience
 
     def unsubscribe(self) -> None:
         self.calls.append("unsubscribe")
@@ -41,7 +46,7 @@ class Leaving:
             cast("Consumer", self),
             keeps_id=keeps_id,
             joining=joining,
-            patience=patience,
+            patience=lambda: self._asked(patience),
             clock=lambda: self.now,
         )
 
@@ -75,6 +80,7 @@ def test_a_member_that_knows_its_id_leaves_at_once() -> None:
     consumer = Joining(answered=0)
     assert consumer.leave(joining=True) is Left.YES
     assert consumer.calls == ["unsubscribe", "poll"]
+    assert not consumer.asked, "in an outage to ask takes time"
 
 
 def test_a_member_that_chooses_its_own_id_leaves_at_once() -> None:
@@ -93,6 +99,7 @@ def test_a_join_without_an_answer_in_time_is_said_not_to_be_left(
     assert consumer.leave(joining=True, patience=patience) is Left.JOINING
     assert consumer.calls[-1] == "unsubscribe"
     assert consumer.now == pytest.approx(max(waited, 0.0), abs=STEP)
+    assert consumer.asked == 1
 
 
 @pytest.mark.parametrize("keeps_id", [False, True])

@@ -8,7 +8,7 @@ import re
 import pytest
 from confluent_kafka import KafkaError
 
-from kafka_keyshared.client.outage import ASK_EVERY, ASK_FIRST, SAME_EVERY, Outages
+from kafka_keyshared.client.outage import ASK_EVERY, ASK_FIRST, ASK_LAST, SAME_EVERY, Outages
 from kafka_keyshared.logs import CLIENT_EVERY, CLIENT_LINES, ClientLog, log_of, quietly
 
 REFUSED = KafkaError(KafkaError._TRANSPORT, "broker 1: connection refused")
@@ -22,10 +22,15 @@ class World:
         self.now = 100.0
         self.there = False
         self.asked: list[float] = []
+        # For how long each answer was to be waited for, and how long one takes.
+        self.waits: list[float] = []
+        self.takes = 0.0
         self.outages = Outages(self.answers, lambda: self.now)
 
     def answers(self, timeout: float) -> bool:
         self.asked.append(self.now)
+        self.waits.append(timeout)
+        self.now += self.takes
         return self.there
 
     def after(self, seconds: float) -> None:
@@ -117,6 +122,41 @@ def test_what_is_no_connection_is_told_in_an_outage_too(
     world.outages.heard(KafkaError(KafkaError._FATAL, "fenced", fatal=True))
     assert caplog.records[-1].levelno == logging.ERROR
     assert world.outages.last_error == "fenced"
+
+
+# --- how long a broker is waited for at the end ---
+
+
+def test_outside_an_outage_a_broker_is_waited_for_and_not_asked(world: World) -> None:
+    assert world.outages.patience(10.0) == 10.0
+    assert not world.asked
+
+
+def test_an_outage_that_is_over_and_not_yet_known_to_be_is_found_out_at_the_end(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The last question may be :data:`ASK_EVERY` old: so long a broker may have been back."""
+    world.outages.heard(DOWN)
+    world.after(ASK_FIRST + 0.2)
+    world.there, world.takes = True, 0.25
+    assert world.outages.patience(10.0) == pytest.approx(9.75)
+    assert world.outages.seconds is None
+    assert lines(caplog)[-1].startswith("a broker answers again")
+
+
+def test_in_an_outage_no_broker_is_waited_for(world: World) -> None:
+    world.outages.heard(DOWN)
+    assert world.outages.patience(10.0) == 0.0
+    assert len(world.asked) == 1
+    assert world.outages.seconds is not None
+
+
+def test_a_question_at_the_end_takes_no_longer_than_there_is_time(world: World) -> None:
+    world.outages.heard(DOWN)
+    for seconds, asked in ((0.2, [0.2]), (10.0, [ASK_LAST]), (0.0, []), (-1.0, [])):
+        world.waits.clear()
+        assert world.outages.patience(seconds) == 0.0
+        assert world.waits == asked
 
 
 # --- the lines of the client itself ---

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core import metadata
+from kafka_keyshared.core.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.running_notes import STARTED, Running
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness
 from tests.support.records import ERROR, GIVE_UP, P0, P1, record
+from tests.support.texts import here
 
 
 def started_with(*offsets: int, key: str | None = "k") -> Harness:
@@ -331,6 +335,45 @@ def test_a_start_that_the_broker_does_not_have_is_committed_although_nothing_hap
     assert commit.entries[P0].position == 7
     harness.answer(commit)
     assert harness.core.commits.committed(P0) == 7
+
+
+@pytest.mark.parametrize("log_end", [5, 8, 9])
+def test_a_set_that_the_log_has_no_longer_is_committed_anew_although_nothing_happens(
+    log_end: int,
+) -> None:
+    """Found by the property of positions: once the log has grown, the next owner believes it."""
+    harness = Harness()
+    text = metadata.encode(here(5), {"default": ((6, 7), (8, 10))}).text
+    harness.tell(ev.Assigned({P0: ev.StartPoint(5, text, 0, log_end)}))
+    harness.now += 1.0
+    assert harness.core.commit_wanted(harness.now)
+    (commit,) = harness.commit()
+    assert commit.entries[P0].position == 5
+    kept = metadata.decode(commit.entries[P0].metadata, here(5)).sections
+    assert kept.get("default", ()) == {5: (), 8: ((6, 7),), 9: ((6, 7), (8, 9))}[log_end]
+
+
+@pytest.mark.parametrize(
+    "note", [LaneNotes(tried={9: Tried(2)}), LaneNotes(running=Running({9: STARTED}))]
+)
+def test_a_note_of_an_offset_that_the_log_has_no_longer_is_committed_away(note: LaneNotes) -> None:
+    """Else a new record there would be taken for one that has failed, or ended its process."""
+    harness = Harness()
+    text = metadata.encode(here(5), {}, notes={"default": note}).text
+    harness.tell(ev.Assigned({P0: ev.StartPoint(5, text, 0, 9)}))
+    harness.now += 1.0
+    assert harness.core.commit_wanted(harness.now)
+    (commit,) = harness.commit()
+    assert (commit.entries[P0].position, commit.entries[P0].metadata) == (5, "")
+
+
+@pytest.mark.parametrize("log_end", [10, 11, None])
+def test_a_set_that_the_log_has_is_not_committed_again(log_end: int | None) -> None:
+    harness = Harness()
+    text = metadata.encode(here(5), {"default": ((6, 7), (8, 10))}).text
+    harness.tell(ev.Assigned({P0: ev.StartPoint(5, text, 0, log_end)}))
+    harness.now += 1.0
+    assert not harness.core.commit_wanted(harness.now)
 
 
 def test_a_partition_that_comes_back_is_no_longer_stopped_for_what_was_blocked_in_it() -> None:
