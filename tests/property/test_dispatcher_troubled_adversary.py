@@ -46,6 +46,7 @@ def test_no_seed_breaks_the_contract_where_commits_are_stored_late() -> None:
 @pytest.mark.parametrize(
     "seed",
     [
+        pytest.param(5_124, id="a key comes diverted and cannot be diverted any more"),
         pytest.param(5_001, id="a gate closes before the records under it were fetched"),
         pytest.param(5_197, id="a gate is held by the set of another subscription"),
         pytest.param(5_389, id="two slices of a failed lane are recalled in the wrong order"),

@@ -12,6 +12,7 @@ from random import Random
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.model import Coordinates, TopicPartition
@@ -210,8 +211,11 @@ class Adversary(World):
 
     def look_after(self) -> None:
         """See to what nothing but a person ends."""
-        if self.oracle.blocked:
-            # What is blocked stays so until a restart with a mended handler.
+        closed = [sub.closed.lanes for sub in self.member.core.subscriptions.values()]
+        states = {each.state for lanes in closed for each in lanes.values()}
+        if self.oracle.blocked or LaneState.BLOCKED in states:
+            # What is blocked stays so until a restart with a mended handler. So does a key that
+            # came diverted and cannot be any more: no attempt of this life has blocked it.
             self.new_member()
             self.assign(self.partitions)
 
