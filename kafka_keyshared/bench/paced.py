@@ -30,8 +30,15 @@ FLUSH_TIMEOUT = 30.0
 NS_PER_MS = 1e6
 
 
+HOT = b"hot"
+"""The key of a pace's ``hot_share``."""
+
+
 class Pace(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What to send, and how fast: ``rate`` records per second."""
+    """What to send, and how fast: ``rate`` records per second.
+
+    ``hot_share`` of them have one key, :data:`HOT`; the others any of ``keys``.
+    """
 
     bootstrap: str
     topic: str
@@ -41,6 +48,7 @@ class Pace(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     partitions: int
     keys: int
     value_bytes: int
+    hot_share: float = 0.0
 
 
 class Paced(msgspec.Struct, kw_only=True):
@@ -49,6 +57,12 @@ class Paced(msgspec.Struct, kw_only=True):
     late_p50_ms: float
     late_p99_ms: float
     late_max_ms: float
+
+
+def hot_records(records: int, share: float) -> frozenset[int]:
+    """Return the numbers of the records that have the hot key, the same on every run."""
+    chance = random.Random(SEED + 1).random
+    return frozenset(number for number in range(records) if chance() < share)
 
 
 def send(pace: Pace) -> Paced:
@@ -75,6 +89,7 @@ def send(pace: Pace) -> Paced:
     producer.list_topics(pace.topic, timeout=FLUSH_TIMEOUT)
     choose = random.Random(SEED).randrange
     keys = [choose(pace.keys) for _ in range(pace.records)]
+    hot = hot_records(pace.records, pace.hot_share)
     padding = b"x" * (pace.value_bytes - STAMP.size)
     late = array("q", bytes(8 * pace.records))
     clock = time.monotonic_ns
@@ -87,7 +102,10 @@ def send(pace: Pace) -> Paced:
         late[number] = clock() - due
         # A key is always in the same partition, as with any producer.
         producer.produce(
-            pace.topic, STAMP.pack(number, due) + padding, b"key-%d" % key, key % pace.partitions
+            pace.topic,
+            STAMP.pack(number, due) + padding,
+            HOT if number in hot else b"key-%d" % key,
+            0 if number in hot else key % pace.partitions,
         )
     if (unsent := producer.flush(FLUSH_TIMEOUT)) or failures:
         raise KeySharedError(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from kafka_keyshared.bench import compare, idle, latency, memory, noop
+from kafka_keyshared.bench import compare, fair, idle, latency, memory, noop
 from kafka_keyshared.bench.compare import ComparePlan
+from kafka_keyshared.bench.fair import FairPlan
 from kafka_keyshared.bench.idle import IdlePlan
 from kafka_keyshared.bench.latency import LatencyPlan
 from kafka_keyshared.bench.memory import MemoryPlan
@@ -42,6 +43,11 @@ def noop_verb(plan: NoopPlan, bootstrap: str | None, output: Output) -> int:
 def latency_verb(plan: LatencyPlan, bootstrap: str | None, output: Output) -> int:
     """Measure latency and print it."""
     return _verb("bench latency", latency.measure_at, plan, bootstrap, output)
+
+
+def fair_verb(plan: FairPlan, bootstrap: str | None, output: Output) -> int:
+    """Measure what other keys wait beside a hot one, and print it."""
+    return _verb("bench fair", fair.measure_at, plan, bootstrap, output)
 
 
 def memory_verb(plan: MemoryPlan, bootstrap: str | None, output: Output) -> int:

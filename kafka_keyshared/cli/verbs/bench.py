@@ -120,6 +120,47 @@ def bench_latency(  # noqa: PLR0917 - each is an option of the command line
     return latency_verb(plan, bootstrap_server, Output.JSON if json else output)
 
 
+@verbs.command("fair")
+def bench_fair(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    rate: Annotated[
+        int, typer.Option(metavar="INT", help="Records per second, sent by the clock.")
+    ] = 300,
+    hot_share: Annotated[
+        float, typer.Option(metavar="FLOAT", help="The share of them that have one key.")
+    ] = 0.5,
+    handler_ms: Annotated[
+        float, typer.Option(metavar="FLOAT", help="What the handler sleeps.")
+    ] = 20.0,
+    seconds: Annotated[
+        float, typer.Option(metavar="FLOAT", help="How long each run lasts.")
+    ] = 45.0,
+    repeat: Annotated[int, typer.Option(metavar="INT", help="Runs.")] = 3,
+    partitions: Partitions = 4,
+    keys: Keys = 1_000,
+    value_bytes: ValueBytes = 100,
+    workers: BenchWorkers = "thread:16",
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Measure how long other keys wait while one key has more than it can do."""
+    from kafka_keyshared.bench.fair import FairPlan
+    from kafka_keyshared.cli.bench import fair_verb
+
+    plan = FairPlan(
+        rate=rate,
+        hot_share=hot_share,
+        handler_ms=handler_ms,
+        seconds=seconds,
+        repeat=repeat,
+        partitions=partitions,
+        keys=keys,
+        value_bytes=value_bytes,
+        workers=workers,
+    )
+    return fair_verb(plan, bootstrap_server, Output.JSON if json else output)
+
+
 @verbs.command("memory")
 def bench_memory(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,

@@ -66,6 +66,8 @@ def test_patience_ends_when_a_count_stands_still(monkeypatch: pytest.MonkeyPatch
         (("latency", "--rate", 0), "--rate 0"),
         (("latency", "--warmup", 30), "--warmup 30"),
         (("latency", "--workers", "thread:0"), "at least 1 worker"),
+        (("fair", "--hot-share", 1), "--hot-share 1"),
+        (("fair", "--workers", "thread:0"), "at least 1 worker"),
         (("memory", "--keys", 10), "--keys 10"),
         (("memory", "--workers", "fibre:2"), "fibre:2"),
         (("idle", "--seconds", 0), "--seconds 0"),

@@ -37,6 +37,7 @@ VERBS: list[list[str]] = [
     ["bench"],
     ["bench", "noop"],
     ["bench", "latency"],
+    ["bench", "fair"],
     ["bench", "memory"],
     ["bench", "idle"],
 ]

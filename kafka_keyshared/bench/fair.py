@@ -1,0 +1,175 @@
+"""``keyshared bench fair``: how long other keys wait while one key has more than it can do.
+
+A producer of its own sends at a fixed rate. A share of the records has one key, and that is more
+than its handler can do one after the other, so the backlog of this *hot key* grows for as long as
+the run lasts. Everything else could run at once. What is measured is the delay of the other keys,
+from the moment at which a record was due to be sent to the start of its handler, in the last third
+of the run: a scheduler that lets keys wait for one another shows there what it comes to.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kafka_keyshared.bench.common import (
+    Child,
+    Progress,
+    group_of,
+    open_cluster,
+    require_positive,
+    run_child,
+    topic_of_our_own,
+)
+from kafka_keyshared.bench.fair_side import FairTask, Waits
+from kafka_keyshared.bench.paced import STAMP, Pace, Paced
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.local.cluster import Cluster
+
+LATE_P99_MS = 20.0
+"""A producer later than this at its 99th percentile makes the delays that are measured."""
+
+
+class FairPlan(msgspec.Struct, kw_only=True, frozen=True):
+    """What to measure: ``rate`` records per second, of which ``hot_share`` are of the hot key.
+
+    The handler sleeps ``handler_ms``, so the hot key can do ``1000 / handler_ms`` a second.
+    """
+
+    rate: int = 300
+    hot_share: float = 0.5
+    handler_ms: float = 20.0
+    seconds: float = 45.0
+    repeat: int = 3
+    partitions: int = 4
+    keys: int = 1_000
+    value_bytes: int = 100
+    workers: str = "thread:16"
+
+    def check(self) -> None:
+        """Raise :class:`ConfigError` for numbers that make no sense."""
+        require_positive(self, "rate", "repeat", "partitions", "keys")
+        if not self.seconds >= 3:
+            raise ConfigError(f"--seconds {self.seconds:g}: give at least 3")
+        if not 0 <= self.hot_share < 1:
+            raise ConfigError(f"--hot-share {self.hot_share:g}: give a share from 0 to below 1")
+        if not self.handler_ms > 0:
+            raise ConfigError(f"--handler-ms {self.handler_ms:g}: must be above 0")
+        if self.value_bytes < STAMP.size:
+            raise ConfigError(
+                f"--value-bytes {self.value_bytes}: give at least {STAMP.size}, which the number "
+                "and the time of a record take"
+            )
+
+    def records(self) -> int:
+        """Return how many records a run has."""
+        return int(self.rate * self.seconds)
+
+    def overload(self) -> float:
+        """Return how many times what it can do the hot key gets."""
+        return self.rate * self.hot_share * self.handler_ms / 1e3
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """What the keys waited, and the producer that fed them."""
+
+    waits: Waits
+    paced: Paced
+
+
+def measure(plan: FairPlan, cluster: Cluster, progress: Progress) -> dict[str, Any]:
+    """Return the measurement. Raises :class:`KeySharedError` when a side failed."""
+    plan.check()
+    progress(
+        f"{plan.rate:,} records/s for {plan.seconds:g} s a run, {plan.hot_share:.0%} of them of "
+        f"one key, {plan.overload():.1f} times what it can do; {cluster.kind} Kafka"
+    )
+    runs = []
+    for number in range(plan.repeat):
+        run = _run(plan, cluster, progress)
+        runs.append(run)
+        progress(
+            f"run {number + 1} of {plan.repeat}: other keys p50 {run.waits.others_p50_ms:.1f} ms, "
+            f"p99 {run.waits.others_p99_ms:.1f} ms; hot key {run.waits.hot_per_s:.1f}/s"
+        )
+    return summary(plan, cluster.kind, runs)
+
+
+def _run(plan: FairPlan, cluster: Cluster, progress: Progress) -> Run:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        topic_of_our_own(cluster, plan.partitions, progress) as topic,
+    ):
+        task = FairTask(
+            side="keyshared",
+            bootstrap=cluster.bootstrap,
+            topic=topic,
+            group=group_of("fair"),
+            workers=plan.workers,
+            records=plan.records(),
+            rate=plan.rate,
+            hot_share=plan.hot_share,
+            seconds=plan.seconds,
+            partitions=plan.partitions,
+            handler_ms=plan.handler_ms,
+            notebook=str(Path(folder, "starts")),
+        )
+        pace = Pace(
+            bootstrap=cluster.bootstrap,
+            topic=topic,
+            records=plan.records(),
+            rate=plan.rate,
+            skip=0,
+            partitions=plan.partitions,
+            keys=plan.keys,
+            value_bytes=plan.value_bytes,
+            hot_share=plan.hot_share,
+        )
+        with Child("fair_side", task, Waits, "measured side") as consumer:
+            consumer.await_ready()
+            paced = run_child("paced", pace, Paced, "producer")
+            return Run(waits=consumer.result(), paced=paced)
+
+
+def summary(plan: FairPlan, kind: str, runs: Sequence[Run]) -> dict[str, Any]:
+    """Put the runs together: medians over runs, and what makes them doubtful."""
+    waits = [run.waits for run in runs]
+
+    def median(values: Iterable[float]) -> float:
+        return round(statistics.median(values), 2)
+
+    return {
+        "others_p50_ms": median(each.others_p50_ms for each in waits),
+        "others_p99_ms": median(each.others_p99_ms for each in waits),
+        "others_p99s_ms": [round(each.others_p99_ms, 2) for each in waits],
+        "others_unseen": sum(each.others_unseen for each in waits),
+        "hot_per_s": median(each.hot_per_s for each in waits),
+        "hot_capacity_per_s": round(1e3 / plan.handler_ms, 1),
+        "overload": round(plan.overload(), 2),
+        "workers": plan.workers,
+        "rate": plan.rate,
+        "hot_share": plan.hot_share,
+        "handler_ms": plan.handler_ms,
+        "seconds": plan.seconds,
+        "repeat": len(runs),
+        "producer_late_p99_ms": median(run.paced.late_p99_ms for run in runs),
+        "kafka": kind,
+        "suspect": [
+            f"run {number}: the producer itself was {run.paced.late_p99_ms:.1f} ms late at p99"
+            for number, run in enumerate(runs, start=1)
+            if run.paced.late_p99_ms > LATE_P99_MS
+        ],
+    }
+
+
+def measure_at(plan: FairPlan, bootstrap: str | None, progress: Progress) -> dict[str, Any]:
+    """Measure on the cluster at this address, or on the best that can be started here."""
+    plan.check()
+    with closing(open_cluster(bootstrap)) as cluster:
+        return measure(plan, cluster, progress)

@@ -1,0 +1,172 @@
+"""The measured side of ``bench fair``, in a process of its own.
+
+The handler appends to a file when it started which record, so that threads, coroutines and
+processes are measured alike. Run as ``python -m kafka_keyshared.bench.fair_side`` with the task as
+JSON on standard input. It writes ``"ready"`` once it is assigned every partition, and at the end
+what the keys waited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kafka_keyshared.bench.child import (
+    IDLE_LIMIT,
+    READY,
+    Patience,
+    Reading,
+    Stalled,
+    conf_for,
+    read_task,
+    run_app,
+    settled,
+    tell_parent,
+)
+from kafka_keyshared.bench.figures import percentile
+from kafka_keyshared.bench.paced import HOT, NS_PER_MS, STAMP, hot_records
+
+if TYPE_CHECKING:
+    from kafka_keyshared.app.service import KeyShared
+    from kafka_keyshared.owner.view import InstanceView
+
+START = struct.Struct("<qqq?")
+"""A record's number, when it was due, when its handler started, whether its key is the hot one."""
+
+LAST_PART = 3
+"""One part in so many of the run counts: its end."""
+
+GRACE = 2.0
+"""Seconds behind the last record that is sent: what runs at once has started by then."""
+
+
+class FairTask(Reading, kw_only=True, forbid_unknown_fields=True):
+    """What to run: ``records`` come at ``rate`` for so many seconds; starts go to ``notebook``."""
+
+    records: int
+    rate: int
+    hot_share: float
+    seconds: float
+    partitions: int
+    handler_ms: float
+    notebook: str
+
+
+class Waits(msgspec.Struct, kw_only=True):
+    """What the records of other keys waited that were due in the last third of the run.
+
+    ``others_unseen`` had not started when the run ended: they count with what they had waited.
+    """
+
+    others_p50_ms: float
+    others_p99_ms: float
+    others_unseen: int
+    hot_per_s: float
+
+
+class Start(msgspec.Struct, frozen=True):
+    """The start of a record's handler. Times are monotonic, in nanoseconds."""
+
+    number: int
+    due: int
+    at: int
+    hot: bool
+
+
+@lru_cache(maxsize=1)
+def _open(path: str) -> int:
+    # Every process and thread appends to the same file, a whole note in one call.
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+
+def _note(path: str, record: Any) -> None:
+    number, due = STAMP.unpack_from(record.value())
+    at = time.monotonic_ns()
+    os.write(_open(path), START.pack(number, due, at, record.key() == HOT))
+
+
+def _handle(path: str, seconds: float, record: Any) -> None:
+    _note(path, record)
+    time.sleep(seconds)
+
+
+async def _handle_later(path: str, seconds: float, record: Any) -> None:
+    _note(path, record)
+    await asyncio.sleep(seconds)
+
+
+def starts_in(path: Path) -> Iterator[Start]:
+    """Yield the starts that are noted there."""
+    for number, due, at, hot in START.iter_unpack(path.read_bytes()):
+        yield Start(number, due, at, hot)
+
+
+def judge(task: FairTask, starts: Sequence[Start], ended: int) -> Waits:
+    """Return what the keys waited, where the run ended at ``ended`` (monotonic, in nanoseconds).
+
+    Raises :class:`Stalled` where nothing started.
+    """
+    if not starts:
+        raise Stalled(f"none of {task.records} records started")
+    began = min(each.due - _after(task, each.number) for each in starts)
+    waited = {each.number: each.at - each.due for each in starts if not each.hot}
+    hot = hot_records(task.records, task.hot_share)
+    counted = range(task.records - task.records // LAST_PART, task.records)
+    others = [number for number in counted if number not in hot]
+    unseen = [number for number in others if number not in waited]
+    waited.update((number, ended - began - _after(task, number)) for number in unseen)
+    ordered = sorted(waited[number] for number in others)
+    return Waits(
+        others_p50_ms=percentile(ordered, 0.5) / NS_PER_MS,
+        others_p99_ms=percentile(ordered, 0.99) / NS_PER_MS,
+        others_unseen=len(unseen),
+        hot_per_s=sum(each.hot for each in starts) * 1e9 / (ended - began),
+    )
+
+
+def _after(task: FairTask, number: int) -> int:
+    """Return how long after the first record this one is due, in nanoseconds."""
+    return number * 1_000_000_000 // task.rate
+
+
+def run(task: FairTask) -> Waits:
+    """Run the package until a little after the last record is sent; the rest stays undone."""
+    seconds, path = task.handler_ms / 1e3, task.notebook
+    later = task.workers.startswith("asyncio")
+    patience = Patience()
+    ends: list[float] = []
+
+    def rebalanced(what: str, partitions: Sequence[Any]) -> None:
+        if what == "assigned" and len(partitions) == task.partitions:
+            tell_parent(READY)
+
+    def stepped(app: KeyShared, view: InstanceView) -> None:
+        now, done = time.monotonic(), settled(view)
+        if done and not ends:
+            ends.append(now + task.seconds + GRACE)
+        if patience.still_for(done) > IDLE_LIMIT or (ends and now >= ends[0]):
+            ends[:] = [now]
+            app.stop()
+
+    handler = partial(_handle_later if later else _handle, path, seconds)
+    run_app(task, conf_for(task), handler, stepped, rebalanced=rebalanced)
+    return judge(task, list(starts_in(Path(path))), round(ends[0] * 1e9))
+
+
+def main() -> int:
+    """Run the task on standard input."""
+    tell_parent(run(read_task(FairTask)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
