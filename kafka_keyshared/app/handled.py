@@ -106,6 +106,7 @@ class Handling(Orderable):
                 slice_records=1,
                 leases_per_worker=max(options.leases_per_worker, 2 * size * calls),
                 lend_after=None,
+                pooled=False,
             )
             found.check()
             self.options, self.subscription = options, found

@@ -58,6 +58,9 @@ def change(
             worker.end_later()
     tidy(sub.workers.values())
     workers = [worker for worker in sub.workers.values() if worker.present]
+    if sub.shared is not None:
+        sub.table.project(workers, routing)
+        return []
     closed = _closed(sub)
     if filters is not None and sub.table.filtered is None:
         sub.begin_to_filter(filters)

@@ -54,7 +54,9 @@ class Holdings:
         for worker in self.workers.values():
             for leased in worker.slices.values():
                 yield from leased.oldest()
-            yield from map(coordinates_of, worker.row.backlog.records[:1])
+        for row in self.own_rows():
+            for backlog in row.backlogs():
+                yield from map(coordinates_of, backlog.records[:1])
         for row in self.unowned.rows:
             # What came back is put before the rest where that is to be leased, which this is not.
             yield from map(coordinates_of, (*row.front[:1], *row.routed[:1]))
@@ -126,5 +128,8 @@ class Holdings:
 
     def startable(self) -> bool:
         """Say whether anything is routed and waits for a worker alone."""
-        workers = self.workers.values()
-        return bool(self.keyless.records) or not all(worker.row.empty() for worker in workers)
+        return bool(self.keyless.records) or not all(row.empty() for row in self.own_rows())
+
+    def own_rows(self) -> Iterator[Row]:
+        """Yield the rows that workers are leased from."""
+        raise NotImplementedError

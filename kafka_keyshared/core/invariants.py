@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias, cast
 
 from kafka_keyshared.core.holds import Holds, Reason
-from kafka_keyshared.core.lanes import HEAD_LEASED, is_keyless
+from kafka_keyshared.core.lanes import HEAD_LEASED, Lane, is_keyless
 from kafka_keyshared.core.offsets import PartitionState
+from kafka_keyshared.core.shards import Shard, SharedRow
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker, WorkerState
@@ -74,8 +75,14 @@ def check_subscription(
     _below_ceilings(sub, held)
     _closed_lanes_lease_only_their_head(sub, held)
     _remembered(sub, held)
-    _slots_at_one_worker(sub)
-    _rows_of_slots(sub, each_slot=each_slot)
+    if sub.shared is None:
+        _slots_at_one_worker(sub)
+    else:
+        _lanes_at_one_worker(sub)
+    if sub.shared is None:
+        _rows_of_slots(sub, each_slot=each_slot)
+    else:
+        _shards(sub, sub.shared)
     _held_back_for_a_cause(sub, partitions, holds)
 
 
@@ -233,6 +240,21 @@ def _slots_at_one_worker(sub: Subscription) -> None:
         )
 
 
+def _lanes_at_one_worker(sub: Subscription) -> None:
+    """No lane is leased to two workers at once."""
+    at: dict[Lane, Worker] = {}
+    for worker in sub.workers.values():
+        for leased in worker.slices.values():
+            for index in leased.indices():
+                if not leased.has(index) or index in leased.let_go:
+                    continue
+                lane = sub.keys.lane(leased.slice.came[index])
+                if (other := at.setdefault(lane, worker)) is not worker:
+                    raise InvariantError(
+                        f"{sub.name}: lane {lane} is leased to {other.name} and {worker.name}"
+                    )
+
+
 def _leased_slots(sub: Subscription, worker: Worker) -> Iterator[int]:
     """Yield the slot of each lease of a worker that is not known to have ended."""
     for leased in worker.slices.values():
@@ -240,6 +262,29 @@ def _leased_slots(sub: Subscription, worker: Worker) -> Iterator[int]:
             key = None if index in leased.let_go else sub.keys.key(leased.slice.came[index])
             if key is not None:
                 yield sub.keys.slot(key)
+
+
+def _shards(sub: Subscription, shared: SharedRow) -> None:
+    """What waits in a shard is of its slots; a shard that is leased is with one worker."""
+    held: dict[Shard, list[tuple[int, int]]] = {}
+    for worker in sub.workers.values():
+        for leased in worker.slices.values():
+            for shard, count in leased.shards:
+                held.setdefault(cast("Shard", shard), []).append((worker.id, count))
+    for shard in shared.shards:
+        if bool(shard.records) != (shard in shared.queue):
+            raise InvariantError(f"{sub.name}: shard {shard.number} waits, and has no turn")
+        those = held.get(shard, [])
+        at = {worker for worker, _ in those}
+        where = next(iter(at), None)
+        if shard.leased != sum(n for _, n in those) or shard.at != where or len(at) > 1:
+            raise InvariantError(
+                f"{sub.name}: shard {shard.number} is with {shard.at}, and leased to {those}"
+            )
+        for record in shard.records:
+            key = sub.keys.key(record)
+            if key is None or sub.table.rows[sub.keys.slot(key)] is not shard.records:
+                raise InvariantError(f"{sub.name}: {name_of(record)} waits in another shard")
 
 
 def _rows_of_slots(sub: Subscription, *, each_slot: bool) -> None:

@@ -28,6 +28,7 @@ from kafka_keyshared.core.routing.slots import Slots
 from kafka_keyshared.core.routing.table import SlotTable
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.settings import SubscriptionSettings, refuse_filters
+from kafka_keyshared.core.shards import SharedRow, shard_of
 from kafka_keyshared.core.unowned import UnownedRows
 from kafka_keyshared.core.workers import Worker, WorkerState
 from kafka_keyshared.model import Record
@@ -53,6 +54,9 @@ class Ownership:
         self.changing: list[Worker] = []
         # The last one of each name that is gone, for whoever looks on.
         self.gone: dict[str, Worker] = {}
+        self.shared = SharedRow(self._shard_of) if settings.shares else None
+        if self.shared is not None:
+            self.places.append(self.shared)
         for name in settings.workers:
             self.add(name, WorkerState.ACTIVE)
         self.unowned = UnownedRows(settings.routing.on_unmatched)
@@ -69,7 +73,12 @@ class Ownership:
             filtered = FilteredSlots(self.keys.slot, filters)
             self.keys.slot = filtered
         unowned = {**self.unowned.takers(), Unowned.ANYBODY: self.keyless.records}
-        return SlotTable(self.workers.values(), chosen.of(names), unowned, filtered)
+        shared = None if self.shared is None else self.shared.by_slot()
+        return SlotTable(self.workers.values(), chosen.of(names), unowned, filtered, shared)
+
+    def _shard_of(self, record: Record) -> int | None:
+        key = self.keys.key(record)
+        return None if key is None else shard_of(self.keys.slot(key))
 
     # --- who there is ---
 
@@ -84,15 +93,17 @@ class Ownership:
             individually=settings.individually,
             slice_records=settings.slice_records,
             state=state,
+            row=self.shared,
         )
         self.workers[worker.id] = worker
-        self.places += [worker.row, worker.later]
+        self.places += [worker.later] if worker.shares else [worker.row, worker.later]
         return worker
 
     def drop(self, worker: Worker) -> None:
         """Forget a worker that is gone and at which nothing waits."""
         del self.workers[worker.id]
-        self.places.remove(worker.row)
+        if not worker.shares:
+            self.places.remove(worker.row)
         self.places.remove(worker.later)
         self.gone[worker.name] = worker
 
@@ -167,6 +178,8 @@ class Ownership:
         One that is no worker's now waits for nobody, unless there is state to be had behind them:
         nothing of it is leased.
         """
+        if self.shared is not None:
+            return False  # a shard that is leased goes to nobody else before its leases have ended
         owner = self.table.owners[slot]
         return owner != worker and (owner >= 0 or self.hand_overs is not None)
 
@@ -201,6 +214,8 @@ class Ownership:
 
     def row_of(self, record: Record) -> Row:
         """Return where the record waits: with its owner, with nobody, or for its slot to drain."""
+        if self.shared is not None:
+            return self.shared
         key, draining = self.keys.key(record), self.draining.row
         if key is not None and self.table.rows[self.keys.slot(key)] is draining.routed:
             return draining
@@ -209,9 +224,16 @@ class Ownership:
 
     def rows(self) -> Iterator[Row]:
         """Yield every row."""
-        yield from (worker.row for worker in self.workers.values())
+        yield from self.own_rows()
         yield self.draining.row
         yield from self.unowned.rows
+
+    def own_rows(self) -> Iterator[Row]:
+        """Yield the rows that workers are leased from."""
+        if self.shared is not None:
+            yield self.shared
+        else:
+            yield from (worker.row for worker in self.workers.values())
 
     def grant(self, grants: Iterable[Grant]) -> None:
         """Let records wait that hold their lanes' leases, before whatever does not."""

@@ -7,12 +7,13 @@ append.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 
 from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.one_lease import Grant
+from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.core.places import without
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
@@ -47,6 +48,19 @@ class Row:
             self.backlog.put_first(self.front)
             self.front = []
         return self.backlog
+
+    def came_in(self, chunk: Chunk) -> int:
+        """Note that whatever was appended since came in this chunk; return how many these are."""
+        return self.backlog.came_in(chunk)
+
+    def backlogs(self) -> Sequence[Backlog]:
+        """Return the queues of the row."""
+        return (self.backlog,)
+
+    def behind(self, worker: int) -> Iterator[Record]:
+        """Return what waits here for this worker, and would wait for no other one."""
+        del worker
+        return self.waiting()
 
     def ready(self, closed: ClosedLane) -> None:
         """Let the head of a closed lane run again; once, however often this is said."""

@@ -57,6 +57,8 @@ class SubscriptionSettings:
     ``instances`` says that each worker has an instance of a class for its handler, which may keep
     state; ``hands_over`` that this is state by slot, which a worker releases and another adopts.
 
+    With ``pooled`` no worker has keys of its own: each takes whatever is ready (:mod:`.shards`).
+
     ``lend_after`` is how long a record runs until what else its worker has goes to others
     (:mod:`.lending`); None for never.
 
@@ -97,6 +99,7 @@ class SubscriptionSettings:
     instances: bool = False
     on_evict: OnEvict = "redeliver"
     lend_after: float | None = None
+    pooled: bool = False
 
     @property
     def lends(self) -> float | None:
@@ -104,9 +107,17 @@ class SubscriptionSettings:
 
         What the user has said a worker is to have stays there, and so does what has state.
         """
+        return None if self._stays or self.pooled else self.lend_after
+
+    @property
+    def shares(self) -> bool:
+        """Whether workers share what waits: no worker has keys of its own."""
+        return self.pooled and not self._stays and not self.new_workers_wait
+
+    @property
+    def _stays(self) -> bool:
         declared = self.routing.mode not in LENT_MODES or self.routing.filters
-        stays = declared or self.hands_over or self.instances or not self.reliable
-        return None if stays else self.lend_after
+        return bool(declared or self.hands_over or self.instances or not self.reliable)
 
     def keys(self) -> OwnKeys:
         """Return what says which key each record goes by."""

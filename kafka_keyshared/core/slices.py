@@ -19,6 +19,16 @@ from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Coordinates, Record, TopicPartition
 
 
+class HeldBy(Protocol):
+    """What is with one worker for as long as a slice has records of it: a shard."""
+
+    def lease(self, worker: int, count: int) -> None:
+        """Note that a slice of this worker has so many of its records."""
+
+    def free(self, count: int) -> None:
+        """Note that such a slice is over."""
+
+
 class Slice(NamedTuple):
     """A worker's share of records: one lease for each, handed over together.
 
@@ -125,6 +135,19 @@ class Leased:
     let_go: frozenset[int] = NONE
     unclaimed: frozenset[int] = NONE
     seen_to: int = 0
+    shards: Sequence[tuple[HeldBy, int]] = ()
+
+    def hold(self, shards: Mapping[HeldBy, int]) -> None:
+        """Note of which shards it has how many records: they are with its worker until its end."""
+        self.shards = [*shards.items()]
+        for shard, count in self.shards:
+            shard.lease(self.slice.worker, count)
+
+    def free(self) -> None:
+        """Let its shards go: they end with it, or what it still has is in closed lanes."""
+        for shard, count in self.shards:
+            shard.free(count)
+        self.shards = ()
 
     def came_back(self, index: int) -> None:
         """Note that a record has come back failed or set aside."""

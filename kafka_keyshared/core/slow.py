@@ -59,7 +59,7 @@ class Slow:
         leased = self._unstarted(epochs) if self.whole else []
         yield from leased
         if self.whole:
-            yield from self.worker.row.waiting()
+            yield from self.worker.row.behind(self.worker.id)
         if leases is not None:
             granted = [record for _, record in self.worker.row.granted] if self.whole else []
             for lane in leases.lanes_of([*self._records(epochs), *leased, *granted]):
@@ -70,9 +70,9 @@ class Slow:
 
         What the worker runs is counted too.
         """
-        row, count = self.worker.row, 0
+        count = 0
         if self.whole:
-            count = self.worker.leased + len(row) + len(row.granted)
+            count = self.worker.leased + self.worker.waiting()
         if leases is not None:
             lanes = leases.lanes_of(self._records(epochs))
             count += sum(len(leases.behind(lane)) for lane in lanes)

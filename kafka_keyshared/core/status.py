@@ -301,7 +301,7 @@ def _worker(
         name=worker.name,
         state=state,
         leased=worker.leased,
-        queued=len(worker.row) + len(worker.row.granted) + len(worker.row.retries),
+        queued=worker.waiting() + (0 if worker.shares else len(worker.row.retries)),
         running=running,
         runs=runs,
         stuck=stuck,

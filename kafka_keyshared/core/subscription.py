@@ -7,9 +7,10 @@ stands in :mod:`kafka_keyshared.core.failures`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
+from kafka_keyshared.core import sharing
 from kafka_keyshared.core.backlog import Backlog, let_go
 from kafka_keyshared.core.blocked import Reminder
 from kafka_keyshared.core.bursts import Bursts
@@ -30,6 +31,7 @@ from kafka_keyshared.core.ownership import Ownership
 from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.shards import Shard
 from kafka_keyshared.core.shifts import Shifts
 from kafka_keyshared.core.slices import Book, Epochs, Leased, Slice
 from kafka_keyshared.core.suspects import Suspects
@@ -110,7 +112,7 @@ class Subscription(Ownership, Holdings):
 
         Without reliability a worker drops what waits beyond its share, so nothing has to wait.
         """
-        if self.settings.reliable:
+        if self.settings.reliable and self.shared is None:
             self.shifts.came_in(self.workers.values(), count, now, more=more)
 
     def next_due(self) -> float | None:
@@ -134,8 +136,8 @@ class Subscription(Ownership, Holdings):
         events = self.keys.route(chunk, self.table.rows, alone)
         if self.diverted.unmet:
             self.diverted.arrived.append(chunk.records)
-        for worker in self.workers.values():
-            worker.row.backlog.came_in(chunk)
+        for row in self.own_rows():
+            row.came_in(chunk)
         self.keyless.came_in(chunk)
         if self.draining.row.routed:
             self.draining.row.backlog.came_in(chunk)
@@ -149,7 +151,7 @@ class Subscription(Ownership, Holdings):
         spare = self.window.spare()
         self._tidy_at = self.window.received + (spare + 1) // 2
         keepers: list[Backlog | Originals] = [self.keyless]
-        keepers += [row.backlog for row in self.rows()]
+        keepers += [backlog for row in self.rows() for backlog in row.backlogs()]
         keepers += [leased.slice.came for leased in self.leases()]
         let_go(keepers, spare)
 
@@ -164,6 +166,9 @@ class Subscription(Ownership, Holdings):
         """Lease whatever may start now."""
         if self.stopped:
             return
+        if self.shared is not None:
+            yield from sharing.flush(self, self.shared)
+            return
         workers = self.workers.values()
         if self.draining.row.front:
             self.draining.merge()
@@ -174,7 +179,7 @@ class Subscription(Ownership, Holdings):
             if row.front:
                 row.merge()
             if row.retries:
-                yield from self._lease_heads(worker)
+                yield from self.lease_heads(worker)
         if self.keyless.records:
             yield from self._flush_keyless()
         for worker in workers:
@@ -185,9 +190,9 @@ class Subscription(Ownership, Holdings):
                 taken, chunks, lanes = self._take(worker, room)
                 if not taken:
                     break
-                yield self._lease(worker, taken, chunks, lanes)
+                yield self.lease(worker, taken, chunks, lanes)
 
-    def _lease(
+    def lease(
         self,
         worker: Worker,
         records: list[Record],
@@ -196,20 +201,27 @@ class Subscription(Ownership, Holdings):
         retries: tuple[Lane, ...] = (),
         *,
         also: Sequence[Record] = (),
+        shards: Mapping[Shard, Sequence[Record]] | None = None,
     ) -> Lease:
         """Lease records as one slice; ``also`` are those of them that came another way.
+
+        ``shards`` are those that they are of, with the records of each.
 
         ``claimed`` are their lanes where each may have one lease only.
         """
         came = Originals(records, self.counts.topic, chunks)
         slice_ = Slice(self.book.next_id(), self.name, worker.id, self.epochs.now, records, came)
-        leased = Leased(slice_, self.table.version, retries, claimed, (records[0], *also[:1]))
+        heads = [those[0] for those in shards.values()] if shards else []
+        first = (records[0], *also[:1], *heads)
+        leased = Leased(slice_, self.table.version, retries, claimed, first)
+        if shards:
+            leased.hold({shard: len(those) for shard, those in shards.items()})
         self.book.enter(leased)
         worker.lease(leased)
         self.leased += len(records)
         return Lease(slice_)
 
-    def _lease_heads(self, worker: Worker) -> Iterator[Command]:
+    def lease_heads(self, worker: Worker) -> Iterator[Command]:
         """Lease the heads of closed lanes for their next attempt, in slices like all others."""
         closing = self.standing()
         while worker.row.retries and (ready := worker.take_ready(worker.room())):
@@ -223,7 +235,7 @@ class Subscription(Ownership, Holdings):
                 continue
             lanes = tuple(closed.lane for closed, _ in heads)
             claimed = () if self.one_lease is None else lanes
-            lease = self._lease(worker, [head for _, head in heads], (), claimed, lanes)
+            lease = self.lease(worker, [head for _, head in heads], (), claimed, lanes)
             for closed, head in heads:
                 closed.on(LaneEvent.LEASED)
                 closed.attempt = lease.slice.id
@@ -244,7 +256,7 @@ class Subscription(Ownership, Holdings):
                 share = self._in_turn(worker, room, share)
             part, chunks = self.keyless.take(worker.bytes.fitting(self.keyless.records, share))
             keyed, came_in, _ = self._take(worker, room - len(part), part)
-            part, _ = self._startable(part)
+            part, _ = self.startable_of(part)
             if worker.individually:
                 found = merged(keyed, part)
                 most = worker.slice_max
@@ -253,7 +265,7 @@ class Subscription(Ownership, Holdings):
                 slices = [keyed + part] if keyed or part else []
             for records in slices:
                 claimed = () if self.one_lease is None else [*map(self.keys.lane, records)]
-                yield self._lease(worker, records, chunks + came_in, claimed, also=part)
+                yield self.lease(worker, records, chunks + came_in, claimed, also=part)
 
     def _in_turn(self, worker: Worker, room: int, share: int) -> int:
         """Return how many records without a key come before what else fills the room, at least one.
@@ -272,19 +284,19 @@ class Subscription(Ownership, Holdings):
         if plain and not self.standing():
             return (*backlog.take(fitting(backlog.records, room, beside)), ())
         has_granted = bool(worker.row.granted)
-        taken, lanes = self._take_granted(worker, room, beside) if has_granted else ([], [])
+        taken, lanes = self.take_granted(worker, room, beside) if has_granted else ([], [])
         chunks = [Chunk(taken[:])] if taken else []
         if worker.row.front:  # a grant given up puts what waited behind it before the backlog
             worker.row.merge()
         while most := fitting(backlog.records, room - len(taken), beside, taken):
             part, came_in = backlog.take(most)
             chunks += came_in
-            startable, claimed = self._startable(part)
+            startable, claimed = self.startable_of(part)
             taken += startable
             lanes += claimed
         return taken, chunks, lanes
 
-    def _startable(self, records: list[Record]) -> tuple[list[Record], list[Lane]]:
+    def startable_of(self, records: list[Record]) -> tuple[list[Record], list[Lane]]:
         """Return the records that may start; put the others where they have to wait.
 
         Behind them, where each lane may have one lease only, the lanes that they have claimed.
@@ -342,9 +354,10 @@ class Subscription(Ownership, Holdings):
             if (record := self.one_lease.following(lane)) is not None:
                 (stays.row if stays else self.row_of(record)).granted.append((lane, record))
 
-    def _take_granted(
+    def take_granted(
         self, worker: Worker, room: int, beside: Sequence[Record]
     ) -> tuple[list[Record], list[Lane]]:
+        """Take records that hold their lanes' leases already; return them and these lanes."""
         row = worker.row
         room = worker.bytes.fitting([record for _, record in row.granted[:room]], room, beside)
         granted, row.granted = row.granted[:room], row.granted[room:]

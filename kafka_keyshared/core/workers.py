@@ -28,6 +28,9 @@ from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 SLICES_MAX = 2
 SLICE_SECONDS = 0.1
+SHARED_SECONDS = 0.02
+"""Seconds of work in a slice, about: where workers share what waits, so long others wait for it."""
+
 FIRST_SLICE = 32
 
 
@@ -90,6 +93,7 @@ class Worker:
         individually: bool = False,
         slice_records: int = 1,
         state: WorkerState = WorkerState.ACTIVE,
+        row: Row | None = None,
     ) -> None:
         self.name = name
         self.id = id_
@@ -100,7 +104,8 @@ class Worker:
         self.slices_max = leases_max if individually else SLICES_MAX
         self.slice_max = slice_records if individually else max(1, leases_max // SLICES_MAX)
         self.slice_size = self.slice_max if individually else min(FIRST_SLICE, self.slice_max)
-        self.row = Row(id_ if state in GETS_LEASES else None)
+        self.row = Row(id_ if state in GETS_LEASES else None) if row is None else row
+        self.shares = row is not None
         # By their ids, in the order of the leases.
         self.slices: dict[int, Leased] = {}
         self.leased = 0
@@ -137,7 +142,8 @@ class Worker:
         Raises :class:`InvariantError`, and changes nothing, where :data:`WORKER_TABLE` has none.
         """
         self.state = follow(WORKER_TABLE, self.state, event, self.name)
-        self.row.holder = self.id if self.state in GETS_LEASES else None
+        if not self.shares:
+            self.row.holder = self.id if self.state in GETS_LEASES else None
 
     @property
     def present(self) -> bool:
@@ -160,7 +166,7 @@ class Worker:
         slices, leased = len(self.slices), self.leased
         if self.apart:
             slices, leased = slices - len(self.apart), leased - len(self.apart)
-        if slices >= self.slices_max or self.recalls or self.row.holder is None or self.waits:
+        if slices >= self.slices_max or self.recalls or not self.present or self.waits:
             return 0
         left = max(0, self.leases_max - leased)
         return min(left, self.slices_max - slices) if self.individually else left
@@ -179,6 +185,12 @@ class Worker:
         """Return what tells who is to have a record that anybody may have: the least."""
         held_up = self.waits or self.loan is not None
         return held_up, self.leased + len(self.row.retries), self.id
+
+    def waiting(self) -> int:
+        """Return how many records wait for this worker and for no other one."""
+        if self.shares:
+            return sum(1 for _ in self.row.behind(self.id))
+        return len(self.row) + len(self.row.granted)
 
     def take_ready(self, most: int) -> list[ClosedLane]:
         """Take the lanes that were readied first, up to ``most`` and as many as fit."""
@@ -246,6 +258,7 @@ class Worker:
                 "reports must arrive in the order of the leases"
             )
         del self.slices[id_]
+        leased.free()
         self.bytes.release(leased)
         self.leased -= count
         self.busy_seconds += seconds
@@ -268,6 +281,7 @@ class Worker:
         """Note that of this slice only a stuck record is left, for which the worker may wait."""
         id_ = leased.slice.id
         self.slices[id_] = leased
+        leased.free()
         self.bytes.release(leased)
         self.apart.add(id_)
         if not goes_on:
@@ -282,7 +296,8 @@ class Worker:
         self.leased -= len(unstarted)
 
     def _resize(self, count: int, seconds: float) -> None:
-        fits = int(SLICE_SECONDS * count / seconds) if seconds > 0 else self.slice_max
+        most = SHARED_SECONDS if self.shares else SLICE_SECONDS
+        fits = int(most * count / seconds) if seconds > 0 else self.slice_max
         self.slice_size = max(1, min(fits, self.slice_size * 2, self.slice_max))
 
 

@@ -49,11 +49,13 @@ class SlotTable:
         routing: Routing | None = None,
         unowned: Mapping[Unowned, list[Record]] | None = None,
         filtered: FilteredSlots | None = None,
+        shared: list[list[Record]] | None = None,
     ) -> None:
         able = [*workers]
         self.routing = routing or VnodeRing([worker.name for worker in able], ROUTING_VNODES)
         self.owners: Owners = []
-        self.rows: Rows = []
+        self.rows: Rows = [] if shared is None else shared
+        self._shared = shared is not None
         self.arcs: Arcs = ()
         self.shares: dict[int, float] = {}
         self.version = 0
@@ -84,7 +86,9 @@ class SlotTable:
         by_place = [able[name] for name in routing.workers]
         arcs, takers, owned = self._by_arc(routing, by_place)
         moves = [*moved(self.arcs, arcs)] if self.arcs else []
-        if self.filtered is not None:
+        if self._shared:
+            self.owners = [at for (start, end), at in _every(arcs) for _ in range(start, end)]
+        elif self.filtered is not None:
             check_filters(routing, filters or self.filtered.filters)
             if filters is not None:
                 self.filtered.declare(filters)

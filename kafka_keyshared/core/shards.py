@@ -1,0 +1,158 @@
+"""Shards: what waits for workers that share it, where no worker has keys of its own.
+
+A *shard* is a group of slots with a queue of its own, and the unit of serial execution: its records
+are leased to one worker at a time, so the order of each key holds, whichever worker that is. Any
+worker takes any shard, so none is idle beside a shard that is ready, and a worker that comes or
+goes moves nothing. (Flink calls this a key group, Decaton a sub-partition.)
+
+Ready shards are served in turn, and each gives a *quantum* at its turn: a key with a long queue
+waits behind the other shards, and not the other way round.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import chain
+
+from kafka_keyshared.core.backlog import Backlog
+from kafka_keyshared.core.originals import Chunk
+from kafka_keyshared.core.places import without
+from kafka_keyshared.core.rows import Row
+from kafka_keyshared.hashing import SLOTS
+from kafka_keyshared.model import Record, TopicPartition
+
+SHARDS = 256
+"""Shards of a subscription. A busy key delays one key in so many."""
+
+
+class Shard(Backlog):
+    """The queue of a group of slots.
+
+    ``at`` is the id of the worker that has leases of it, None while nobody has; ``leased`` counts
+    the records of slices that are not over.
+    """
+
+    __slots__ = ("at", "leased", "number")
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+        self.at: int | None = None
+        self.leased = 0
+
+    def lease(self, worker: int, count: int) -> None:
+        """Note that a slice of this worker has so many records of the shard."""
+        self.at = worker
+        self.leased += count
+
+    def free(self, count: int) -> None:
+        """Note that such a slice is over."""
+        self.leased -= count
+        if not self.leased:
+            self.at = None
+
+
+def shard_of(slot: int, shards: int = SHARDS) -> int:
+    """Return the number of the shard that a slot is in."""
+    return slot * shards // SLOTS
+
+
+class SharedRow(Row):
+    """A row of shards that all workers of a subscription take from."""
+
+    __slots__ = ("_shard_of", "queue", "shards")
+
+    def __init__(self, shard_of: Callable[[Record], int | None], shards: int = SHARDS) -> None:
+        super().__init__(None)
+        self._shard_of = shard_of
+        self.shards = [Shard(number) for number in range(shards)]
+        # The shards with records, in the order in which they are served.
+        self.queue: OrderedDict[Shard, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return sum(len(shard.records) for shard in self.queue) + len(self.front)
+
+    def by_slot(self) -> list[list[Record]]:
+        """Return for each slot the list that takes its records."""
+        size = SLOTS // len(self.shards)
+        return [shard.records for shard in self.shards for _ in range(size)]
+
+    def came_in(self, chunk: Chunk) -> int:
+        """Note that whatever was appended since came in this chunk; return how many these are."""
+        new = 0
+        for shard in self.shards:
+            if (came := shard.came_in(chunk)) and shard not in self.queue:
+                self.queue[shard] = None
+            new += came
+        return new
+
+    def merge(self) -> Backlog:
+        """Put what came back at the heads of its shards, in order."""
+        if not self.front:
+            return self.backlog
+        by_shard: dict[int, list[Record]] = {}
+        for record in self.front:
+            by_shard.setdefault(self._number_of(record), []).append(record)
+        for number, records in by_shard.items():
+            shard = self.shards[number]
+            shard.put_first(records)
+            self.queue.setdefault(shard, None)
+        self.front = []
+        return self.backlog
+
+    def backlogs(self) -> Sequence[Backlog]:
+        """Return the queues of the shards."""
+        return self.shards
+
+    def behind(self, worker: int) -> Iterator[Record]:
+        """Return what waits for the leases that a worker has of its shard."""
+        return chain.from_iterable(shard.records for shard in self.queue if shard.at == worker)
+
+    def _number_of(self, record: Record) -> int:
+        number = self._shard_of(record)
+        return 0 if number is None else number
+
+    def startable(self, worker: int) -> Iterator[Shard]:
+        """Yield the shards with records that a worker may be leased, the one served first first."""
+        for shard in self.queue:
+            if shard.at is None or shard.at == worker:
+                yield shard
+
+    def take_from(self, shard: Shard, most: int) -> tuple[list[Record], list[Chunk]]:
+        """Take a quantum of a shard, whose next turn comes behind all others."""
+        taken = shard.take(most)
+        if shard.records:
+            self.queue.move_to_end(shard)
+        else:
+            del self.queue[shard]
+        return taken
+
+    def waiting(self) -> Iterator[Record]:
+        """Return every record that waits here."""
+        granted = [record for _, record in self.granted]
+        return chain(granted, self.front, *(shard.records for shard in self.queue))
+
+    def strays(self) -> Iterator[Record]:
+        """Yield the records that are in no chunk that is as it came in."""
+        yield from (record for _, record in self.granted)
+        yield from self.front
+        for shard in self.queue:
+            yield from shard.strays()
+
+    def empty(self) -> bool:
+        """Say whether nothing waits here."""
+        return not (self.granted or self.front or self.queue)
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop what is of these partitions."""
+        self.granted = [each for each in self.granted if _of(each[1]) not in partitions]
+        self.front[:] = without(self.front, partitions)
+        for shard in [*self.queue]:
+            shard.forget(partitions)
+            if not shard.records:
+                del self.queue[shard]
+
+
+def _of(record: Record) -> TopicPartition:
+    return TopicPartition(record.topic(), record.partition())

@@ -1,0 +1,148 @@
+"""How workers that share what waits are leased it: whoever has room takes a batch of ready shards.
+
+Those that have nothing come first, and each gets an even part, so that no worker is idle while
+another has two batches. A batch takes a quantum of each ready shard in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kafka_keyshared.core.commands import Command
+from kafka_keyshared.core.lanes import Lane
+from kafka_keyshared.core.originals import Chunk
+from kafka_keyshared.core.shards import Shard, SharedRow
+from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.model import Record
+
+if TYPE_CHECKING:
+    from kafka_keyshared.core.subscription import Subscription
+
+QUANTUM = 16
+"""Records of a shard that run at once, or wait to, where half of the worker's places are taken."""
+
+
+class Batch:
+    """What is to go to a worker: records, what they came in, the lanes they claim, their shards."""
+
+    def __init__(self, records: list[Record], lanes: list[Lane]) -> None:
+        self.records = records
+        self.lanes = lanes
+        self.chunks: dict[int, Chunk] = {}
+        # Where records of a shard begin, one behind the other; None: those without a key.
+        self.runs: list[tuple[int, Shard | None]] = []
+        # The first of those.
+        self.keyless: Sequence[Record] = ()
+        if records:
+            granted = Chunk(records[:])
+            self.chunks[id(granted)] = granted
+
+    def add(
+        self,
+        shard: Shard | None,
+        records: Sequence[Record],
+        lanes: Sequence[Lane],
+        came: Sequence[Chunk],
+    ) -> None:
+        """Add records of a shard, or of none."""
+        self.runs.append((len(self.records), shard))
+        self.records += records
+        self.lanes += lanes
+        self.chunks.update((id(chunk), chunk) for chunk in came)
+
+
+def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
+    """Lease whatever may start now."""
+    shared.merge()
+    for worker in with_room(sub) if shared.retries else ():
+        yield from sub.lease_heads(worker)
+    while shared.queue or shared.granted or sub.keyless.records:
+        able = with_room(sub)
+        leased = False
+        for left, worker in zip(range(len(able), 0, -1), able, strict=True):
+            waiting = len(shared) + len(shared.granted) + len(sub.keyless)
+            share = -(-waiting // left)
+            batch = gather(sub, shared, worker, min(worker.places(), max(1, share)))
+            for command in _leases(sub, worker, batch):
+                leased = True
+                yield command
+        if not leased:
+            return
+
+
+def with_room(sub: Subscription) -> list[Worker]:
+    """Return the workers that may be leased something, those first that have nothing."""
+    able = [worker for worker in sub.workers.values() if worker.room()]
+    return sorted(able, key=lambda worker: (len(worker.slices) - len(worker.apart), worker.id))
+
+
+def _leases(sub: Subscription, worker: Worker, batch: Batch) -> Iterator[Command]:
+    records, chunks = batch.records, [*batch.chunks.values()]
+    if not records:
+        return
+    most = worker.slice_max if worker.individually else len(records)
+    for at in range(0, len(records), most):
+        those = records[at : at + most]
+        claimed = batch.lanes[at : at + most]
+        shards = _shards(batch, at, at + len(those))
+        yield sub.lease(worker, those, chunks, claimed, also=batch.keyless, shards=shards)
+
+
+def _shards(batch: Batch, start: int, end: int) -> dict[Shard, list[Record]]:
+    """Return the shards of this part of a batch, with the records of each."""
+    found: dict[Shard, list[Record]] = {}
+    ends = [*(index for index, _ in batch.runs), len(batch.records)][1:]
+    for (index, shard), after in zip(batch.runs, ends, strict=True):
+        if shard is not None and index < end and after > start:
+            those = batch.records[max(index, start) : min(after, end)]
+            found.setdefault(shard, []).extend(those)
+    return found
+
+
+def gather(
+    sub: Subscription,
+    shared: SharedRow,
+    worker: Worker,
+    room: int,
+) -> Batch:
+    """Take up to so many records that may start: a quantum of each ready shard, in turn."""
+    granted = sub.take_granted(worker, room, ()) if shared.granted else ([], [])
+    if shared.front:  # a grant given up puts what waited behind it before the rest
+        shared.merge()
+    batch = Batch(*granted)
+    if sub.keyless.records and sub.takes_keyless(worker):
+        _add_keyless(sub, shared, worker, batch, room)
+    records, fitting = batch.records, worker.bytes.fitting
+    half = worker.leases_max // 2
+    while len(records) < room and (ready := [*shared.startable(worker.id)]):
+        quantum, moved = max(1, (room - len(records)) // len(ready)), False
+        for shard in ready:
+            most = min(quantum, room - len(records))
+            if worker.individually:
+                free = worker.leases_max - worker.leased - len(records)
+                most = min(most, max(QUANTUM - shard.leased, free - half))
+            if most <= 0 or not (most := fitting(shard.records, most, records)):
+                continue
+            part, came = shared.take_from(shard, most)
+            startable, lanes = sub.startable_of(part)
+            moved = True
+            if startable:
+                batch.add(shard, startable, lanes, came)
+        if not moved:
+            break
+    return batch
+
+
+def _add_keyless(
+    sub: Subscription, shared: SharedRow, worker: Worker, batch: Batch, room: int
+) -> None:
+    """Add records without a key: as many of the room as they are of what waits."""
+    count = len(sub.keyless)
+    most = -(-(room - len(batch.records)) * count // (count + len(shared)))
+    most = worker.bytes.fitting(sub.keyless.records, most, batch.records)
+    if most > 0:
+        part, came = sub.keyless.take(most)
+        startable, lanes = sub.startable_of(part)
+        batch.keyless = startable[:1]
+        batch.add(None, startable, lanes, came)
