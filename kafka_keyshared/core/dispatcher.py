@@ -14,6 +14,7 @@ from kafka_keyshared.core import (
     admission,
     assignment,
     dead_letters,
+    detaching,
     draining,
     heartbeat,
     lane_orders,
@@ -152,7 +153,8 @@ class Dispatcher:
 
     def look_wanted(self, now: float) -> bool:
         """Say whether a :class:`Flush` with progress should be sent now."""
-        return any(lending.wanted(sub, now) for sub in self.subscriptions.values())
+        subs = self.subscriptions.values()
+        return any(lending.wanted(sub, now) or detaching.wanted(sub, now) for sub in subs)
 
     def leased(self, id_: int) -> Leased:
         """Return what is noted of a slice that is out."""
@@ -229,6 +231,7 @@ class Dispatcher:
         for sub in self.subscriptions.values():
             commands += self._ready(sub, now)
             commands += lending.look(sub, event.progress, now)
+            commands += detaching.look(sub, event.progress, now)
             commands += self._go_on(sub, now)
         return commands
 
@@ -266,6 +269,7 @@ class Dispatcher:
     def _recalled(self, event: ev.Recalled, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
         worker, said = stuck.recalled(sub, event, now)
+        detaching.recalled(sub, worker)
         draining.given_back(sub, worker, event)
         self._changed = self.ceilings.stirred = True
         return [*said, *worker_lifecycle.recall_answered(sub, worker), *self._flush_one(sub, now)]

@@ -95,7 +95,7 @@ def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float
                     sub.failure_watch.done_before(leased, index)
                 seen[id_, index] = known
                 there.append((id_, index))
-                known.stuck = id_ in worker.apart
+                known.stuck = id_ in worker.apart and id_ != worker.detached
                 if _is_past(sub, worker, known, now, freed=freed):
                     past.append((id_, index))
                 # Of many that one worker runs at once a few are named at a time, the oldest first.

@@ -154,5 +154,16 @@ class SharedRow(Row):
                 del self.queue[shard]
 
 
+class Detaching:
+    """What each worker was seen to run, by its id, and since when; ``due`` is the next look."""
+
+    def __init__(self) -> None:
+        self.due = float("-inf")
+        self.seen: dict[int, tuple[tuple[int, int], float]] = {}
+        # Workers that were asked for the rest, and the record for which.
+        self.asked: dict[int, tuple[int, int]] = {}
+        self.total = 0
+
+
 def _of(record: Record) -> TopicPartition:
     return TopicPartition(record.topic(), record.partition())

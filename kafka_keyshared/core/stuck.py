@@ -38,9 +38,14 @@ def recalled(sub: Subscription, event: Recalled, now: float) -> tuple[Worker, li
         return returns.recalled(sub, event), []
     worker = returns.believed(sub, event)
     found = [(_stuck_at(sub, worker, each), each) for each in event.stuck]
-    new = [(leased, each) for leased, each in found if leased.slice.id not in worker.apart]
+    new = [
+        (leased, each)
+        for leased, each in found
+        if leased.slice.id not in worker.apart or leased.slice.id == worker.detached
+    ]
     for leased, each in new:
-        _close(sub, leased, each.index)
+        if leased.slice.id not in worker.apart:
+            _close(sub, leased, each.index)
     returns.recalled(sub, event)
     for leased, each in found:
         _set_apart(sub, worker, leased, each)
@@ -49,6 +54,17 @@ def recalled(sub: Subscription, event: Recalled, now: float) -> tuple[Worker, li
         worker.row.retries.clear()
         sub.ready(heads)
     return worker, [said for leased, each in new for said in _said(sub, worker, leased, each, now)]
+
+
+def set_beside(sub: Subscription, worker: Worker, leased: Leased, index: int) -> None:
+    """Close the lane of a record that runs for long, and let all that is beside it go on.
+
+    Every failure among what had ended of its slice has to be known already, as at a commit. The
+    worker gets nothing until the record has ended: nobody else may do its work.
+    """
+    _close(sub, leased, index)
+    _set_apart(sub, worker, leased, Stuck(leased.slice.id, index, goes_on=False))
+    worker.detached = leased.slice.id
 
 
 def _stuck_at(sub: Subscription, worker: Worker, stuck: Stuck) -> Leased:
@@ -109,8 +125,10 @@ def _set_apart(sub: Subscription, worker: Worker, leased: Leased, stuck: Stuck) 
         leased.let_go &= {index}
         leased.aside = 0
         leased.first = (leased.slice.records[index],)
+        leased.shards = ()  # they went with the rest
         sub.book.enter(leased)
     leased.retries = (lane,)
+    worker.detached = None
     worker.set_apart(leased, goes_on=stuck.goes_on)
 
 

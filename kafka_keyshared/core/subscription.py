@@ -31,7 +31,7 @@ from kafka_keyshared.core.ownership import Ownership
 from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.shards import Shard
+from kafka_keyshared.core.shards import Detaching, Shard
 from kafka_keyshared.core.shifts import Shifts
 from kafka_keyshared.core.slices import Book, Epochs, Leased, Slice
 from kafka_keyshared.core.suspects import Suspects
@@ -72,6 +72,8 @@ class Subscription(Ownership, Holdings):
         self.places += [each for each in (self.one_lease, self.dlq_watch) if each is not None]
         self.stopped = self.commit_at_once = False
         self.leased = 0  # records, at all workers
+        detaches = self.shared is not None and not settings.individually
+        self.detaching = Detaching() if detaches else None
         self.lending = None if settings.lends is None else Lending(settings.lends)
         self.reminder = Reminder(dlq=settings.dlq)
         # Settled without their handler since the last time that this was told.

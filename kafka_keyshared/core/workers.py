@@ -120,6 +120,8 @@ class Worker:
         # waits because nobody else can do its work meanwhile.
         self.apart: set[int] = set()
         self.waits_for: int | None = None
+        # That one, where it only takes long: no ack timeout has passed.
+        self.detached: int | None = None
         # Who has its slots, while it is held up.
         self.loan: Loan | None = None
         # Whether what is routed to it waits until it is its turn.
@@ -248,6 +250,7 @@ class Worker:
         if id_ in self.apart:
             self.apart.remove(id_)
             self.waits_for = None if self.waits_for == id_ else self.waits_for
+            self.detached = None if self.detached == id_ else self.detached
             del self.slices[id_]
             self.leased -= count
             self.busy_seconds += seconds
@@ -294,6 +297,8 @@ class Worker:
         self.bytes.take_back(leased, unstarted)
         leased.end(unstarted)
         self.leased -= len(unstarted)
+        if not len(leased):
+            leased.free()  # nothing of it runs: others may have its shards before its end is told
 
     def _resize(self, count: int, seconds: float) -> None:
         most = SHARED_SECONDS if self.shares else SLICE_SECONDS

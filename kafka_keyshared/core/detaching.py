@@ -1,0 +1,107 @@
+"""Detaching: where workers share what waits, nothing waits for a record that takes long.
+
+A worker runs one record after the other. Where one runs for longer than :data:`DETACH_AFTER`, what
+else the worker was given is taken back, and the record is *detached*: its
+lane is closed until it has ended, and its shard is ready for other workers. So nothing waits for it
+but its own key. (A record that is stuck past the ack timeout is the same thing later: there the
+worker gets another thread; see :mod:`.stuck`.)
+
+The workers are looked at only while something waits for what one of them runs.
+"""
+
+from __future__ import annotations
+
+from kafka_keyshared.core import returns, stuck
+from kafka_keyshared.core.commands import Command
+from kafka_keyshared.core.shards import Detaching
+from kafka_keyshared.core.slices import Progress
+from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.workers import Worker
+
+DETACH_AFTER = 0.05
+"""Seconds for which a record runs until what waits behind it goes elsewhere."""
+
+LOOK_EVERY = 0.025
+"""Seconds between two looks."""
+
+
+def wanted(sub: Subscription, now: float) -> bool:
+    """Say whether the workers should be looked at now."""
+    detaching = sub.detaching
+    if detaching is None or now < detaching.due:
+        return False
+    detaching.due = now + LOOK_EVERY
+    return any(map(_is_waited_for, sub.workers.values()))
+
+
+def _is_waited_for(worker: Worker) -> bool:
+    """Say whether anything waits for what a worker runs."""
+    if worker.idle or worker.waits or worker.recalls:
+        return False
+    return worker.leased - len(worker.apart) > 1 or any(True for _ in worker.row.behind(worker.id))
+
+
+def look(sub: Subscription, progress: Progress | None, now: float) -> list[Command]:
+    """Detach what runs for long; ``progress`` as for a commit, None where nobody has looked."""
+    detaching = sub.detaching
+    if detaching is None or progress is None:
+        return []
+    commands: list[Command] = []
+    before, detaching.seen = detaching.seen, {}
+    for id_, worker in sub.workers.items():
+        running = _running(worker, progress)
+        if running is None:
+            continue
+        was, since = before.get(id_, (running, now))
+        since = since if was == running else now
+        detaching.seen[id_] = running, since
+        if now - since >= DETACH_AFTER and _is_waited_for(worker):
+            commands += _detach(sub, detaching, worker, running, progress)
+    return commands
+
+
+def _running(worker: Worker, progress: Progress) -> tuple[int, int] | None:
+    for id_, leased in worker.slices.items():
+        if id_ not in worker.apart:
+            for index in leased.running(progress):
+                return id_, index
+    return None
+
+
+def _detach(
+    sub: Subscription,
+    detaching: Detaching,
+    worker: Worker,
+    running: tuple[int, int],
+    progress: Progress,
+) -> list[Command]:
+    id_, index = running
+    those = [each for id_, each in worker.slices.items() if id_ not in worker.apart]
+    if sum(len([*each.outstanding(progress)]) for each in those) > 1:
+        detaching.asked[worker.id] = running
+        return returns.recall(sub, [worker])
+    _set_apart(sub, detaching, worker, id_, index)
+    return []
+
+
+def recalled(sub: Subscription, worker: Worker) -> None:
+    """Detach what a worker runs, now that it has given back the rest."""
+    detaching = sub.detaching
+    asked = None if detaching is None else detaching.asked.get(worker.id)
+    if detaching is None or asked is None or worker.recalls:
+        return
+    del detaching.asked[worker.id]
+    id_, index = asked
+    leased = worker.slices.get(id_)
+    if leased is None or id_ in worker.apart or max(leased.indices(), default=-1) != index:
+        return  # it has got on meanwhile
+    _set_apart(sub, detaching, worker, id_, index)
+
+
+def _set_apart(
+    sub: Subscription, detaching: Detaching, worker: Worker, id_: int, index: int
+) -> None:
+    leased = worker.slices[id_]
+    if leased.has(index):
+        stuck.set_beside(sub, worker, leased, index)
+        detaching.total += 1
