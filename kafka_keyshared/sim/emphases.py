@@ -250,6 +250,22 @@ def full_chunks(plan: Plan, draw: Draw) -> Plan:
     )
 
 
+def deadly(plan: Plan, draw: Draw) -> Plan:
+    """Have records that end their process again and again, and little else that ends one.
+
+    Commits name what runs: metadata have room for that, and commits are accepted. So the next
+    member knows what ran, and begins it last.
+    """
+    plan = replace(
+        _each(plan, lambda sub: replace(sub, reliable=True)),
+        metadata_max=draw.one("room to name what ran", (4_096, 1_000)),
+        members=1,
+    )
+    calm = _calm(plan, {"a record became deadly": 3.0})
+    kept = {name: each for name, each in calm.disturbances.items() if name not in COMMITS_FAIL}
+    return replace(calm, disturbances=kept)
+
+
 def outages(plan: Plan, draw: Draw) -> Plan:
     """Have what all handlers depend on be away again and again, and little else go wrong.
 
@@ -283,8 +299,17 @@ EMPHASES: Mapping[str, Emphasis] = {
     "joining": Emphasis(0.208, joining),
     "lent": Emphasis(0.08, lent),
     "withdrawn": Emphasis(0.13, withdrawn),
+    "deadly": Emphasis(0.04, deadly),
 }
 """By name what some seeds are about."""
+
+COMMITS_FAIL = frozenset(
+    {
+        *("commits went wrong", "a right on a topic was away"),
+        "brokers took other metadata",
+    }
+)
+"""What keeps commits from being accepted, or from naming what runs."""
 
 MEMBERS_MOVE: Mapping[str, float] = {"a member joined": 5.0, "a member was thrown out": 20.0}
 MEMBERS_GO = frozenset(
