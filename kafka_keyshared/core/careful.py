@@ -55,9 +55,13 @@ NAMED = 10
 
 @dataclass(slots=True)
 class _Next:
-    """What starts when a commit has named it: records below ``gate``, and suspects."""
+    """What starts when a commit has named it: records below ``gate``, and suspects.
+
+    ``limit`` records may have started and not settled then.
+    """
 
     gate: int | None = None
+    limit: float = inf
     suspects: dict[str, list[int]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -204,7 +208,7 @@ class CarefulStarts:
                 sub.suspects.look(partition, held[name], end)
             start.next = _Next()
             if start.gate is not None and self._parked(partition):
-                start.next.gate = self._gate(partition, start, held, now)
+                start.next = self._next(partition, start, held, now)
         self._next_suspects(unsettled, now)
         for partition, start in list(self.starts.items()):
             if start.next and start.waits_since is None:
@@ -298,24 +302,25 @@ class CarefulStarts:
         began = self.starts[partition].began
         return began is not None and began <= when
 
-    def _gate(
+    def _next(
         self,
         partition: TopicPartition,
         start: _Start,
         held: Mapping[str, Collection[int]],
         now: float,
-    ) -> int | None:
-        """Return the offset below which records may start next; None where none may yet."""
+    ) -> _Next:
+        """Return which records may start next. Their number grows when they do: one look among
+        several, of which none leads to a commit, must not let more start than another."""
         end = self._states[partition].received_end or 0
         started = 0
         for name, sub in self._subs.items():
             below = sum(offset < (start.gate or 0) for offset in held.get(name, ()))
             started = max(started, below - sub.suspects.held(partition))
-        if 2 * started <= start.limit or now - start.grown_at >= GROW_AFTER:
-            start.limit *= 2
-            start.grown_at = now
-        room = start.limit - started
-        return None if room < 1 else self._behind(partition, room, end)
+        limit = start.limit
+        if 2 * started <= limit or now - start.grown_at >= GROW_AFTER:
+            limit *= 2
+        room = limit - started
+        return _Next() if room < 1 else _Next(self._behind(partition, room, end), limit)
 
     def _behind(self, partition: TopicPartition, room: float, end: int) -> int:
         """Return one past the last of so many parked records, or the received end."""
@@ -383,7 +388,8 @@ class CarefulStarts:
             elif now - start.waits_since >= PATIENCE:
                 if start.gate is not None and not start.next:
                     end = self._states[partition].received_end or 0
-                    start.next = _Next(self._behind(partition, start.limit, end))
+                    gate = self._behind(partition, start.limit, end)
+                    start.next = _Next(gate, start.limit)
                 late.append(partition)
         return self._raise(late, now)
 
@@ -405,6 +411,8 @@ class CarefulStarts:
             start.named_by = None
             following, start.next, start.waits_since = start.next, _Next(), None
             if following.gate is not None:
+                if following.limit > start.limit:
+                    start.limit, start.grown_at = following.limit, now
                 self._open(partition, start, following.gate, now)
             for name, offsets in following.suspects.items():
                 suspects = True
