@@ -266,6 +266,28 @@ def deadly(plan: Plan, draw: Draw) -> Plan:
     return replace(calm, disturbances=kept)
 
 
+def lettered(plan: Plan, draw: Draw) -> Plan:
+    """Have many letters on their way while partitions go, in some plans more than are allowed."""
+
+    def sends(sub: SubscriptionSettings) -> SubscriptionSettings:
+        if not sub.reliable or sub.routing.mode == "exclusive":
+            return sub
+        poison = draw.one(f"letters of {sub.name}", LETTERED_POISON)
+        most = draw.one(f"letters allowed of {sub.name}", (None, FEW_LETTERS))
+        retry = RetryPolicy(attempts=1, backoff=0.0)
+        return replace(sub, poison=poison, dlq=True, dlq_limit=most, retry=retry)
+
+    calm = _calm(_each(plan, sends), {"a member was thrown out": 4.0, "a member was stopped": 2.0})
+    return replace(
+        calm,
+        metadata_max=4_096,
+        keys=1_000,
+        members=2,
+        habits=replace(plan.habits, failing=0.02, poisoned=0.1),
+        letters=replace(plan.letters, slow=0.5),
+    )
+
+
 def outages(plan: Plan, draw: Draw) -> Plan:
     """Have what all handlers depend on be away again and again, and little else go wrong.
 
@@ -300,6 +322,7 @@ EMPHASES: Mapping[str, Emphasis] = {
     "lent": Emphasis(0.08, lent),
     "withdrawn": Emphasis(0.13, withdrawn),
     "deadly": Emphasis(0.04, deadly),
+    "lettered": Emphasis(0.05, lettered),
 }
 """By name what some seeds are about."""
 
@@ -344,6 +367,8 @@ UNENDING: Sequence[PoolKind] = ("thread", "thread", "task")
 
 UNENDING_MOSTLY: Sequence[PoolKind] = ("thread",) * 5 + ("task",)
 """The same pools, with a larger share of those that never can."""
+
+LETTERED_POISON: Sequence[PoisonPolicy] = ("divert", "divert", "dead_letter")
 
 FEW_LETTERS = DlqLimit(0.05, 20, 2)
 """A dead-letter limit that two letters among 20 records reach."""
