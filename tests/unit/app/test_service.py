@@ -150,8 +150,9 @@ def test_a_broken_rule_ends_the_run_without_a_commit_and_starts_nothing_more(bre
     else:
         assert app.run() == 0
     assert handled == [0, 1]
-    # Where the partition begins is committed before its first records run.
-    assert broker.positions() == ([0] if breaks else [0, 2])
+    # Where the partition begins is committed, and soon once more to name its first records.
+    assert broker.positions()[0] == 0
+    assert (2 in broker.positions()) is not breaks
     assert broker.closed == 1
     assert len(Pool.stopped) == 1
 
