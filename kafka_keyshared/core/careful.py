@@ -61,7 +61,7 @@ class _Next:
     """
 
     gate: int | None = None
-    limit: float = inf
+    limit: float = 0.0
     suspects: dict[str, list[int]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -200,14 +200,11 @@ class CarefulStarts:
         if not self.enabled:
             return {}
         self._named_at = now
-        self._look_again(unsettled, now)
+        self._look(unsettled, now)
         for partition, start in list(self.starts.items()):
-            held = {name: every.get(partition, {}) for name, every in unsettled.items()}
-            end = self._states[partition].received_end or 0
-            for name, sub in self._subs.items():
-                sub.suspects.look(partition, held[name], end)
             start.next = _Next()
             if start.gate is not None and self._parked(partition):
+                held = {name: every.get(partition, {}) for name, every in unsettled.items()}
                 start.next = self._next(partition, start, held, now)
         self._next_suspects(unsettled, now)
         for partition, start in list(self.starts.items()):
@@ -218,10 +215,15 @@ class CarefulStarts:
                 start.began = now
         return self.running(unsettled, progress)
 
-    def _look_again(self, unsettled: Mapping[str, Unsettled], now: float) -> None:
+    def _look(self, unsettled: Mapping[str, Unsettled], now: float) -> None:
+        """Drop the suspects that are settled, and say when to look at what is held again."""
         count = sum(len(each) for held in unsettled.values() for each in held.values())
         look = LOOK_SHARE * (LOOK_SECONDS + LOOK_SECONDS_PER_RECORD * count)
         self._look_at = now + max(LOOK_EVERY, look)
+        for partition in self.starts:
+            end = self._states[partition].received_end or 0
+            for name, sub in self._subs.items():
+                sub.suspects.look(partition, unsettled[name].get(partition, {}), end)
 
     def running(
         self, unsettled: Mapping[str, Unsettled], progress: Progress, *, final: bool = False
@@ -309,8 +311,10 @@ class CarefulStarts:
         held: Mapping[str, Collection[int]],
         now: float,
     ) -> _Next:
-        """Return which records may start next. Their number grows when they do: one look among
-        several, of which none leads to a commit, must not let more start than another."""
+        """Return which records may start next.
+
+        Their number grows only when they start: of several looks none may lead to a commit.
+        """
         end = self._states[partition].received_end or 0
         started = 0
         for name, sub in self._subs.items():
@@ -378,7 +382,9 @@ class CarefulStarts:
             and now >= self._look_at
             and any(sub.suspects for sub in self._subs.values())
         ):
-            self._look_without_commit(now)
+            # No commit can be made that would show what has settled.
+            self._look({name: collect(sub.unsettled({})) for name, sub in self._subs.items()}, now)
+            self._next_suspects({}, now)
         late = []
         for partition, start in self.starts.items():
             if not start.next and (start.gate is None or not self._parked(partition)):
@@ -388,20 +394,9 @@ class CarefulStarts:
             elif now - start.waits_since >= PATIENCE:
                 if start.gate is not None and not start.next:
                     end = self._states[partition].received_end or 0
-                    gate = self._behind(partition, start.limit, end)
-                    start.next = _Next(gate, start.limit)
+                    start.next = _Next(self._behind(partition, start.limit, end))
                 late.append(partition)
         return self._raise(late, now)
-
-    def _look_without_commit(self, now: float) -> None:
-        """See which suspects are next although no commit can be made that would show it."""
-        unsettled = {name: collect(sub.unsettled({})) for name, sub in self._subs.items()}
-        self._look_again(unsettled, now)
-        for name, sub in self._subs.items():
-            for partition in list(sub.suspects.deferred):
-                end = self._states[partition].received_end or 0
-                sub.suspects.look(partition, unsettled[name].get(partition, {}), end)
-        self._next_suspects({}, now)
 
     def _raise(self, partitions: Iterable[TopicPartition], now: float) -> list[Command]:
         raised: list[Command] = []
