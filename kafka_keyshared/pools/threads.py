@@ -30,7 +30,7 @@ from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Ack, Drop
 from kafka_keyshared.pools.crew import Crew
 from kafka_keyshared.pools.failed_lanes import FailedLanes
-from kafka_keyshared.pools.port import Handover
+from kafka_keyshared.pools.port import Handover, take_back_all
 from kafka_keyshared.pools.state import hand_over
 from kafka_keyshared.pools.worker_cells import Handle, WorkerCell, WorkerSpec
 
@@ -57,11 +57,7 @@ class ThreadPool(Crew[WorkerCell]):
     def recall(self, recall: Recall) -> Recalled:
         """Take back every unstarted record of the slices, at once, whatever the worker is doing."""
         cell = self.cells[recall.subscription, recall.worker]
-        back = [
-            (id_, handover.take_back())
-            for id_, handover in cell.given.copy().items()
-            if recall.only is None or id_ in recall.only
-        ]
+        back = take_back_all(cell.given, recall.only)
         return Recalled(recall.subscription, recall.worker, back)
 
     def time_out(self, past: TimeOut) -> None:
@@ -69,7 +65,7 @@ class ThreadPool(Crew[WorkerCell]):
         ((id_, index),) = past.running
         cell = self.cells[past.subscription, past.worker]
         with cell.changing:
-            back = [(each, of.take_back()) for each, of in cell.given.copy().items()]
+            back = take_back_all(cell.given)
             stuck: list[Stuck] = []
             following = None
             # Else it has ended meanwhile, or its thread has and is replaced at this beat.
@@ -160,15 +156,13 @@ class ThreadPool(Crew[WorkerCell]):
 
     def send_off(self, cell: WorkerCell) -> None:
         """Take back what has not started, and end the thread behind what has."""
-        for handover in cell.given.copy().values():
-            handover.take_back()
+        take_back_all(cell.given)
         cell.inbox.put(None)
 
     def forked(self) -> None:
         """Leave nothing to do in the child: what it takes next is the end of its slice."""
         for cell in self.cells.values():
-            for handover in cell.given.values():
-                handover.take_back()
+            take_back_all(cell.given)
 
     # --- inside ---
 
