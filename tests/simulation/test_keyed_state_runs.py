@@ -34,9 +34,8 @@ def test_state_follows_its_keys_through_every_resize_of_a_run(kind: Kind) -> Non
         assert outcome.sometimes["a subscription was resized"], f"seed {seed}"
 
 
-@pytest.mark.xfail(strict=True, reason="a worker that leaves as its member stops keeps state")
-def test_state_follows_its_keys_where_a_member_stops_in_the_middle_of_a_resize() -> None:
-    """Open: whether the stop has to ask for that state, or nobody wants it any more."""
+def test_state_follows_its_keys_where_a_record_that_ran_on_has_ended() -> None:
+    """All keys are one lane; the state of those that did not drain went before the record ended."""
     assert run_seed(3, 800, plan_of_handlers_with_state(3, "exclusive")).violations == []
 
 
