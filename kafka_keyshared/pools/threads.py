@@ -1,7 +1,8 @@
 """The thread pool: one thread per worker, each with a mailbox of slices.
 
-On the common path a record costs the worker one step of an iterator, a context, the handler call
-and an identity test. Everything else is paid per slice, or where something failed.
+On the common path a record costs the worker one step of an iterator, the handler call, an identity
+test and a look whether its context has changed. Everything else is paid per slice, or where
+something failed.
 
 A thread cannot be ended from outside. Where a record does not end, its thread is left with it, and
 a *replacement thread* does the worker's work from there on; when the record ends at last, its
@@ -11,7 +12,6 @@ thread reports that and ends too. There are no more of these than there are work
 from __future__ import annotations
 
 from queue import SimpleQueue
-from typing import Any
 
 from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
 from kafka_keyshared.core.events import (
@@ -25,9 +25,9 @@ from kafka_keyshared.core.events import (
 from kafka_keyshared.core.slices import Progress, Slice
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.handlers import Made
-from kafka_keyshared.handling.verdicts import raise_verdict
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import Ack, Drop
+from kafka_keyshared.model import Ack, Drop, Record
+from kafka_keyshared.pools.contexts import Raised
 from kafka_keyshared.pools.crew import Crew
 from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.port import Handover, take_back_all
@@ -220,39 +220,47 @@ class ThreadPool(Crew[WorkerCell]):
     def _run(
         self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes
     ) -> None:
-        todo, slice_, lanes = handover.todo, handover.slice, failed.lanes
-        context = cell.contexts.new
         while True:
-            record: Any = None
-            try:
-                if not lanes:
-                    for record in todo:
-                        if (result := context().run(handle, record)) is not None:
-                            raise_verdict(result)
-                    break
-                for record in todo:
-                    if failed.holds(record):
-                        self._mailbox.put(SetAside(slice_.id, handover.index_of(record)))
-                        cell.reported = record
-                    elif (result := context().run(handle, record)) is not None:
-                        raise_verdict(result)
-                break
-            except BaseException as error:  # SystemExit included: a failed attempt
-                if self.in_child():
-                    raise
-                if isinstance(error, Ack):
-                    continue
-                index = handover.index_of(record)
-                if isinstance(error, Drop):
-                    slice_.came.restore(index)
-                    handover.dropped.append(index)
-                    continue
-                failure = describe(error, self._clock, cell.spec.dead_letter_on)
-                failed.fail(slice_, index)
-                # Posted before the next record is taken: whoever reads progress first and the
-                # mailbox after it knows of every failure among the started records.
-                self._mailbox.put(Failed(slice_.id, index, failure))
+            if failed.lanes:
+                raised = self._call_open(cell, handover, handle, failed)
+            else:
+                raised = cell.contexts.call_each(handle, handover.todo)
+            if raised is None:
+                return
+            self._see_to_raised(cell, handover, *raised)
+            del raised  # or what was raised would keep itself, by way of this call
+
+    def _call_open(
+        self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes
+    ) -> Raised | None:
+        """Call the handler with what is in no failed lane, and set the rest aside."""
+        for record in handover.todo:
+            if failed.holds(record):
+                self._mailbox.put(SetAside(handover.slice.id, handover.index_of(record)))
                 cell.reported = record
+            elif (raised := cell.contexts.call_each(handle, (record,))) is not None:
+                return raised
+        return None
+
+    def _see_to_raised(
+        self, cell: WorkerCell, handover: Handover, record: Record, error: BaseException
+    ) -> None:
+        """Act on what a call has raised: a verdict, or a failed attempt."""
+        if self.in_child():
+            raise error
+        if isinstance(error, Ack):
+            return
+        index, slice_ = handover.index_of(record), handover.slice
+        if isinstance(error, Drop):
+            slice_.came.restore(index)
+            handover.dropped.append(index)
+            return
+        failure = describe(error, self._clock, cell.spec.dead_letter_on)
+        cell.failed.fail(slice_, index)
+        # Posted before the next record is taken: whoever reads progress first and the
+        # mailbox after it knows of every failure among the started records.
+        self._mailbox.put(Failed(slice_.id, index, failure))
+        cell.reported = record
 
     def _following(self, cell: WorkerCell) -> WorkerCell | None:
         """Return the cell of a thread that may go on in the place of this one, if one may.
