@@ -11,6 +11,7 @@ thread reports that and ends too. There are no more of these than there are work
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from queue import SimpleQueue
 
 from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
@@ -27,7 +28,6 @@ from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Ack, Drop, Record
-from kafka_keyshared.pools.contexts import Raised
 from kafka_keyshared.pools.crew import Crew
 from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.port import Handover, take_back_all
@@ -221,26 +221,21 @@ class ThreadPool(Crew[WorkerCell]):
         self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes
     ) -> None:
         while True:
-            if failed.lanes:
-                raised = self._call_open(cell, handover, handle, failed)
-            else:
-                raised = cell.contexts.call_each(handle, handover.todo)
+            todo = self._open(cell, handover, failed) if failed.lanes else handover.todo
+            raised = cell.contexts.call_each(handle, todo)
             if raised is None:
                 return
             self._see_to_raised(cell, handover, *raised)
             del raised  # or what was raised would keep itself, by way of this call
 
-    def _call_open(
-        self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes
-    ) -> Raised | None:
-        """Call the handler with what is in no failed lane, and set the rest aside."""
+    def _open(self, cell: WorkerCell, handover: Handover, failed: FailedLanes) -> Iterator[Record]:
+        """Yield what is in no failed lane, and set the rest aside."""
         for record in handover.todo:
             if failed.holds(record):
                 self._mailbox.put(SetAside(handover.slice.id, handover.index_of(record)))
                 cell.reported = record
-            elif (raised := cell.contexts.call_each(handle, (record,))) is not None:
-                return raised
-        return None
+            else:
+                yield record
 
     def _see_to_raised(
         self, cell: WorkerCell, handover: Handover, record: Record, error: BaseException
