@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextvars import Context, ContextVar
+from functools import partial
 from typing import Any, TypeAlias
 
 from kafka_keyshared.handling.verdicts import raise_verdict
@@ -52,7 +53,8 @@ class Contexts:
         to look at that is a fourth of the price of a new one.
         """
         if self._copied:
-            return _in_new_ones(handle, todo, self.new)
+            each = partial(_in_new, self.new, handle)
+            return _in_one(each, todo, self._base, self._base)
         while True:
             ended = (context := self.new()).run(_in_one, handle, todo, context, self._base)
             if ended is not CHANGED:
@@ -90,17 +92,8 @@ def _in_one(
     return None
 
 
-def _in_new_ones(
-    handle: Callable[[Any], Any], todo: Iterable[Any], new: Callable[[], Context]
-) -> Raised | None:
-    record: Any = None
-    try:
-        for record in todo:
-            if (result := new().run(handle, record)) is not None:
-                raise_verdict(result)
-    except BaseException as error:  # noqa: BLE001 - SystemExit included: a failed attempt
-        return record, error
-    return None
+def _in_new(new: Callable[[], Context], handle: Callable[[Any], Any], record: Any) -> Any:
+    return new().run(handle, record)
 
 
 def _copier(value: object) -> Callable[[], Any] | None:
