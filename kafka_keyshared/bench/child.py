@@ -72,6 +72,16 @@ def tell_parent(what: Any) -> None:
     sys.stdout.buffer.flush()
 
 
+def ready_with(partitions: int) -> Callable[[str, Sequence[Any]], None]:
+    """Return a hook for rebalances that tells the parent once so many partitions are assigned."""
+
+    def rebalanced(what: str, assigned: Sequence[Any]) -> None:
+        if what == "assigned" and len(assigned) == partitions:
+            tell_parent(READY)
+
+    return rebalanced
+
+
 def run_app(
     reading: Reading,
     conf: Mapping[str, Any],

@@ -28,7 +28,7 @@ from kafka_keyshared.bench.common import (
     topic_of_our_own,
 )
 from kafka_keyshared.bench.fair_side import FairTask, Waits
-from kafka_keyshared.bench.paced import STAMP, Pace, Paced
+from kafka_keyshared.bench.paced import Pace, Paced, require_room
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
 
@@ -61,11 +61,7 @@ class FairPlan(msgspec.Struct, kw_only=True, frozen=True):
             raise ConfigError(f"--hot-share {self.hot_share:g}: give a share from 0 to below 1")
         if not self.handler_ms > 0:
             raise ConfigError(f"--handler-ms {self.handler_ms:g}: must be above 0")
-        if self.value_bytes < STAMP.size:
-            raise ConfigError(
-                f"--value-bytes {self.value_bytes}: give at least {STAMP.size}, which the number "
-                "and the time of a record take"
-            )
+        require_room(self.value_bytes)
 
     def records(self) -> int:
         """Return how many records a run has."""

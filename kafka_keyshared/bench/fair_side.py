@@ -3,7 +3,7 @@
 The handler appends to a file when it started which record, so that threads, coroutines and
 processes are measured alike. Run as ``python -m kafka_keyshared.bench.fair_side`` with the task as
 JSON on standard input. It writes ``"ready"`` once it is assigned every partition, and at the end
-what the keys waited.
+how long the keys waited.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +22,19 @@ import msgspec
 
 from kafka_keyshared.bench.child import (
     IDLE_LIMIT,
-    READY,
     Patience,
     Reading,
     Stalled,
     conf_for,
     read_task,
+    ready_with,
     run_app,
     settled,
     tell_parent,
 )
 from kafka_keyshared.bench.figures import percentile
 from kafka_keyshared.bench.paced import HOT, NS_PER_MS, STAMP, hot_records
+from kafka_keyshared.bench.workloads import notebook
 
 if TYPE_CHECKING:
     from kafka_keyshared.app.service import KeyShared
@@ -82,16 +83,10 @@ class Start(msgspec.Struct, frozen=True):
     hot: bool
 
 
-@lru_cache(maxsize=1)
-def _open(path: str) -> int:
-    # Every process and thread appends to the same file, a whole note in one call.
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-
-
 def _note(path: str, record: Any) -> None:
     number, due = STAMP.unpack_from(record.value())
     at = time.monotonic_ns()
-    os.write(_open(path), START.pack(number, due, at, record.key() == HOT))
+    os.write(notebook(path), START.pack(number, due, at, record.key() == HOT))
 
 
 def _handle(path: str, seconds: float, record: Any) -> None:
@@ -145,10 +140,6 @@ def run(task: FairTask) -> Waits:
     patience = Patience()
     ends: list[float] = []
 
-    def rebalanced(what: str, partitions: Sequence[Any]) -> None:
-        if what == "assigned" and len(partitions) == task.partitions:
-            tell_parent(READY)
-
     def stepped(app: KeyShared, view: InstanceView) -> None:
         now, done = time.monotonic(), settled(view)
         if done and not ends:
@@ -158,7 +149,7 @@ def run(task: FairTask) -> Waits:
             app.stop()
 
     handler = partial(_handle_later if later else _handle, path, seconds)
-    run_app(task, conf_for(task), handler, stepped, rebalanced=rebalanced)
+    run_app(task, conf_for(task), handler, stepped, rebalanced=ready_with(task.partitions))
     return judge(task, list(starts_in(Path(path))), round(ends[0] * 1e9))
 
 

@@ -27,7 +27,7 @@ from kafka_keyshared.bench.common import (
     topic_of_our_own,
 )
 from kafka_keyshared.bench.latency_side import Delays, LatencyTask
-from kafka_keyshared.bench.paced import STAMP, Pace, Paced
+from kafka_keyshared.bench.paced import Pace, Paced, require_room
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
 
@@ -64,11 +64,7 @@ class LatencyPlan(msgspec.Struct, kw_only=True, frozen=True):
                 f"--seconds {self.seconds:g} --warmup {self.warmup:g}: the warm-up must not be "
                 "negative and must be shorter than the run"
             )
-        if self.value_bytes < STAMP.size:
-            raise ConfigError(
-                f"--value-bytes {self.value_bytes}: give at least {STAMP.size}, which the number "
-                "and the time of a record take"
-            )
+        require_room(self.value_bytes)
         if not self.handler_ms >= 0:
             raise ConfigError(f"--handler-ms {self.handler_ms:g}: must not be negative")
         if self.counted() < 1:

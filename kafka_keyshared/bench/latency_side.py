@@ -26,6 +26,7 @@ from kafka_keyshared.bench.child import (
     Stalled,
     conf_for,
     read_task,
+    ready_with,
     run_app,
     settled,
     tell_parent,
@@ -146,10 +147,6 @@ def run_keyshared(task: LatencyTask) -> Delays:
     patience = Patience()
     found: list[Delays] = []
 
-    def rebalanced(what: str, partitions: Sequence[Any]) -> None:
-        if what == "assigned" and len(partitions) == task.partitions:
-            tell_parent(READY)
-
     def stepped(app: KeyShared, view: InstanceView) -> None:
         done = settled(view)
         if done:
@@ -159,7 +156,9 @@ def run_keyshared(task: LatencyTask) -> Delays:
             found.append(notebook.result())
             app.stop()
 
-    run_app(task, conf_for(task), notebook.handler(), stepped, rebalanced=rebalanced)
+    run_app(
+        task, conf_for(task), notebook.handler(), stepped, rebalanced=ready_with(task.partitions)
+    )
     return found[0]
 
 

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from kafka_keyshared.bench.child import SEED, read_task, tell_parent
 from kafka_keyshared.bench.figures import percentile
-from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.errors import ConfigError, KeySharedError
 
 STAMP = struct.Struct("<qq")
 """How a value begins: the record's number, and when it was due (monotonic, in nanoseconds).
@@ -57,6 +57,15 @@ class Paced(msgspec.Struct, kw_only=True):
     late_p50_ms: float
     late_p99_ms: float
     late_max_ms: float
+
+
+def require_room(value_bytes: int) -> None:
+    """Raise :class:`ConfigError` for values into which the stamp does not go."""
+    if value_bytes < STAMP.size:
+        raise ConfigError(
+            f"--value-bytes {value_bytes}: give at least {STAMP.size}, which the number and the "
+            "time of a record take"
+        )
 
 
 def hot_records(records: int, share: float) -> frozenset[int]:

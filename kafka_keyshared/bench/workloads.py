@@ -213,8 +213,8 @@ async def _compute_later(ns: int, record: Any) -> None:
 
 
 @lru_cache(maxsize=1)
-def _open(path: str) -> int:
-    # Every process and thread appends to the same file, a whole line in one call.
+def notebook(path: str) -> int:
+    """Return the file to which every process and thread appends, a whole note in one call."""
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
@@ -222,14 +222,14 @@ def _noted(path: str, does: Handle, value: ValueOf, record: Any) -> None:
     start = time.monotonic_ns()
     number, mark = STAMP.unpack_from(value(record) or b"")
     does(record)
-    os.write(_open(path), NOTE.pack(number, mark, start, time.monotonic_ns()))
+    os.write(notebook(path), NOTE.pack(number, mark, start, time.monotonic_ns()))
 
 
 async def _noted_later(path: str, does: HandleLater, value: ValueOf, record: Any) -> None:
     start = time.monotonic_ns()
     number, mark = STAMP.unpack_from(value(record) or b"")
     await does(record)
-    os.write(_open(path), NOTE.pack(number, mark, start, time.monotonic_ns()))
+    os.write(notebook(path), NOTE.pack(number, mark, start, time.monotonic_ns()))
 
 
 # --- what a notebook says ---

@@ -55,9 +55,13 @@ NAMED = 10
 
 @dataclass(slots=True)
 class _Next:
-    """What starts when a commit has named it: records below ``gate``, and suspects."""
+    """What starts when a commit has named it: records below ``gate``, and suspects.
+
+    ``limit`` records may have started and not settled then.
+    """
 
     gate: int | None = None
+    limit: float = 0.0
     suspects: dict[str, list[int]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -196,15 +200,12 @@ class CarefulStarts:
         if not self.enabled:
             return {}
         self._named_at = now
-        self._look_again(unsettled, now)
+        self._look(unsettled, now)
         for partition, start in list(self.starts.items()):
-            held = {name: every.get(partition, {}) for name, every in unsettled.items()}
-            end = self._states[partition].received_end or 0
-            for name, sub in self._subs.items():
-                sub.suspects.look(partition, held[name], end)
             start.next = _Next()
             if start.gate is not None and self._parked(partition):
-                start.next.gate = self._gate(partition, start, held, now)
+                held = {name: every.get(partition, {}) for name, every in unsettled.items()}
+                start.next = self._next(partition, start, held, now)
         self._next_suspects(unsettled, now)
         for partition, start in list(self.starts.items()):
             if start.next and start.waits_since is None:
@@ -214,10 +215,15 @@ class CarefulStarts:
                 start.began = now
         return self.running(unsettled, progress)
 
-    def _look_again(self, unsettled: Mapping[str, Unsettled], now: float) -> None:
+    def _look(self, unsettled: Mapping[str, Unsettled], now: float) -> None:
+        """Drop the suspects that are settled, and say when to look at what is held again."""
         count = sum(len(each) for held in unsettled.values() for each in held.values())
         look = LOOK_SHARE * (LOOK_SECONDS + LOOK_SECONDS_PER_RECORD * count)
         self._look_at = now + max(LOOK_EVERY, look)
+        for partition in self.starts:
+            end = self._states[partition].received_end or 0
+            for name, sub in self._subs.items():
+                sub.suspects.look(partition, unsettled[name].get(partition, {}), end)
 
     def running(
         self, unsettled: Mapping[str, Unsettled], progress: Progress, *, final: bool = False
@@ -298,24 +304,27 @@ class CarefulStarts:
         began = self.starts[partition].began
         return began is not None and began <= when
 
-    def _gate(
+    def _next(
         self,
         partition: TopicPartition,
         start: _Start,
         held: Mapping[str, Collection[int]],
         now: float,
-    ) -> int | None:
-        """Return the offset below which records may start next; None where none may yet."""
+    ) -> _Next:
+        """Return which records may start next.
+
+        Their number grows only when they start: of several looks none may lead to a commit.
+        """
         end = self._states[partition].received_end or 0
         started = 0
         for name, sub in self._subs.items():
             below = sum(offset < (start.gate or 0) for offset in held.get(name, ()))
             started = max(started, below - sub.suspects.held(partition))
-        if 2 * started <= start.limit or now - start.grown_at >= GROW_AFTER:
-            start.limit *= 2
-            start.grown_at = now
-        room = start.limit - started
-        return None if room < 1 else self._behind(partition, room, end)
+        limit = start.limit
+        if 2 * started <= limit or now - start.grown_at >= GROW_AFTER:
+            limit *= 2
+        room = limit - started
+        return _Next() if room < 1 else _Next(self._behind(partition, room, end), limit)
 
     def _behind(self, partition: TopicPartition, room: float, end: int) -> int:
         """Return one past the last of so many parked records, or the received end."""
@@ -373,7 +382,9 @@ class CarefulStarts:
             and now >= self._look_at
             and any(sub.suspects for sub in self._subs.values())
         ):
-            self._look_without_commit(now)
+            # No commit can be made that would show what has settled.
+            self._look({name: collect(sub.unsettled({})) for name, sub in self._subs.items()}, now)
+            self._next_suspects({}, now)
         late = []
         for partition, start in self.starts.items():
             if not start.next and (start.gate is None or not self._parked(partition)):
@@ -387,16 +398,6 @@ class CarefulStarts:
                 late.append(partition)
         return self._raise(late, now)
 
-    def _look_without_commit(self, now: float) -> None:
-        """See which suspects are next although no commit can be made that would show it."""
-        unsettled = {name: collect(sub.unsettled({})) for name, sub in self._subs.items()}
-        self._look_again(unsettled, now)
-        for name, sub in self._subs.items():
-            for partition in list(sub.suspects.deferred):
-                end = self._states[partition].received_end or 0
-                sub.suspects.look(partition, unsettled[name].get(partition, {}), end)
-        self._next_suspects({}, now)
-
     def _raise(self, partitions: Iterable[TopicPartition], now: float) -> list[Command]:
         raised: list[Command] = []
         suspects = False
@@ -405,6 +406,8 @@ class CarefulStarts:
             start.named_by = None
             following, start.next, start.waits_since = start.next, _Next(), None
             if following.gate is not None:
+                if following.limit > start.limit:
+                    start.limit, start.grown_at = following.limit, now
                 self._open(partition, start, following.gate, now)
             for name, offsets in following.suspects.items():
                 suspects = True

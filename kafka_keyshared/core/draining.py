@@ -73,7 +73,7 @@ def change(
     sub.table.close(shut, sub.draining.row.routed)
     handed = Slots()
     if sub.hand_overs is not None:
-        hand_over.note_moved(sub, sub.hand_overs, moves, shut | drained)
+        hand_over.note_moved(sub, sub.hand_overs, moves, shut, drained)
         handed = sub.hand_overs.slots()
         sub.table.close(handed, sub.draining.row.routed)
     _place(sub, *sub.draining.take(lambda slot: not (slot in shut or slot in handed)))
@@ -176,7 +176,7 @@ def ended(sub: Subscription, those: Ended) -> None:
     for leased, _, slot in slots_of(sub, those):
         if sub.waits_for(slot, leased.slice.worker) and draining.one_less(slot):
             if sub.hand_overs is not None:
-                sub.hand_overs.waiting.setdefault(leased.slice.worker, []).append((slot, slot + 1))
+                sub.hand_overs.wait(leased.slice.worker, [(slot, slot + 1)])
             elif draining.blocks(slot):
                 draining.cleared.add(slot)
             else:  # nobody is to be woken for it

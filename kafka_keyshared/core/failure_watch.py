@@ -18,6 +18,7 @@ from kafka_keyshared.core.failure_lines import kind_of
 from kafka_keyshared.core.failure_tally import FORGET, LastFailures, Tally
 from kafka_keyshared.core.lanes import ClosedLanes, Lane, LaneState
 from kafka_keyshared.core.meters import Counts
+from kafka_keyshared.core.originals import Places
 from kafka_keyshared.core.outcome_windows import Outcomes, note_lane
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.model import TopicPartition
@@ -44,6 +45,8 @@ class FailureWatch:
         self._ok = 0
         # Since the last heartbeat, by partition; empty unless something failed lately.
         self._new: dict[TopicPartition, Outcomes] = {}
+        self._where = Places()
+        self._beats = 0
         self._whole: Tally | None = None
         self._topics: dict[str, Tally] = {}
         self._partitions: dict[TopicPartition, Tally] = {}
@@ -60,29 +63,40 @@ class FailureWatch:
         ``unsettled`` are the others: :meth:`failed` counts those that failed. Records that were
         written off with their worker are among them and are not counted at all.
         """
-        if leased.seen_to or self._new:
-            seen_to = leased.seen_to
-            self._done(
-                leased, [each for each in indices if each >= seen_to and each not in unsettled]
-            )
-        else:
+        if not (leased.seen_to or self._new):
             self._ok += len(indices) - len(unsettled)
+        else:
+            self._done(leased, indices, unsettled)
 
     def done_before(self, leased: Leased, index: int) -> None:
         """Count the records that a serial worker did before one that failed, or runs for long.
 
         While each call waits for a dependency the slice may go on for minutes. If its successes
-        counted at its end, they would hide the outage that has begun since.
+        counted at its end, they would hide the outage that has begun since. Once from one heartbeat
+        to the next is enough for that.
         """
-        self._done(leased, [each for each in range(leased.seen_to, index) if leased.has(each)])
-        leased.seen_to = index
+        if leased.seen_at == self._beats:
+            return
+        before: Sequence[int] = range(leased.seen_to, index)
+        if not leased.back.isdisjoint(before):
+            before = [each for each in before if each not in leased.back]
+        self._done(leased, before, leased.unsettled)
+        leased.seen_to, leased.seen_at = index, self._beats
 
-    def _done(self, leased: Leased, indices: Sequence[int]) -> None:
-        self._ok += len(indices)
-        if self._new:
-            partition_of = leased.slice.came.partition_of
-            for index in indices:
-                self._of(partition_of(index)).ok += 1
+    def _done(self, leased: Leased, indices: Sequence[int], unsettled: Collection[int]) -> None:
+        """Count those that were not seen to before and are settled."""
+        if isinstance(indices, range):
+            indices = range(max(indices.start, leased.seen_to), indices.stop)
+            unsettled = [each for each in unsettled if each in indices]
+        else:
+            indices = [each for each in indices if each >= leased.seen_to]
+            unsettled = set(indices).intersection(unsettled)
+        self._ok += len(indices) - len(unsettled)
+        if self._new and indices:
+            came = leased.slice.came
+            self._where.take(came, indices)
+            for each in unsettled:
+                self._of(came.partition_of(each)).ok -= 1
 
     def failed(
         self, partition: TopicPartition, lane: Lane, failure: Failure, *, first: bool
@@ -113,6 +127,11 @@ class FailureWatch:
             new.given_up_kinds[kind] += 1
             self._last.note(kind, failure)
 
+    def _count_where(self) -> None:
+        """Count the successes whose partitions have been noted."""
+        for partition, count in self._where.counts():
+            self._of(partition).ok += count
+
     def _of(self, partition: TopicPartition) -> Outcomes:
         new = self._new.get(partition)
         if new is None:
@@ -121,6 +140,7 @@ class FailureWatch:
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop watching partitions that are no longer assigned."""
+        self._count_where()
         for each in partitions:
             self._new.pop(each, None)
             self._partitions.pop(each, None)
@@ -129,6 +149,8 @@ class FailureWatch:
 
     def beat(self, now: float) -> None:
         """Judge what has come since the last heartbeat."""
+        self._beats += 1
+        self._count_where()
         total, topics = Outcomes(), {topic: Outcomes() for topic in self._topics}
         for partition, new in self._new.items():
             total.add(new)

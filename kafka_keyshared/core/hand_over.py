@@ -11,7 +11,7 @@ told and the keys begin without. They could not stay where they were: their work
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import chain
 
 from kafka_keyshared.core.commands import Adopt, Command, Level, Notice, Release
@@ -29,22 +29,34 @@ NOWHERE = -1
 
 
 def note_moved(
-    sub: Subscription, hand_overs: HandOvers, moves: Iterable[Move], drained: Iterable[int]
+    sub: Subscription,
+    hand_overs: HandOvers,
+    moves: Iterable[Move],
+    drain: Collection[int],
+    drained: Iterable[int],
 ) -> None:
     """Note which slots have moved and are to be handed over at once.
 
-    Not those that drain, or have drained until now (``drained``): their state is where their leases
+    Not those that ``drain`` now or have ``drained`` until now: their state is where their leases
     are. Nor those that are on their way: they go on from where they come to. What becomes no
     worker's is given up too: who had it may be leaving, and somebody will have it.
+
+    Where all keys are one lane, that one drains in one slot, and the state of all is where its
+    leases are: a coroutine that ignores its cancellation remembers what it has done when it ends.
     """
-    elsewhere = Slots(chain(Slots.single(drained).runs, hand_overs.slots().runs))
+    if not drain:
+        for worker in list(hand_overs.behind):
+            hand_overs.wait(worker, ())
+    one_lane = sub.settings.routing.mode == "exclusive"
+    later = hand_overs.behind if one_lane and drain else hand_overs.waiting
+    elsewhere = Slots(chain(Slots.single(chain(drain, drained)).runs, hand_overs.slots().runs))
     by_worker: dict[int, list[Run]] = {}
     for run, old, _ in moves:
         if old >= 0:
             by_worker.setdefault(old, []).append(run)
     for worker, runs in by_worker.items():
         if at_once := Slots(runs).without(elsewhere).runs:
-            hand_overs.waiting.setdefault(worker, []).extend(at_once)
+            later.setdefault(worker, []).extend(at_once)
     kept, hand_overs.kept = hand_overs.kept, []
     for each in kept:
         again = any(owner >= 0 for owner in each.slots.by_owner(sub.table.arcs))

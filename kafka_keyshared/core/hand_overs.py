@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
@@ -29,6 +30,7 @@ class Kept:
 
 class HandOvers:
     """``out`` is under way, by number; ``waiting`` is to be asked for, by the worker that has it;
+    ``behind`` is to be asked for once the lane has drained that all of these slots are in;
     ``back`` is the state of slots that have a worker again.
 
     All of these slots are shut. When which of them is asked for, :mod:`.hand_over` decides.
@@ -39,6 +41,7 @@ class HandOvers:
     def __init__(self) -> None:
         self.out: dict[int, HandOver] = {}
         self.waiting: dict[int, list[Run]] = {}
+        self.behind: dict[int, list[Run]] = {}
         self.back: list[Kept] = []
         self.kept: list[Kept] = []
         self._numbers = itertools.count()
@@ -49,13 +52,20 @@ class HandOvers:
         self.out[number] = hand_over
         return number
 
+    def wait(self, worker: int, runs: Iterable[Run]) -> None:
+        """Note that a worker is to be asked for these, with those that were behind them."""
+        self.waiting.setdefault(worker, []).extend(chain(runs, self.behind.pop(worker, ())))
+
     def slots(self) -> Slots:
         """Return the slots that are shut until their state has come."""
         shut: list[HandOver | Kept] = [*self.out.values(), *self.back]
-        return Slots(chain(*(each.slots.runs for each in shut), *self.waiting.values()))
+        later = chain(self.waiting.values(), self.behind.values())
+        return Slots(chain(*(each.slots.runs for each in shut), *later))
 
     def asked(self, worker: Worker) -> bool:
         """Say whether a worker has yet to release something."""
-        return worker.id in self.waiting or any(
-            each.worker == worker.id for each in self.out.values()
+        return (
+            worker.id in self.waiting
+            or worker.id in self.behind
+            or any(each.worker == worker.id for each in self.out.values())
         )

@@ -109,6 +109,17 @@ class Originals:
         """Return the partition that a record of the slice came from."""
         return topic_partition(self.topic_of(index), self._records[index].partition())
 
+    def numbers_of(self, indices: Sequence[int]) -> tuple[list[int], Sequence[str] | None]:
+        """Return the partition numbers of these records, and their topics; None for ``topic``."""
+        records, topics = self._records, self._topics
+        if isinstance(indices, range):
+            part = slice(indices.start, indices.stop)
+            records, topics = records[part], topics and topics[part]
+        else:
+            records = [records[index] for index in indices]
+            topics = topics and [topics[index] for index in indices]
+        return column("partition", records), topics
+
     def coordinates_of(self, index: int) -> Coordinates:
         """Return which record of its partition one of the slice is."""
         return self.partition_of(index), self._records[index].offset()
@@ -153,6 +164,32 @@ class Originals:
         count = len(self._records)
         if any(len(each.records) > count and each.received < received for each in self._chunks):
             self._chunks = (Chunk.apart(self._records, self),)
+
+
+class Places:
+    """Where records came from, noted at the price of a list, to be counted all at once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, list[int]] = {}
+        self._pairs: list[tuple[str, int]] = []
+
+    def take(self, came: Originals, indices: Sequence[int]) -> None:
+        """Note where these records of a slice came from."""
+        numbers, topics = came.numbers_of(indices)
+        if topics is None:
+            self._numbers.setdefault(str(came.topic), []).extend(numbers)
+        else:
+            self._pairs.extend(zip(topics, numbers, strict=True))
+
+    def counts(self) -> Iterator[tuple[TopicPartition, int]]:
+        """Yield how many came from each partition since this was last asked."""
+        noted, self._numbers = self._numbers, {}
+        pairs, self._pairs = self._pairs, []
+        for topic, numbers in noted.items():
+            for number, count in Counter(numbers).items():
+                yield topic_partition(topic, number), count
+        for (topic, number), count in Counter(pairs).items():
+            yield topic_partition(topic, number), count
 
 
 def kept_from(held: Iterable[tuple[Chunk, int]], most: int) -> int:

@@ -120,7 +120,8 @@ class Leased:
     reported; ``aside`` counts the latter. ``in_time`` are those that had ended by the last commit
     of their partition, which has gone since. ``let_go`` are known to have ended: no slot that
     drains waits for them; nor does the next record of its lane for one of ``unclaimed``. The
-    failure watch has counted the successes among the records before ``seen_to``.
+    failure watch has counted the successes among the records before ``seen_to``, at its beat number
+    ``seen_at``.
     """
 
     slice: Slice
@@ -135,6 +136,7 @@ class Leased:
     let_go: frozenset[int] = NONE
     unclaimed: frozenset[int] = NONE
     seen_to: int = 0
+    seen_at: int = -1
     shards: Sequence[tuple[HeldBy, int]] = ()
 
     def hold(self, shards: Mapping[HeldBy, int]) -> None:

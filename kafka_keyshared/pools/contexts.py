@@ -11,9 +11,12 @@ SDK (``set_tag``). Sentry's own integrations fork a scope for each task in the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import Context, ContextVar
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
+
+from kafka_keyshared.handling.verdicts import raise_verdict
 
 CHANGED_IN_PLACE = {("decimal", "Context"): "copy", ("sentry_sdk.scope", "Scope"): "fork"}
 """By module and name of a class: the method that returns a copy of a value."""
@@ -29,6 +32,7 @@ class Contexts:
     __slots__ = ("_base", "_copied", "new")
 
     def __init__(self, base: Context) -> None:
+        # Entered by nobody, so never changed.
         self._base = base.copy()
         self._copied: list[tuple[ContextVar[Any], Callable[[], Any]]] = [
             (variable, copy)
@@ -42,11 +46,54 @@ class Contexts:
         """Return whether all values of the base may be shared between calls."""
         return not self._copied
 
+    def call_each(self, handle: Callable[[Any], Any], todo: Iterable[Any]) -> Raised | None:
+        """Call ``handle`` with one after the other; return the first that raised, and what.
+
+        None where no more is to do. Calls share a context for as long as they leave it as it was:
+        to look at that is a fourth of the price of a new one.
+        """
+        if self._copied:
+            each = partial(_in_new, self.new, handle)
+            return _in_one(each, todo, self._base, self._base)
+        while True:
+            ended = (context := self.new()).run(_in_one, handle, todo, context, self._base)
+            if ended is not CHANGED:
+                return ended
+
     def _with_copies(self) -> Context:
         context = self._base.copy()
         for variable, copy in self._copied:
             context.run(variable.set, copy())
         return context
+
+
+Raised: TypeAlias = tuple[Any, BaseException]
+"""A record, and what the call of its handler raised."""
+
+CHANGED: Raised = (None, BaseException("a call has changed its context"))
+
+
+def _in_one(
+    handle: Callable[[Any], Any], todo: Iterable[Any], context: Context, base: Context
+) -> Raised | None:
+    """Call within ``context`` until a call has changed it."""
+    record: Any = None
+    try:
+        for record in todo:
+            if (result := handle(record)) is not None:
+                raise_verdict(result)
+            try:
+                if context != base:
+                    return CHANGED
+            except Exception:  # noqa: BLE001 - values that cannot be compared are not the same
+                return CHANGED
+    except BaseException as error:  # noqa: BLE001 - SystemExit included: a failed attempt
+        return record, error
+    return None
+
+
+def _in_new(new: Callable[[], Context], handle: Callable[[Any], Any], record: Any) -> Any:
+    return new().run(handle, record)
 
 
 def _copier(value: object) -> Callable[[], Any] | None:

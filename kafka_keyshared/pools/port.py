@@ -7,7 +7,7 @@ what comes back are the reports of :mod:`kafka_keyshared.core.events`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from operator import length_hint
 from typing import Protocol
 
@@ -68,6 +68,22 @@ class Handover:
     def drop_rest(self) -> None:
         """Count what has not started as dropped: its worker has gone."""
         self.dropped += self.take_back()
+
+
+def take_back_all(
+    given: dict[int, Handover], only: Container[int] | None = None
+) -> list[tuple[int, range]]:
+    """Take every unstarted record of these slices back; return which, by the id of their slice.
+
+    ``given`` is in the order in which the worker runs them. It goes on meanwhile, so the last slice
+    comes first: a worker that ends one which has been taken back would run the next, and overtake
+    what has come back.
+    """
+    # A copy in one C call: the worker removes slices meanwhile.
+    asked = [(id_, of) for id_, of in given.copy().items() if only is None or id_ in only]
+    back = [(id_, handover.take_back()) for id_, handover in reversed(asked)]
+    back.reverse()
+    return back
 
 
 class Pool(Protocol):

@@ -211,9 +211,9 @@ class ProcessPool(ThreadPool):
         slice_ = sent.slice
         while (at := sent.next()) is not None:
             if failed.lanes and failed.holds(slice_.records[at]):
-                self._mailbox.put(SetAside(slice_.id, at))
-                cell.reported = slice_.records[at]
-                sent.passed(1)
+                if sent.sets_aside(at):
+                    self._mailbox.put(SetAside(slice_.id, at))
+                    cell.reported = slice_.records[at]
                 continue
             batch = sent.send(self._many(cell, slice_, at, failed))
             if not batch:  # all of it was taken back meanwhile

@@ -63,10 +63,21 @@ class Sent(Handover):
                 self._told += 1
 
     def passed(self, count: int) -> None:
-        """Be through with so many: they have ended, or were set aside. There is no batch now."""
+        """Be through with so many, which have ended. There is no batch now."""
         with self._lock:
             self._at += count
             self._until = self._at
+
+    def sets_aside(self, at: int) -> bool:
+        """Be through with the next record, which is not sent; not where it was taken back before.
+
+        Say which: of a record that has come back nothing else may be told.
+        """
+        with self._lock:
+            if at >= self._end:
+                return False
+            self._at = self._until = at + 1
+            return True
 
     def broken_off(self, now: float, *, counts: bool = True) -> int | None:
         """The process has died. Be through with all that it had ended; return what it was in.

@@ -1,7 +1,8 @@
 """The thread pool: one thread per worker, each with a mailbox of slices.
 
-On the common path a record costs the worker one step of an iterator, a context, the handler call
-and an identity test. Everything else is paid per slice, or where something failed.
+On the common path a record costs the worker one step of an iterator, the handler call, an identity
+test and a look whether its context has changed. Everything else is paid per slice, or where
+something failed.
 
 A thread cannot be ended from outside. Where a record does not end, its thread is left with it, and
 a *replacement thread* does the worker's work from there on; when the record ends at last, its
@@ -10,8 +11,8 @@ thread reports that and ends too. There are no more of these than there are work
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from queue import SimpleQueue
-from typing import Any
 
 from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
 from kafka_keyshared.core.events import (
@@ -25,12 +26,11 @@ from kafka_keyshared.core.events import (
 from kafka_keyshared.core.slices import Progress, Slice
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.handlers import Made
-from kafka_keyshared.handling.verdicts import raise_verdict
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import Ack, Drop
+from kafka_keyshared.model import Ack, Drop, Record
 from kafka_keyshared.pools.crew import Crew
 from kafka_keyshared.pools.failed_lanes import FailedLanes
-from kafka_keyshared.pools.port import Handover
+from kafka_keyshared.pools.port import Handover, take_back_all
 from kafka_keyshared.pools.state import hand_over
 from kafka_keyshared.pools.worker_cells import Handle, WorkerCell, WorkerSpec
 
@@ -57,11 +57,7 @@ class ThreadPool(Crew[WorkerCell]):
     def recall(self, recall: Recall) -> Recalled:
         """Take back every unstarted record of the slices, at once, whatever the worker is doing."""
         cell = self.cells[recall.subscription, recall.worker]
-        back = [
-            (id_, handover.take_back())
-            for id_, handover in cell.given.copy().items()
-            if recall.only is None or id_ in recall.only
-        ]
+        back = take_back_all(cell.given, recall.only)
         return Recalled(recall.subscription, recall.worker, back)
 
     def time_out(self, past: TimeOut) -> None:
@@ -69,7 +65,7 @@ class ThreadPool(Crew[WorkerCell]):
         ((id_, index),) = past.running
         cell = self.cells[past.subscription, past.worker]
         with cell.changing:
-            back = [(each, of.take_back()) for each, of in cell.given.copy().items()]
+            back = take_back_all(cell.given)
             stuck: list[Stuck] = []
             following = None
             # Else it has ended meanwhile, or its thread has and is replaced at this beat.
@@ -160,15 +156,13 @@ class ThreadPool(Crew[WorkerCell]):
 
     def send_off(self, cell: WorkerCell) -> None:
         """Take back what has not started, and end the thread behind what has."""
-        for handover in cell.given.copy().values():
-            handover.take_back()
+        take_back_all(cell.given)
         cell.inbox.put(None)
 
     def forked(self) -> None:
         """Leave nothing to do in the child: what it takes next is the end of its slice."""
         for cell in self.cells.values():
-            for handover in cell.given.values():
-                handover.take_back()
+            take_back_all(cell.given)
 
     # --- inside ---
 
@@ -226,39 +220,42 @@ class ThreadPool(Crew[WorkerCell]):
     def _run(
         self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes
     ) -> None:
-        todo, slice_, lanes = handover.todo, handover.slice, failed.lanes
-        context = cell.contexts.new
         while True:
-            record: Any = None
-            try:
-                if not lanes:
-                    for record in todo:
-                        if (result := context().run(handle, record)) is not None:
-                            raise_verdict(result)
-                    break
-                for record in todo:
-                    if failed.holds(record):
-                        self._mailbox.put(SetAside(slice_.id, handover.index_of(record)))
-                        cell.reported = record
-                    elif (result := context().run(handle, record)) is not None:
-                        raise_verdict(result)
-                break
-            except BaseException as error:  # SystemExit included: a failed attempt
-                if self.in_child():
-                    raise
-                if isinstance(error, Ack):
-                    continue
-                index = handover.index_of(record)
-                if isinstance(error, Drop):
-                    slice_.came.restore(index)
-                    handover.dropped.append(index)
-                    continue
-                failure = describe(error, self._clock, cell.spec.dead_letter_on)
-                failed.fail(slice_, index)
-                # Posted before the next record is taken: whoever reads progress first and the
-                # mailbox after it knows of every failure among the started records.
-                self._mailbox.put(Failed(slice_.id, index, failure))
+            todo = self._open(cell, handover, failed) if failed.lanes else handover.todo
+            raised = cell.contexts.call_each(handle, todo)
+            if raised is None:
+                return
+            self._see_to_raised(cell, handover, *raised)
+            del raised  # or what was raised would keep itself, by way of this call
+
+    def _open(self, cell: WorkerCell, handover: Handover, failed: FailedLanes) -> Iterator[Record]:
+        """Yield what is in no failed lane, and set the rest aside."""
+        for record in handover.todo:
+            if failed.holds(record):
+                self._mailbox.put(SetAside(handover.slice.id, handover.index_of(record)))
                 cell.reported = record
+            else:
+                yield record
+
+    def _see_to_raised(
+        self, cell: WorkerCell, handover: Handover, record: Record, error: BaseException
+    ) -> None:
+        """Act on what a call has raised: a verdict, or a failed attempt."""
+        if self.in_child():
+            raise error
+        if isinstance(error, Ack):
+            return
+        index, slice_ = handover.index_of(record), handover.slice
+        if isinstance(error, Drop):
+            slice_.came.restore(index)
+            handover.dropped.append(index)
+            return
+        failure = describe(error, self._clock, cell.spec.dead_letter_on)
+        cell.failed.fail(slice_, index)
+        # Posted before the next record is taken: whoever reads progress first and the
+        # mailbox after it knows of every failure among the started records.
+        self._mailbox.put(Failed(slice_.id, index, failure))
+        cell.reported = record
 
     def _following(self, cell: WorkerCell) -> WorkerCell | None:
         """Return the cell of a thread that may go on in the place of this one, if one may.

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kafka_keyshared.core.commit import CommitPolicy
+from kafka_keyshared.core.dlq_limit import DlqLimit
 from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.routing.filters import ON_UNMATCHED
 from kafka_keyshared.core.routing.modes import RoutingSettings
@@ -77,6 +78,11 @@ def stuck(plan: Plan, draw: Draw) -> Plan:
 
     plan = _each(plan, times_out)
     kind = draw.one("kind of stuck", UNENDING)
+    if all(each.poison == "divert" for each in plan.member.subscriptions):
+        plan = _roomy(plan, draw)
+        kind = draw.one("kind of stuck that diverts", UNENDING_MOSTLY)
+        if draw.happens("calm while stuck", 0.7):
+            plan = _calm(plan, {})
     return replace(
         _with_more(plan, "handlers hung", LOOKED_AFTER),
         orders_possible=0.8,
@@ -90,9 +96,39 @@ def stuck(plan: Plan, draw: Draw) -> Plan:
     )
 
 
+def _roomy(plan: Plan, draw: Draw) -> Plan:
+    """Return the plan with room to divert many lanes: in metadata, among keys and workers.
+
+    A lane is blocked instead where its hash does not fit in the metadata. In a lane that is
+    diverted already no record runs, so none gets stuck.
+    """
+
+    def many_workers(sub: SubscriptionSettings) -> SubscriptionSettings:
+        return replace(sub, workers=worker_names(max(8, len(sub.workers))))
+
+    return replace(
+        _each(plan, many_workers),
+        metadata_max=draw.one("room to divert", (*(4_096,) * 4, plan.metadata_max)),
+        keys=1_000,
+    )
+
+
 def looked_after(plan: Plan, draw: Draw) -> Plan:
-    """Have many lanes closed for long, and somebody who looks after each of them."""
-    closed = _each(plan, lambda sub: _poisoned(sub, draw, LOOKED_AFTER_POISON))
+    """Have many lanes closed for long, and somebody who looks after each of them.
+
+    Often a few dead letters are too many, and little fits beside a position.
+    """
+
+    def closes(sub: SubscriptionSettings) -> SubscriptionSettings:
+        closed = _poisoned(sub, draw, LOOKED_AFTER_POISON)
+        few = closed.dlq and draw.happens(f"few letters of {sub.name}", 0.6)
+        return replace(closed, dlq_limit=FEW_LETTERS) if few else closed
+
+    closed = _each(plan, closes)
+    if not _diverts(closed) and draw.happens("little metadata while looked after", 0.6):
+        closed = replace(closed, metadata_max=LITTLE_METADATA)
+    if draw.happens("calm while looked after", 0.7):
+        closed = _calm(closed, {})
     return replace(
         _with_more(closed, LOOKED_AFTER, "a member was stopped"),
         orders_possible=0.8,
@@ -140,7 +176,10 @@ def lent(plan: Plan, draw: Draw) -> Plan:
 
 
 def withdrawn(plan: Plan, draw: Draw) -> Plan:
-    """Have ranges that are given about, and that are nobody's for a while."""
+    """Have ranges that are given about, and that are nobody's for a while.
+
+    In most plans members stop meanwhile, with more settled beyond positions than metadata takes.
+    """
 
     def in_ranges(sub: SubscriptionSettings) -> SubscriptionSettings:
         if not sub.reliable or sub.routing.mode == "exclusive":
@@ -149,7 +188,10 @@ def withdrawn(plan: Plan, draw: Draw) -> Plan:
         unmatched = draw.one(f"withdrawn of {sub.name}", ON_UNMATCHED)
         return replace(sub, routing=whole_ranges(sub.workers, chance, unmatched))
 
-    return _with_more(_each(plan, in_ranges), "a range was assigned")
+    plan = _with_more(_each(plan, in_ranges), "a range was assigned")
+    if not _diverts(plan) and draw.happens("stops while withdrawn", 0.75):
+        plan = _calm(replace(plan, metadata_max=LITTLE_METADATA), {"a member was stopped": 2.0})
+    return plan
 
 
 def with_full_chunks(plan: Plan, draw: Draw) -> Plan:
@@ -182,8 +224,9 @@ def full_chunks(plan: Plan, draw: Draw) -> Plan:
     return replace(
         plan,
         disturbances={
-            **dict(chance.sample(MEMBERS_MOVE, 2)),
+            **MEMBERS_MOVE,
             **dict(chance.sample(WORKERS_MOVE, 1)),
+            "a subscription was resized": 5.0,
         },
         partitions=max(plan.partitions, 3),
         members=max(plan.members, 2),
@@ -193,7 +236,7 @@ def full_chunks(plan: Plan, draw: Draw) -> Plan:
             plan.member,
             commit=CommitPolicy(0.1, 0.0, 0.0),
             chunk=draw.one("chunk", (8, 12, 40)),
-            rounds=draw.one("rounds", (0.002, 0.005, 0.009)),
+            rounds=draw.one("rounds", (0.005, 0.009, 0.012)),
         ),
         habits=replace(
             plan.habits,
@@ -204,6 +247,45 @@ def full_chunks(plan: Plan, draw: Draw) -> Plan:
             at_once=0.9,
             typical=0.001,
         ),
+    )
+
+
+def deadly(plan: Plan, draw: Draw) -> Plan:
+    """Have records that end their process again and again, and little else that ends one.
+
+    Commits name what runs: metadata have room for that, and commits are accepted. So the next
+    member knows what ran, and begins it last.
+    """
+    plan = replace(
+        _each(plan, lambda sub: replace(sub, reliable=True)),
+        metadata_max=draw.one("room to name what ran", (4_096, 1_000)),
+        members=1,
+    )
+    calm = _calm(plan, {"a record became deadly": 3.0})
+    kept = {name: each for name, each in calm.disturbances.items() if name not in COMMITS_FAIL}
+    return replace(calm, disturbances=kept)
+
+
+def lettered(plan: Plan, draw: Draw) -> Plan:
+    """Have many letters on their way while partitions go, in some plans more than are allowed."""
+
+    def sends(sub: SubscriptionSettings) -> SubscriptionSettings:
+        if not sub.reliable or sub.routing.mode == "exclusive":
+            return sub
+        poison = draw.one(f"letters of {sub.name}", LETTERED_POISON)
+        most = draw.one(f"letters allowed of {sub.name}", (None, FEW_LETTERS))
+        retry = RetryPolicy(attempts=1, backoff=0.0)
+        return replace(sub, poison=poison, dlq=True, dlq_limit=most, retry=retry)
+
+    go = {"a member was thrown out": 4.0, "a member was stopped": 2.0}
+    rare = {name: each for name, each in plan.disturbances.items() if name in SELDOM}
+    return replace(
+        _calm(_each(plan, sends), {**go, **rare}),
+        metadata_max=4_096,
+        keys=1_000,
+        members=2,
+        habits=replace(plan.habits, failing=0.02, poisoned=0.1),
+        letters=replace(plan.letters, slow=0.5),
     )
 
 
@@ -220,7 +302,6 @@ def outages(plan: Plan, draw: Draw) -> Plan:
         return replace(sub, retry=retry, poison="dead_letter", dlq=True, dlq_limit=None)
 
     plan = _each(plan, goes_on)
-    kept = {name: each for name, each in plan.disturbances.items() if name not in MEMBERS_GO}
     habits = replace(
         plan.habits,
         failing=draw.one("failing beside outages", (0.0, 0.01)),
@@ -228,26 +309,36 @@ def outages(plan: Plan, draw: Draw) -> Plan:
         hanging=0.0,
         stuck=0.0,
     )
-    calm = replace(plan, disturbances=kept, habits=habits, members=1, keys=1_000, static=False)
-    away = {"a dependency was away": 0.4}  # between two there is time to recover
-    return replace(calm, burst=4, burst_every=0.1, disturbances={**kept, **away})
+    # Between two times that it is away there is time to recover.
+    calm = _calm(plan, {"a dependency was away": 0.4})
+    calm = replace(calm, habits=habits, members=1, keys=1_000, static=False)
+    return replace(calm, burst=4, burst_every=0.1)
 
 
 EMPHASES: Mapping[str, Emphasis] = {
     "outages": Emphasis(0.1, outages),
     "stuck": Emphasis(0.22, stuck),
-    "looked after": Emphasis(0.12, looked_after),
-    "joining": Emphasis(0.19, joining),
-    "lent": Emphasis(0.08, lent),
+    "looked after": Emphasis(0.08, looked_after),
+    "joining": Emphasis(0.208, joining),
+    "lent": Emphasis(0.06, lent),
     "withdrawn": Emphasis(0.13, withdrawn),
+    "deadly": Emphasis(0.02, deadly),
+    "lettered": Emphasis(0.04, lettered),
 }
 """By name what some seeds are about."""
 
-MEMBERS_MOVE = (
-    ("a member joined", 30.0),
-    ("a member was stopped", 30.0),
-    ("a member was thrown out", 20.0),
+SELDOM = ("somebody paused and resumed", "a member was cut off")
+"""What few plans have by now: one that is about letters keeps it."""
+
+COMMITS_FAIL = frozenset(
+    {
+        *("commits went wrong", "a right on a topic was away"),
+        "brokers took other metadata",
+    }
 )
+"""What keeps commits from being accepted, or from naming what runs."""
+
+MEMBERS_MOVE: Mapping[str, float] = {"a member joined": 5.0, "a member was thrown out": 20.0}
 MEMBERS_GO = frozenset(
     {
         *("a member joined", "a member was stopped", "a member was killed"),
@@ -262,9 +353,12 @@ MEMBERS_GO = frozenset(
 WORKERS_MOVE = (
     ("a worker was added", 30.0),
     ("a worker died", 10.0),
-    ("a subscription was resized", 5.0),
 )
-"""What moves partitions, and what moves slots, and how much more often than usual."""
+"""What moves partitions, and what moves slots, and how much more often than usual.
+
+No member stops among full chunks. Half of those members stop while they join, so a group with many
+stops is always in a rebalance, and fetches nothing.
+"""
 
 LOOKED_AFTER = "a lane was ordered about"
 POISON: Sequence[PoisonPolicy] = ("dead_letter", "block", "block_and_dlq", "divert")
@@ -274,6 +368,17 @@ STUCK_POISON: Sequence[PoisonPolicy] = (*POISON, "block_and_dlq", *("divert",) *
 
 UNENDING: Sequence[PoolKind] = ("thread", "thread", "task")
 """Pools that cannot end a record, or cannot always."""
+
+UNENDING_MOSTLY: Sequence[PoolKind] = ("thread",) * 5 + ("task",)
+"""The same pools, with a larger share of those that never can."""
+
+LETTERED_POISON: Sequence[PoisonPolicy] = ("divert", "divert", "dead_letter")
+
+FEW_LETTERS = DlqLimit(0.05, 20, 2)
+"""A dead-letter limit that two letters among 20 records reach."""
+
+LITTLE_METADATA = 60
+"""Characters of metadata: too few for most settled sets."""
 
 
 def _each(plan: Plan, change: Change) -> Plan:
@@ -285,6 +390,17 @@ def _each(plan: Plan, change: Change) -> Plan:
 def _with_more(plan: Plan, *names: str) -> Plan:
     """Return the plan with these disturbances, often."""
     return replace(plan, disturbances={**plan.disturbances, **dict.fromkeys(names, 3.0)})
+
+
+def _diverts(plan: Plan) -> bool:
+    """Say whether a subscription diverts lanes: metadata has to have room for their hashes."""
+    return any(each.poison == "divert" for each in plan.member.subscriptions)
+
+
+def _calm(plan: Plan, but: Mapping[str, float]) -> Plan:
+    """Return the plan without what takes work from a member for long or ends it, but these."""
+    kept = {name: each for name, each in plan.disturbances.items() if name not in MEMBERS_GO}
+    return replace(plan, disturbances={**kept, **but})
 
 
 def _poisoned(

@@ -123,6 +123,8 @@ class Group(ABC):
             seat = membership.seat = self.new_seat(membership)
             self._take_over(seat)
             self.seats[seat.number] = seat
+            if membership.link.dead:  # a JoinGroup that lands behind the end of its process
+                self.abandon(seat)
         if not seat.gone:
             return seat
         known = seat

@@ -30,7 +30,7 @@ from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Drop, Record
 from kafka_keyshared.pools.failed_lanes import FailedLanes
-from kafka_keyshared.pools.port import Handover
+from kafka_keyshared.pools.port import Handover, take_back_all
 from kafka_keyshared.sim.handlers import Ending
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class SteppedWorker:
         stuck: tuple[Stuck, ...] = ()
         back: list[tuple[int, range]] = []
         if kind in ("thread", "instance") or (kind == "task" and self.cancelled == self.run):
-            back = [(each, given.take_back()) for each, given in self.given.items()]
+            back = take_back_all(self.given)
             if runs and self.current is not None:
                 goes_on = self.pool.may_go_on()
                 stuck = (Stuck(id_, index, goes_on, tuple(self.current.dropped)),)
@@ -232,12 +232,7 @@ class SteppedWorker:
 
     def take_back(self, recall: Recall) -> Recalled:
         """Take back what has not started of the slices that are asked for."""
-        back = [
-            (id_, given.take_back())
-            for id_, given in self.given.items()
-            if recall.only is None or id_ in recall.only
-        ]
-        return Recalled(self.sub, self.index, back)
+        return Recalled(self.sub, self.index, take_back_all(self.given, recall.only))
 
     def die(self) -> None:
         """End the thread in the middle of whatever it does."""

@@ -14,7 +14,7 @@ from kafka_keyshared.core.slices import Progress, Slice
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record
 from kafka_keyshared.pools.failed_lanes import Lanes, own_lanes
-from kafka_keyshared.pools.port import Handover
+from kafka_keyshared.pools.port import Handover, take_back_all
 from kafka_keyshared.sim.handlers import Ending
 from kafka_keyshared.sim.stepped import (
     PoolKind,
@@ -172,8 +172,7 @@ class SteppedPool:
         """Let nothing start any more; return the names of those still running."""
         del timeout
         for worker in self.workers.values():
-            for handover in worker.given.values():
-                handover.take_back()
+            take_back_all(worker.given)
         return [
             worker.name
             for worker in self.workers.values()

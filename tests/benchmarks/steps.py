@@ -18,6 +18,7 @@ import json
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -49,7 +50,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FETCH, COMMITS = "fetch: the client makes the messages", "commits"
 LOOP = "the loop: handler, and messages freed"
 ENDS = "received ends: which partitions a chunk has, and where the client stands"
-CEILINGS, PARTITIONS = "ceilings", "begin of a partition: its first ceiling"
+CEILINGS, PARTITIONS = "ceilings", "begin of a partition: its first records are to be named"
 
 STEPS = {
     FETCH: "client.kafka:KafkaClient.consume client.kafka:KafkaClient.poll",
@@ -61,7 +62,8 @@ STEPS = {
         core.ceilings:Ceilings.passed core.ceilings:Ceilings.raise_all
         core.ceilings:Ceilings.arrived core.subscription:Subscription.unpark
         core.parking:Parking.park""",
-    PARTITIONS: "core.ceilings:Ceilings.begin_with",
+    # The second is for one that begins where no offset is known, as with auto.offset.reset=error.
+    PARTITIONS: "core.careful:CarefulStarts.received core.ceilings:Ceilings.begin_with",
     "arrivals: when each partition's records came": "core.meters:Arrivals.note",
     "lease: what may start, slices and their notes": "core.dispatcher:go_on",
     "hand-over to the workers' inboxes": "owner.loop:Loop.act",
@@ -163,25 +165,43 @@ def patch(account: Account) -> None:
 
 
 class Between:
-    """Processor time of a thread, and of its whole process, from a beginning to an end."""
+    """Processor time of a thread, of workers beside it, and of their whole process, in a span.
+
+    The process is read first at the beginning and last at the end, so what is left for the other
+    threads is never less than they took.
+    """
 
     def __init__(self) -> None:
-        self._began = self._ended = 0, 0
+        self._began = self._ended = 0, 0, 0
+        # The clock of each, and what it said when the worker came: it may come after the beginning.
+        self._workers: list[tuple[int, int]] = []
         self.begun = False
+
+    def add_worker(self) -> None:
+        """Count the calling thread as a worker; it has to live until the end."""
+        clock = time.pthread_getcpuclockid(threading.get_ident())
+        self._workers.append((clock, time.clock_gettime_ns(clock)))
 
     def begin(self) -> None:
         """Begin here."""
-        self._began = time.thread_time_ns(), time.process_time_ns()
+        process = time.process_time_ns()
+        self._began = time.thread_time_ns(), self._of_workers(), process
         self.begun = True
 
     def end(self) -> None:
         """End here, until it ends later."""
-        self._ended = time.thread_time_ns(), time.process_time_ns()
+        workers = self._of_workers()
+        self._ended = time.thread_time_ns(), workers, time.process_time_ns()
 
-    def took(self) -> tuple[int, int]:
-        """Return the nanoseconds of the thread, and of all the others."""
-        mine, every = (after - at for at, after in zip(self._began, self._ended, strict=True))
-        return mine, every - mine
+    def took(self) -> tuple[int, int, int]:
+        """Return the nanoseconds of the thread, of the workers, and of all other threads."""
+        mine, workers, every = (
+            after - at for at, after in zip(self._began, self._ended, strict=True)
+        )
+        return mine, workers, every - mine - workers
+
+    def _of_workers(self) -> int:
+        return sum(time.clock_gettime_ns(clock) - came for clock, came in self._workers)
 
 
 def spend(task: Task) -> Spent:
@@ -193,7 +213,6 @@ def spend(task: Task) -> Spent:
     instance: Any = Instance
     took_in, submit, run_given = LoopStats.took_in, ThreadPool.submit, ThreadPool.run_given
     stop = Instance.stop
-    workers: list[int] = []
     slices = itertools.count()
 
     def first_begins(stats: LoopStats, count: int, now: float) -> None:
@@ -206,26 +225,22 @@ def spend(task: Task) -> Spent:
         next(slices)
         submit(*args)
 
-    def run_and_tell(*args: Any) -> bool:
-        began = time.thread_time_ns()
-        try:
-            return run_given(*args)
-        finally:
-            workers.append(time.thread_time_ns() - began)
+    def run_as_worker(*args: Any) -> bool:
+        between.add_worker()
+        return run_given(*args)
 
     def stop_ends(*args: Any) -> StopReport:
         report = stop(*args)
         between.end()
         return report
 
-    loop_stats.took_in, pool.submit, pool.run_given = first_begins, submit_and_count, run_and_tell
+    loop_stats.took_in, pool.submit, pool.run_given = first_begins, submit_and_count, run_as_worker
     instance.stop = stop_ends
     result = bench_side.run_keyshared(task)
-    owner, others = between.took()
+    owner, workers, others = between.took()
     own = {step: account.own.get(step, 0.0) for step in STEPS}
     own[REST] = owner - sum(account.own.values()) - account.overhead()
-    own[WORKERS] = sum(workers)
-    own[CLIENT] = others - own[WORKERS]
+    own[WORKERS], own[CLIENT] = workers, others
     return Spent(result, own, {**account.calls, SLICES: next(slices)})
 
 
@@ -251,7 +266,7 @@ def spend_bare(task: Task) -> Spent:
     module: Any = bench_side
     module.Consumer = Timed
     result = bench_side.run_bare(task, noted)
-    loop, others = between.took()
+    loop, _, others = between.took()
     own[LOOP] = loop - sum(own.values()) - overhead
     return Spent(result, {**own, CLIENT: others}, account.calls)
 

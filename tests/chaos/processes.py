@@ -28,9 +28,8 @@ from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster
-from tests.support.bare import await_coordinator
 from tests.support.commits import falls, stored_commits
-from tests.support.live import Written, group_name, letters, write
+from tests.support.live import Written, await_coordinator, group_name, letters, write
 
 ROOT = Path(__file__).parents[2]
 

@@ -480,8 +480,8 @@ def test_a_member_that_closes_leaves_its_group_at_once_with_partitions_or_withou
     peers = [side.join() for _ in range(3)]
     turns(side, lambda: sorted(len(each.held) for each in peers) == [0, 1, 1], *peers)
     idle, one, other = sorted(peers, key=lambda each: len(each.held))
-    idle.close()
     one.close()
+    idle.close()
     turns(side, lambda: len(other.held) == 2, other)
     assert one.told[-1] == "revoked"
     assert kind == "embedded" or "lost" not in other.told

@@ -14,10 +14,11 @@ from kafka_keyshared.audit.ledger import CommitAnswered, MemoryLedger
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.local.faults import error_code
 from tests.conftest import Eventually
-from tests.support.bare import await_coordinator, bare, start_at
+from tests.support.bare import bare, start_at
 from tests.support.live import (
     Member,
     assert_clean,
+    await_coordinator,
     client_conf,
     committed,
     group_name,

@@ -24,10 +24,11 @@ from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner import rebalance
 from tests.conftest import Eventually
-from tests.support.bare import await_coordinator, bare, start_at, write_transactions
+from tests.support.bare import bare, start_at, write_transactions
 from tests.support.live import (
     Member,
     assert_clean,
+    await_coordinator,
     client_conf,
     committed,
     group_name,

@@ -53,6 +53,7 @@ def test_no_seed_breaks_the_contract_with_orders_and_nearly_full_metadata() -> N
 @pytest.mark.parametrize(
     "seed",
     [
+        pytest.param(80, id="a lane is blocked that has no room to be diverted"),
         pytest.param(77, id="a key is read late while its worker catches up"),
         pytest.param(66, id="a record is dropped whose letter is written"),
         pytest.param(1_536, id="a lane is released whose head was sent unrun"),

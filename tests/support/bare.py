@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.port import Rebalance
@@ -51,19 +49,6 @@ def closing(consumer: Consumer) -> Iterator[Consumer]:
         yield consumer
     finally:
         consumer.close()
-
-
-def await_coordinator(consumer: Consumer, topic: str) -> None:
-    """Wait until the group's positions are answered; a new cluster refuses that for a moment."""
-    pause, deadline = threading.Event(), time.monotonic() + 60
-    while True:
-        try:
-            consumer.committed([ClientPartition(topic, 0)], timeout=30)
-        except KafkaException:
-            assert time.monotonic() < deadline, "the group has had no coordinator for a minute"
-            pause.wait(0.1)
-        else:
-            return
 
 
 def start_at(consumer: Consumer, topic: str, position: int = 0) -> None:

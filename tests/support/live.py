@@ -260,10 +260,25 @@ def letters(cluster: Cluster, topic: str, count: int) -> MemoryLedger:
     return ledger
 
 
+def await_coordinator(consumer: Consumer, topic: str) -> None:
+    """Wait until the group's positions are answered; a new cluster refuses that for a moment."""
+    pause, deadline = threading.Event(), time.monotonic() + 60
+    while True:
+        try:
+            consumer.committed([ClientPartition(topic, 0)], timeout=30)
+        except KafkaException:
+            assert time.monotonic() < deadline, "the group has had no coordinator for a minute"
+            pause.wait(0.1)
+        else:
+            return
+
+
 def committed(cluster: Cluster, group: str, topic: str, partition: int = 0) -> tuple[int, str]:
     """Return what the broker has for a partition: the position and the metadata."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
     try:
+        # A new cluster, or a broker that had no turn for seconds, has no coordinator for a moment.
+        await_coordinator(consumer, topic)
         (found,) = consumer.committed([ClientPartition(topic, partition)], timeout=10)
         return found.offset, found.metadata or ""
     finally:

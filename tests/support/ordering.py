@@ -122,6 +122,12 @@ class OrderedOracle(KeyedOracle):
                 self.dropped.add((sub, coordinates_of(head)))
             self._diverts_no_more(sub, [self.lane(sub, head)] * (order.action == "release"))
             return
+        each = sub, coordinates_of(head)
+        undiverted = self.subs[sub].poison == "divert" and each in self.dead_lettering
+        if undiverted and ", blocked" in done:
+            # Its lane could not be diverted, for want of room in the metadata: it has no letter.
+            self.dead_lettering.discard(each)
+            self.blocked.add(each)
         self._check_head(sub, head, order)
         if order.action is LaneAction.RELEASE:
             self._released(sub, head)

@@ -31,8 +31,8 @@ from kafka_keyshared.sim.cluster import Cluster as SimCluster
 from kafka_keyshared.sim.faults import GroupSettings
 from kafka_keyshared.sim.history import History
 from kafka_keyshared.sim.timeline import Process, Timeline
-from tests.support.bare import PROTOCOLS, await_coordinator, bare
-from tests.support.live import client_conf, group_name
+from tests.support.bare import PROTOCOLS, bare
+from tests.support.live import await_coordinator, client_conf, group_name
 from tests.support.ports import FakeClient
 from tests.support.records import FakeRecord
 from tests.support.secured import Secured

@@ -22,6 +22,9 @@ Records = Annotated[int, typer.Option(metavar="INT", help="Records of a run.")]
 Partitions = Annotated[int, typer.Option(metavar="INT", help="Of the topic that is measured.")]
 Keys = Annotated[int, typer.Option(metavar="INT", help="Distinct keys.")]
 ValueBytes = Annotated[int, typer.Option(metavar="INT", help="Size of a value.")]
+Rate = Annotated[int, typer.Option(metavar="INT", help="Records per second, sent by the clock.")]
+RunSeconds = Annotated[float, typer.Option(metavar="FLOAT", help="How long each run lasts.")]
+HandlerMs = Annotated[float, typer.Option(metavar="FLOAT", help="What the handler sleeps.")]
 BenchWorkers = Annotated[str, typer.Option(metavar="TEXT", help="As for run.")]
 Repeat = Annotated[int, typer.Option(metavar="INT", help="Pairs of runs, in turn.")]
 
@@ -82,12 +85,8 @@ def bench_noop(  # noqa: PLR0917 - each is an option of the command line
 @verbs.command("latency")
 def bench_latency(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
-    rate: Annotated[
-        int, typer.Option(metavar="INT", help="Records per second, sent by the clock.")
-    ] = 5_000,
-    seconds: Annotated[
-        float, typer.Option(metavar="FLOAT", help="How long each run lasts.")
-    ] = 20.0,
+    rate: Rate = 5_000,
+    seconds: RunSeconds = 20.0,
     warmup: Annotated[
         float, typer.Option(metavar="FLOAT", help="Its first seconds, not counted.")
     ] = 3.0,
@@ -96,9 +95,7 @@ def bench_latency(  # noqa: PLR0917 - each is an option of the command line
     keys: Keys = 10_000,
     value_bytes: ValueBytes = 100,
     workers: BenchWorkers = "thread:8",
-    handler_ms: Annotated[
-        float, typer.Option(metavar="FLOAT", help="What the handler sleeps.")
-    ] = 0.0,
+    handler_ms: HandlerMs = 0.0,
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:
@@ -123,18 +120,12 @@ def bench_latency(  # noqa: PLR0917 - each is an option of the command line
 @verbs.command("fair")
 def bench_fair(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
-    rate: Annotated[
-        int, typer.Option(metavar="INT", help="Records per second, sent by the clock.")
-    ] = 300,
+    rate: Rate = 300,
     hot_share: Annotated[
         float, typer.Option(metavar="FLOAT", help="The share of them that have one key.")
     ] = 0.5,
-    handler_ms: Annotated[
-        float, typer.Option(metavar="FLOAT", help="What the handler sleeps.")
-    ] = 20.0,
-    seconds: Annotated[
-        float, typer.Option(metavar="FLOAT", help="How long each run lasts.")
-    ] = 45.0,
+    handler_ms: HandlerMs = 20.0,
+    seconds: RunSeconds = 45.0,
     repeat: Annotated[int, typer.Option(metavar="INT", help="Runs.")] = 3,
     partitions: Partitions = 4,
     keys: Keys = 1_000,

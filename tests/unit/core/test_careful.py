@@ -207,6 +207,17 @@ def test_after_an_unclean_end_a_partition_begins_with_few_records() -> None:
     assert sorted(one.work()) == list(range(FIRST_RECORDS, 3 * FIRST_RECORDS))
 
 
+def test_looks_that_lead_to_no_commit_let_no_more_records_start() -> None:
+    """A commit that would say what the broker has already is not sent: the next turn looks anew."""
+    one = member()
+    assign(one, running=UNCLEAN)
+    one.fetch(*keyed(range(100)))
+    for _ in range(10):
+        one.core.snapshots.entries(one.pool.progress(), None, one.now, final=False)
+    turn(one)
+    assert sorted(one.work()) == list(range(FIRST_RECORDS))
+
+
 def test_a_partition_is_back_at_full_speed_soon() -> None:
     one = member(leases_per_worker=1_000)
     assign(one, running=UNCLEAN)

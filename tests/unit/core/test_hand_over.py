@@ -32,9 +32,10 @@ class Stateful(Harness):
         self,
         workers: Sequence[str] = ("A", "B"),
         ranges: Mapping[str, Sequence[tuple[int, int]]] | None = None,
+        routing: RoutingSettings = RoutingSettings(),  # noqa: B008 - an immutable value
         **chosen: Any,
     ) -> None:
-        routing = RoutingSettings("sticky", ranges) if ranges else RoutingSettings()
+        routing = RoutingSettings("sticky", ranges) if ranges else routing
         super().__init__(
             SubscriptionSettings(workers=tuple(workers), hands_over=True, routing=routing, **chosen)
         )
@@ -290,6 +291,25 @@ def test_a_worker_that_leaves_in_a_record_gives_up_the_state_behind_it(ends_firs
     if not ends_first:
         assert harness.sub().draining.pending(slot) == 1
         leaving.finish()
+    harness.work()
+    assert harness.everywhere() == expected(2)
+    assert harness.committed() == (2 * len(KEYS), [])
+
+
+@pytest.mark.parametrize("names", [["B"], ["B", "C"], ["A", "B"]], ids=" ".join)
+def test_where_all_keys_are_one_lane_their_state_stays_until_the_lane_has_drained(
+    names: list[str],
+) -> None:
+    """What runs is of another key than the lane's slot, and is remembered when it ends."""
+    harness = Stateful(["A"], routing=RoutingSettings("exclusive"))
+    harness.fetch(*one_each(0))
+    old = harness.worker(0)
+    old.start()
+    for each in (["B"], names):  # on to another, or back again
+        harness.resize(*each)
+    assert not [each for each in harness.seen if isinstance(each, cmd.Release)]
+    old.finish()
+    harness.fetch(*one_each(len(KEYS)))
     harness.work()
     assert harness.everywhere() == expected(2)
     assert harness.committed() == (2 * len(KEYS), [])

@@ -158,6 +158,8 @@ def test_a_loop_that_stands_still_is_named_although_its_last_status_is_from_befo
 class Done:
     """A slice of records of P0."""
 
+    seen_to = 0
+
     class slice:  # noqa: N801
         class came:  # noqa: N801
             @staticmethod

@@ -125,6 +125,16 @@ def test_a_slice_is_divided_between_who_has_it_and_who_took_it_back() -> None:
     assert (sent.next(), sent.take_back()) == (None, range(4, 4))
 
 
+def test_a_record_that_is_to_be_set_aside_and_was_taken_back_is_told_of_once() -> None:
+    """The owner takes it back after the worker has seen that its lane has failed."""
+    sent = Sent(slice_of(*(record(offset) for offset in range(2))), Board())
+    assert sent.sets_aside(0)
+    assert sent.next() == 1
+    assert sent.take_back() == range(1, 2)
+    assert not sent.sets_aside(1)
+    assert (sent.next(), sent.progress()) == (None, Serial(1))
+
+
 def test_numbers_that_the_process_has_not_written_count_for_nothing() -> None:
     """What was known before holds; whoever has sent the batch hears of it once."""
     board = Board(mark=new_mark())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -16,6 +17,7 @@ from kafka_keyshared.core.events import Ended
 from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.keys import from_callable
+from kafka_keyshared.model import Drop
 from kafka_keyshared.pools.batches import BatchPool
 from kafka_keyshared.pools.contexts import Contexts
 from kafka_keyshared.pools.threads import ThreadPool
@@ -137,3 +139,64 @@ def test_what_a_key_function_sets_no_other_call_of_it_sees() -> None:
     assert [key_of(record(offset, "a")) for offset in range(2)] == [b"a", b"a"]
     assert seen == ["nobody", "nobody"]
     assert SET_BY.get() == "nobody"
+
+
+class Incomparable:
+    """As an array: whether two are the same is no single answer."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("make", "contexts_made"),
+    [(object, 2), (Incomparable, 2), (lambda: 1.5, 1)],
+    ids=["other", "odd", "equal"],
+)
+def test_of_what_one_call_sets_the_next_sees_what_was_there_before(
+    make: Callable[[], object], contexts_made: int
+) -> None:
+    variable: ContextVar[object] = ContextVar("variable")
+    ours = make()
+
+    def program() -> Contexts:
+        variable.set(ours)
+        return Contexts(copy_context())
+
+    contexts = Context().run(program)
+    made: list[Context] = []
+    contexts.new = partial(_noting, made, contexts.new)
+    seen: list[object] = []
+
+    def handle(record: int) -> None:
+        seen.append(variable.get())
+        if record == 2:
+            variable.set(make())
+        if record == 3:
+            variable.reset(variable.set("for a while"))
+
+    assert contexts.call_each(handle, iter(range(6))) is None
+    assert list(map(id, seen)) == [id(ours)] * 6
+    assert len(made) == contexts_made
+
+
+def _noting(made: list[Context], new: Callable[[], Context]) -> Context:
+    made.append(new())
+    return made[-1]
+
+
+def test_the_record_whose_call_raises_is_named_and_the_next_call_goes_on_behind_it() -> None:
+    contexts = Context().run(lambda: Contexts(copy_context()))
+    todo = iter(range(5))
+
+    def handle(record: int) -> object:
+        return Drop if record == 1 else 1 / (record - 3)
+
+    raised = [contexts.call_each(handle, todo) for _ in range(3)]
+    assert [None if each is None else (each[0], type(each[1])) for each in raised] == [
+        (1, Drop),
+        (3, ZeroDivisionError),
+        None,
+    ]

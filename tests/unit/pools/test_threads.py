@@ -24,6 +24,7 @@ from kafka_keyshared.handling import verdicts
 from kafka_keyshared.handling.handlers import Made, maker
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry, Verdict
+from kafka_keyshared.pools.port import Handover
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from tests.conftest import Eventually
@@ -727,3 +728,36 @@ def test_what_cannot_be_called_with_slots_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="is called with the slots"):
         maker(Wrong)
+
+
+@pytest.mark.parametrize("how", ["recall", "stop"])
+def test_a_worker_that_goes_on_while_slices_are_taken_back_overtakes_nothing(
+    bench: MakeBench, eventually: Eventually, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """They are taken back one after the other, and it may end one in between."""
+    held = threading.Semaphore(0)
+    ran: list[int] = []
+
+    def handle(item: FakeRecord) -> None:
+        ran.append(item.offset())
+        held.acquire(timeout=WAIT)
+
+    made = bench(handle)
+    first, second = made.submit(record(1), record(2)), made.submit(record(3))
+    eventually(lambda: ran == [1], WAIT)
+    taken = Handover.take_back
+
+    def take_back(handover: Handover) -> range:
+        back = taken(handover)
+        made.fence(record(0, "other"))
+        held.release(3)
+        made.reports(lambda report: isinstance(report, FencePassed))
+        return back
+
+    monkeypatch.setattr(Handover, "take_back", take_back)
+    if how == "recall":
+        back = made.pool.recall(Recall("default", 0, None))
+        assert [*back.slices] == [(first.id, range(2, 2)), (second.id, range(1))]
+    else:
+        assert made.pool.stop(WAIT) == []
+    assert ran == [1, 2], "and never 3 without 2"
