@@ -31,6 +31,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings, refuse_filters
 from kafka_keyshared.core.shards import SharedRow, shard_of
 from kafka_keyshared.core.unowned import UnownedRows
 from kafka_keyshared.core.workers import Worker, WorkerState
+from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record
 
 
@@ -131,6 +132,11 @@ class Ownership:
         self, names: Iterable[str], filters: Sequence[str | bytes]
     ) -> Filters | None:
         """Return the filters where nobody filters yet: those that are there take every key."""
+        if self.shared is not None and filters:
+            raise ConfigError(
+                f"subscription {self.settings.name!r}: its workers share all keys, so none of them "
+                "can take some keys only; declare filters in its routing, from the start"
+            )
         there = [worker.name for worker in self.workers.values() if worker.present]
         found = filters_of(dict.fromkeys(there, ()) | dict.fromkeys(names, filters))
         if found is not None:

@@ -43,6 +43,12 @@ POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block", "block_and_d
 AUTHORIZATION_TIMEOUTS = (None, 300.0, 300.0, 1.0, 0.5)
 LIMITS = (None, None, DlqLimit(0.5, 20, 5), DlqLimit(0.5, 100, 20))
 
+POOLED = 0.6
+"""The share of the subscriptions whose workers share what waits, where they may."""
+
+OWN_KEYS: tuple[PoolKind, ...] = ("instance", "lease")
+"""Workers that have keys of their own: they may keep state, or are other programs."""
+
 UNRELIABLE = 0.1
 """The share of the subscriptions without reliability."""
 
@@ -110,12 +116,21 @@ class Draw:
 def plan_of(chance: Chance) -> Plan:
     """Draw a run: small, so that its bounds are met, and each one different."""
     draw = Draw(chance)
-    plain = _plain(draw)
+    plain = _with_own_keys(_plain(draw))
     found = emphasised(plain, draw)
     # What an emphasis is about takes workers that leave, are given up, or lend.
     if found is not plain:
         return found
     return with_full_chunks(_of_its_own(_on_a_loop(found, draw), draw), draw)
+
+
+def _with_own_keys(plan: Plan) -> Plan:
+    """Return the plan without workers that share keys, where they are not such that may."""
+    member = plan.member
+    if member.pool.kind not in OWN_KEYS:
+        return plan
+    subs = tuple(replace(each, pooled=False) for each in member.subscriptions)
+    return replace(plan, member=replace(member, subscriptions=subs))
 
 
 def _of_its_own(plan: Plan, draw: Draw) -> Plan:
@@ -264,6 +279,7 @@ def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
         ack_timeout=one("ack_timeout", (None, 1.0, 5.0)),
         on_evict=one("on_evict", EVICTIONS),
         lend_after=one("lend_after", (None, 0.05, 0.2)),
+        pooled=draw.happens(f"pooled {name}", POOLED),
     )
     limit = one("dlq_limit", LIMITS)
     settings = replace(settings, dlq_limit=limit if settings.dlq else None)

@@ -116,7 +116,7 @@ def resized_to(chance: Random) -> list[str]:
 def may_filter_later(settings: SubscriptionSettings) -> bool:
     """Say whether workers that join may filter, and nobody does at first."""
     by_key = settings.routing.mode in ("ring", "auto-split") and not settings.routing.filters
-    return by_key and settings.reliable and not settings.hands_over
+    return by_key and settings.reliable and not (settings.hands_over or settings.shares)
 
 
 def filters_of_one_more(settings: SubscriptionSettings) -> Sequence[str | bytes] | None:

@@ -143,6 +143,7 @@ class FilteringAdversary(JoiningAdversary):
     """
 
     staying = ("resized-0",)
+    pooled = 0.0  # whoever filters has keys of its own
 
     def __init__(self, seed: int, *, records: int = 60, set_budget: int = SET_BUDGET) -> None:
         self.setting = Random(f"setting-filters-{seed}")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
-from typing import Literal
+from typing import ClassVar, Literal
 
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
@@ -137,6 +137,9 @@ class Member(Harness):
 class World:
     """One seed: a log, a broker, a member, and the will to break it."""
 
+    pooled: ClassVar[float] = 0.5
+    """The share of the seeds in which workers share what waits."""
+
     def __init__(self, seed: int, *, records: int = 60, set_budget: int = SET_BUDGET) -> None:
         self.rng = rng = Random(seed)
         self.set_budget = set_budget
@@ -156,6 +159,9 @@ class World:
         if weights.random() < 0.3:
             most = weights.choice([1, 50, 500])
             self.settings = [replace(each, lease_bytes_per_worker=most) for each in self.settings]
+        shared = Random(f"pooled-{seed}")
+        if shared.random() < self.pooled:
+            self.settings = [replace(each, pooled=True) for each in self.settings]
         # Whether more follows a chunk at once.
         self.pace = Random(f"pace-{seed}")
         self.oracle = self.make_oracle()

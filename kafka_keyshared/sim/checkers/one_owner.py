@@ -10,12 +10,12 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.checker import Checker
-from kafka_keyshared.sim.checkers.records import Delivery
+from kafka_keyshared.sim.checkers.records import Delivery, Lane
 from kafka_keyshared.sim.happenings import FiltersDeclared, WorkerJoined
 from kafka_keyshared.sim.history import History, Listener
 
-Place = int | tuple[int, bytes | None]
-"""A slot; where workers have begun to filter, a slot and a key."""
+Place = int | tuple[int, bytes | None] | Lane
+"""A slot; where workers have begun to filter, a slot and a key; where they share all, a lane."""
 
 Slots = dict[Place, tuple[int, int]]
 """By place the worker that has records of it, and how many."""
@@ -27,7 +27,8 @@ class OneOwner(Checker):
     In hand is what was handed over and has neither ended nor come back. Another worker gets none of
     the slot before the last of them; no record is in hand twice; what begins, ends or comes back
     was in hand there. A worker gets what was declared for it, and nothing else. Where somebody has
-    joined who filters, a slot may have several workers, and each of its keys has one.
+    joined who filters a slot may have several workers, and each of its keys has one; where workers
+    share what waits, each of its lanes has one.
     """
 
     invariant = "I6 one owner"
@@ -81,7 +82,7 @@ class OneOwner(Checker):
                 self.violated(told.member, f"{each} was given to {name}, which does not take it")
             if slot is None:
                 continue
-            place = (slot, each.lane.key) if filtering else slot
+            place = self._place_of(told.member, each, slot)
             holder, count = slots.get(place, (worker, 0))
             if holder != worker:
                 self.violated(
@@ -124,9 +125,7 @@ class OneOwner(Checker):
     def _let_go(self, slots: Slots, each: Delivery, member: int, worker: int) -> None:
         if each.lane.slot is None:
             return
-        slot: Place = each.lane.slot
-        if (member, each.fate.sub) in self._filters:
-            slot = each.lane.slot, each.lane.key
+        slot = self._place_of(member, each, each.lane.slot)
         holder, count = slots.get(slot, (None, 0))
         if holder != worker:
             self.violated(member, f"{each} came from worker {worker}, which has none of its slot")
@@ -134,6 +133,13 @@ class OneOwner(Checker):
             del slots[slot]
         else:
             slots[slot] = worker, count - 1
+
+    def _place_of(self, member: int, each: Delivery, slot: int) -> Place:
+        """Return what is at one worker: a slot; a key or a lane of it where it has several."""
+        sub = each.fate.sub
+        if self.settings[sub].shares:
+            return each.lane
+        return (slot, each.lane.key) if (member, sub) in self._filters else slot
 
     def _gone(self, told: happened.Gone) -> None:
         self._hands.pop(told.member, None)
