@@ -308,6 +308,10 @@ class Rules:
         """Return the slices that have not ended."""
         return [slice_ for id_, slice_ in self._slices.items() if id_ not in self._over]
 
+    def waits_to_start(self, slice_: Slice) -> bool:
+        """Say whether the first record of a slice has not started, as far as anybody has heard."""
+        return self._at[slice_.id, 0] is At.WAITING
+
     def all_over(self) -> bool:
         """Say whether every slice that was given has been reported as ended."""
         return self._over == self._slices.keys()

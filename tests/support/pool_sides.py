@@ -485,10 +485,15 @@ class Batches(Threads):
             with cell.bell:
                 waits = any(not each.started for each in cell.given.values())
                 quiet = not cell.running and not waits
+                # It may have started what it has not told of yet.
+                told = not any(
+                    each.started and self.rules.waits_to_start(each.slice)
+                    for each in cell.given.values()
+                )
             try:
                 item = self._ahead.popleft() if self._ahead else self._stream.get(timeout=0.003)
             except Empty:
-                if quiet or self.rules.waits:
+                if told and (quiet or self.rules.waits):
                     self.rules.at_rest(self.progress())
                     return None
                 assert cell.thread.is_alive(), "the thread has ended"

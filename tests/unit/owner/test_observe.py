@@ -9,12 +9,13 @@ import pytest
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.lanes import lane_of
-from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.owner.by_hand import Those
 from kafka_keyshared.owner.observe import DERIVE_AFTER, Board, Observer, chained
 from kafka_keyshared.owner.pausing import pause
 from tests.support.ports import Stage
 from tests.support.records import ERROR, P0, P1, record
+from tests.support.slices import slice_of
 
 
 class Watched:
@@ -155,19 +156,6 @@ def test_a_loop_that_stands_still_is_named_although_its_last_status_is_from_befo
     assert diagnosis.text == "the control loop has not turned for 20 s"
 
 
-class Done:
-    """A slice of records of P0."""
-
-    seen_to = 0
-
-    class slice:  # noqa: N801
-        class came:  # noqa: N801
-            @staticmethod
-            def partition_of(index: int) -> TopicPartition:
-                del index
-                return P0
-
-
 def fail(watched: Watched, number: int) -> None:
     """Let records of three keys fail, and a heartbeat pass."""
     watch = watched.stage.sub.failure_watch
@@ -203,8 +191,9 @@ def test_readiness_ends_with_an_outage_where_that_is_wanted(unready: bool) -> No
     for number in range(30):
         fail(watched, number)
     assert watched.board.ready().ok is not unready
+    done = Leased(slice_of(*map(record, range(10))))
     for _ in range(30):
-        watched.stage.sub.failure_watch.ended(Done(), range(10), ())  # type: ignore[arg-type]
+        watched.stage.sub.failure_watch.ended(done, range(10), ())
         watched.step(0.6)
     watched.board.ready()
     watched.step(0.6)

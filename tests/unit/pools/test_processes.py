@@ -438,8 +438,11 @@ def ends_at_large(record: Any) -> None:
 
 
 def open_segments() -> list[str]:
-    files = [each for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
-    return [each.name for each in files if "keyshared-values" in str(each.readlink())]
+    found = []
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # another thread has closed it meanwhile
+            found += [each.name] if "keyshared-values" in str(each.readlink()) else []
+    return found
 
 
 def show(record: Any) -> None:
