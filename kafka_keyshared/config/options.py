@@ -386,7 +386,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             new_workers_wait=self.new_workers_wait,
             on_evict=self.on_evict,
             lend_after=(self.lend_after or None) if self.serial else None,
-            pooled=self.pool != pooled.PULL,
+            pooled=self.pool in pooled.SHARED,
         )
         settings.check()
         return settings

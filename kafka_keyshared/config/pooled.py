@@ -12,6 +12,9 @@ PULL = "pull"
 SERIAL = ("thread", PROCESS)
 """Of these a worker calls a handler with one record after the other."""
 
+SHARED = (*SERIAL, ASYNCIO)
+"""These share what waits, where their handler keeps no state."""
+
 ACK_TIMEOUTS: dict[str, float | None] = {**dict.fromkeys(POOLS), PROCESS: 60.0, PULL: 30.0}
 """By pool for how many seconds a record may run unless it is said: a loop that is split has as long
 as it had with one consumer."""

@@ -26,6 +26,10 @@ SHARDS = 256
 """Shards of a subscription. A busy key delays one key in so many."""
 
 
+IN_ORDER = 64
+"""Records of a chunk that is so small that the order of its keys is kept."""
+
+
 class Shard(Backlog):
     """The queue of a group of slots.
 
@@ -79,13 +83,22 @@ class SharedRow(Row):
         return [shard.records for shard in self.shards for _ in range(size)]
 
     def came_in(self, chunk: Chunk) -> int:
-        """Note that whatever was appended since came in this chunk; return how many these are."""
-        new = 0
+        """Note that whatever was appended since came in this chunk; return how many these are.
+
+        Of a small chunk the shards have their first turn in the order of its records: with little
+        to do, keys run in the order in which they came.
+        """
+        count, new = 0, []
         for shard in self.shards:
-            if (came := shard.came_in(chunk)) and shard not in self.queue:
-                self.queue[shard] = None
-            new += came
-        return new
+            if came := shard.came_in(chunk):
+                count += came
+                if shard not in self.queue:
+                    new.append(shard)
+        if len(new) > 1 and len(chunk.records) <= IN_ORDER:
+            place = {id(record): at for at, record in enumerate(chunk.records)}
+            new.sort(key=lambda shard: place[id(shard.records[0])])
+        self.queue.update(dict.fromkeys(new))
+        return count
 
     def merge(self) -> Backlog:
         """Put what came back at the heads of its shards, in order."""

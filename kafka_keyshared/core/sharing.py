@@ -59,16 +59,25 @@ def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
         yield from sub.lease_heads(worker)
     while shared.queue or shared.granted or sub.keyless.records:
         able = with_room(sub)
+        most = _shards_each(sub, shared)
+        waiting = len(shared) + len(shared.granted) + len(sub.keyless)
         leased = False
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
-            waiting = len(shared) + len(shared.granted) + len(sub.keyless)
-            share = -(-waiting // left)
-            batch = gather(sub, shared, worker, min(worker.places(), max(1, share)))
+            share = max(1, -(-waiting // left))
+            batch = gather(sub, shared, worker, min(worker.places(), share), most)
+            waiting -= len(batch.records)
             for command in _leases(sub, worker, batch):
                 leased = True
                 yield command
         if not leased:
             return
+
+
+def _shards_each(sub: Subscription, shared: SharedRow) -> int:
+    """Return how many shards a batch may have: whoever took all would leave none for the others."""
+    workers = sum(1 for worker in sub.workers.values() if worker.present)
+    free = sum(1 for shard in shared.queue if shard.at is None)
+    return max(1, -(-free // max(1, workers)))
 
 
 def with_room(sub: Subscription) -> list[Worker]:
@@ -105,8 +114,12 @@ def gather(
     shared: SharedRow,
     worker: Worker,
     room: int,
+    shards: int,
 ) -> Batch:
-    """Take up to so many records that may start: a quantum of each ready shard, in turn."""
+    """Take up to so many records that may start: a quantum of each ready shard, in turn.
+
+    Of so many shards at most, beside those that the worker has already.
+    """
     granted = sub.take_granted(worker, room, ()) if shared.granted else ([], [])
     if shared.front:  # a grant given up puts what waited behind it before the rest
         shared.merge()
@@ -115,7 +128,8 @@ def gather(
         _add_keyless(sub, shared, worker, batch, room)
     records, fitting = batch.records, worker.bytes.fitting
     half = worker.leases_max // 2
-    while len(records) < room and (ready := [*shared.startable(worker.id)]):
+    taken = _taken(shared, worker.id, shards)
+    while len(records) < room and (ready := [shard for shard in taken if shard.records]):
         quantum, moved = max(1, (room - len(records)) // len(ready)), False
         for shard in ready:
             most = min(quantum, room - len(records))
@@ -124,14 +138,26 @@ def gather(
                 most = min(most, max(QUANTUM - shard.leased, free - half))
             if most <= 0 or not (most := fitting(shard.records, most, records)):
                 continue
-            part, came = shared.take_from(shard, most)
-            startable, lanes = sub.startable_of(part)
+            quantum_of, came = shared.take_from(shard, most)
+            startable, lanes = sub.startable_of(quantum_of)
             moved = True
             if startable:
                 batch.add(shard, startable, lanes, came)
         if not moved:
             break
     return batch
+
+
+def _taken(shared: SharedRow, worker: int, most: int) -> list[Shard]:
+    """Return the shards that a batch is of: those that the worker has, and so many others."""
+    found = []
+    for shard in shared.startable(worker):
+        if shard.at is None:
+            if not most:
+                continue
+            most -= 1
+        found.append(shard)
+    return found
 
 
 def _add_keyless(

@@ -128,6 +128,7 @@ def alone(
         routing=replace(routing, mode=mode, ranges={}, weights={}, filters={}),
         key_of=key_of,
         lend_after=None,
+        pooled=False,
         new_workers_wait=False,
     )
 

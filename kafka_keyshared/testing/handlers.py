@@ -204,7 +204,9 @@ class HandlerTest:
         self.now = 0.0
         self._lives = _Lives(app)
         self._ends: dict[TopicPartition, int] = {}
-        settings = replace(app.subscription, retry=app.subscription.retry._replace(jitter=0.0))
+        retry = app.subscription.retry._replace(jitter=0.0)
+        # In the order in which they are given, wherever that can be.
+        settings = replace(app.subscription, retry=retry, pooled=False)
         mailbox: SimpleQueue[Any] = SimpleQueue()
         specs = [replace(each, make=self._watched(each.make)) for each in app.worker_specs()]
         pool = _pool_of(app, specs, mailbox, Clock(lambda: self.now))

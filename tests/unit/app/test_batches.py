@@ -113,14 +113,14 @@ def test_what_the_settings_are_with_batches_and_without() -> None:
     @app.batch_handler(size=900)
     def handle(items: Any) -> None: ...
 
-    assert app.subscription.individually and app.subscription.lends is None
+    assert app.subscription.individually and not app.subscription.shares
     assert app.subscription.leases_per_worker == 1_800
     assert app.subscription.key_of is not None
 
     @app.handler
     def single(item: Any) -> None: ...
 
-    assert not app.subscription.individually and app.subscription.lends == 0.05
+    assert not app.subscription.individually and app.subscription.shares
     assert app.subscription.leases_per_worker == 1_000
     assert app.subscription.key_of is not None
 

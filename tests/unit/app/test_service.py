@@ -80,16 +80,18 @@ class Keeping:
     def handle(self, record: Any) -> None: ...
 
 
-def test_a_function_on_threads_lends_its_keys_and_a_handler_class_and_members_never() -> None:
-    assert KeyShared(CONF, topics=["orders"]).subscription.lends == 0.05
-    app = KeyShared(CONF, topics=["orders"], lend_after=0.2)
+def test_functions_share_all_keys_and_a_handler_class_and_members_have_keys_of_their_own() -> None:
+    assert KeyShared(CONF, topics=["orders"]).subscription.shares
+    assert KeyShared(CONF, topics=["orders"], workers="asyncio:100").subscription.shares
+    assert KeyShared(CONF, topics=["orders"], workers="process:2").subscription.shares
+    app = KeyShared(CONF, topics=["orders"])
     app.handler(Keeping)
-    assert app.subscription.lends is None
+    assert not app.subscription.shares
     app.handler(Keeping().handle)
-    assert app.subscription.lends == 0.2
-    assert KeyShared(CONF, topics=["orders"], lend_after=0).subscription.lends is None
-    assert KeyShared(CONF, topics=["orders"], workers="pull").subscription.lends is None
-    assert KeyShared(CONF, topics=["orders"], workers="split:4").subscription.lends is None
+    assert app.subscription.shares
+    assert not KeyShared(CONF, topics=["orders"], workers="pull").subscription.shares
+    assert not KeyShared(CONF, topics=["orders"], workers="split:4").subscription.shares
+    assert not KeyShared(CONF, topics=["orders"], new_workers_wait=True).subscription.shares
 
 
 def test_a_run_without_a_handler_is_refused() -> None:
