@@ -1,0 +1,227 @@
+"""Workers that share what waits: any of them takes what is ready, and no key waits for another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from kafka_keyshared.core import commands as cmd
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.detaching import DETACH_AFTER
+from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.routing.modes import RoutingSettings
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.shards import SHARDS, shard_of
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.hashing import SLOTS, slot_of
+from kafka_keyshared.sim.stepped import SteppedWorker
+from tests.support.harness import Harness
+from tests.support.records import ERROR, FakeRecord, record
+
+NAMES = ("a", "b", "c", "d")
+LONG = 4 * DETACH_AFTER
+
+PLAIN = SubscriptionSettings(
+    workers=NAMES, pooled=True, retry=RetryPolicy(attempts=5, backoff=0.0, jitter=0.0)
+)
+
+
+class Shared(Harness):
+    """Four workers that share all keys."""
+
+    def __init__(self, settings: SubscriptionSettings = PLAIN) -> None:
+        super().__init__(settings)
+        self.assign()
+        self.written = 0
+
+    def come(self, *keys: bytes | None) -> list[FakeRecord]:
+        """Fetch a record of each key."""
+        new = [record(self.written + at, key) for at, key in enumerate(keys)]
+        self.written += len(new)
+        self.fetch(*new)
+        return new
+
+    def at(self, item: FakeRecord) -> int | None:
+        """The worker that was given the record, and has not ended it."""
+        for worker in self.sub().workers.values():
+            for leased in worker.slices.values():
+                if any(leased.slice.records[index] is item for index in leased.indices()):
+                    return worker.id
+        return None
+
+    def work_beside(self, busy: SteppedWorker) -> list[int]:
+        """Let all workers but one run what there is; return the offsets as they started."""
+        started: list[int] = []
+        while True:
+            before = len(started)
+            for worker in [each for each in self.pool.workers.values() if each is not busy]:
+                while (item := worker.start()) is not None:
+                    started.append(item.offset())
+                    worker.finish()
+                self.deliver()
+            if len(started) == before:
+                return started
+
+
+def keys(count: int) -> list[bytes]:
+    """So many keys, each in a shard of its own."""
+    found: dict[int, bytes] = {}
+    number = 0
+    while len(found) < count:
+        key = b"key-%d" % number
+        found.setdefault(shard_of(slot_of(key)), key)
+        number += 1
+    return [*found.values()]
+
+
+def test_the_shards_divide_the_slots_evenly_and_a_key_is_in_one() -> None:
+    assert Counter(map(shard_of, range(SLOTS))) == dict.fromkeys(range(SHARDS), SLOTS // SHARDS)
+
+
+def test_whoever_is_free_takes_what_is_ready_and_few_keys_are_spread() -> None:
+    shared = Shared()
+    shared.come(*keys(4), *keys(4))
+    assert [len(worker.slices) for worker in shared.sub().workers.values()] == [1] * 4
+    assert [worker.leased for worker in shared.sub().workers.values()] == [2] * 4
+
+
+def test_the_records_of_a_key_are_with_one_worker_which_may_be_given_more_of_them() -> None:
+    shared = Shared()
+    first = shared.come(b"hot")
+    second = shared.come(b"hot")
+    assert {shared.at(each) for each in (*first, *second)} == {0}
+    others = shared.come(*(key for key in keys(9) if key != b"hot"))
+    assert {shared.at(each) for each in others} == {1, 2, 3}
+
+
+def test_a_key_that_has_more_than_its_worker_can_do_keeps_nobody_waiting() -> None:
+    """Two batches of it are at a worker; the others take whatever else comes."""
+    shared = Shared(replace(PLAIN, workers=("a", "b"), leases_per_worker=40))
+    shared.come(*[b"hot"] * 200)
+    hot = shared.worker(0)
+    hot.start()
+    for key in keys(30):
+        (item,) = shared.come(key)
+        assert shared.at(item) == 1
+        shared.worker(1).start()
+        shared.worker(1).finish()
+        shared.worker(1).step()
+        shared.deliver()
+
+
+def test_a_record_that_takes_long_is_detached_and_all_behind_it_goes_elsewhere() -> None:
+    shared = Shared(replace(PLAIN, workers=("a", "b")))
+    one, *others = keys(5)
+    slow, behind = shared.come(one, *others)[0], []
+    worker = shared.worker(shared.at(slow) or 0)
+    assert worker.start() is slow
+    behind += shared.come(one, one)
+    shared.look(LONG)
+    shared.look(LONG)
+    (lane,) = shared.sub().closed.lanes.values()
+    assert lane.state is LaneState.STUCK
+    assert sorted(shared.work_beside(worker)) == [1, 2, 3, 4]
+    assert [shared.at(each) for each in behind] == [None, None], "its own key waits for it"
+    worker.finish()
+    worker.step()
+    shared.deliver()
+    assert not shared.sub().closed.lanes
+    assert shared.work() == [5, 6]
+    assert shared.committed() == (7, [])
+
+
+@pytest.mark.parametrize("verdict", [None, ERROR], ids=["done", "failed"])
+def test_a_detached_record_settles_once_and_its_key_goes_on_in_order(verdict: object) -> None:
+    shared = Shared(replace(PLAIN, workers=("a", "b")))
+    one, two = keys(2)
+    slow, *_ = shared.come(one, one, two, two)
+    worker = shared.worker(shared.at(slow) or 0)
+    worker.start()
+    shared.look(LONG)
+    shared.look(LONG)
+    shared.work_beside(worker)
+    worker.finish(verdict)  # type: ignore[arg-type]
+    worker.step()
+    shared.deliver()
+    shared.worker().step()  # to the fence
+    shared.deliver()
+    shared.later(0.1)
+    assert shared.work() == ([0, 1] if verdict else [1])
+    assert shared.committed() == (4, [])
+    assert shared.sub().counts.ok == 4
+
+
+def test_a_partition_that_goes_while_a_record_of_it_is_detached_leaves_nothing() -> None:
+    shared = Shared(replace(PLAIN, workers=("a", "b")))
+    slow, *_ = shared.come(*keys(2), *keys(2))
+    worker = shared.worker(shared.at(slow) or 0)
+    worker.start()
+    shared.look(LONG)
+    shared.look(LONG)
+    shared.revoke()
+    shared.core.check()
+    worker.finish()
+    shared.work()
+    assert shared.sub().leased == 0
+    assert shared.sub().window.records == 0
+
+
+def test_workers_that_come_or_go_move_nothing() -> None:
+    shared = Shared()
+    shared.come(*keys(8))
+    for index in range(4):
+        shared.worker(index).start()
+    before = len(shared.seen)
+    shared.tell(ev.Resize("default", (*NAMES, "e", "f")))
+    assert not [each for each in shared.seen[before:] if isinstance(each, cmd.Recall)]
+    assert not shared.sub().draining.count
+    new = shared.come(*(b"new-%d" % number for number in range(40)))
+    assert {4, 5} <= {shared.at(each) for each in new}, "at once, beside what runs elsewhere"
+    shared.tell(ev.Resize("default", ("a",)))
+    for index in range(4):
+        shared.worker(index).finish()
+    shared.work()
+    assert shared.committed() == (48, [])
+    assert [worker.name for worker in shared.sub().workers.values()] == ["a"]
+
+
+def test_records_without_a_key_go_to_whoever_has_room() -> None:
+    shared = Shared()
+    shared.come(*[None] * 8)
+    assert [worker.leased for worker in shared.sub().workers.values()] == [2] * 4
+
+
+def test_of_a_small_chunk_keys_run_in_the_order_in_which_they_came() -> None:
+    shared = Shared(replace(PLAIN, workers=("a",)))
+    shared.come(*sorted(keys(9), key=slot_of, reverse=True))
+    assert shared.work() == [*range(9)]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        replace(PLAIN, instances=True),
+        replace(PLAIN, hands_over=True),
+        replace(PLAIN, reliable=False, retry=RetryPolicy()),
+        replace(PLAIN, new_workers_wait=True),
+        replace(PLAIN, routing=RoutingSettings("exclusive")),
+        replace(PLAIN, routing=RoutingSettings("sticky", {"a": [(0, SLOTS - 1)]})),
+        replace(PLAIN, pooled=False),
+    ],
+    ids=lambda settings: str(settings)[:0] or None,
+)
+def test_where_a_worker_may_keep_state_or_keys_were_given_to_it_it_has_keys_of_its_own(
+    settings: SubscriptionSettings,
+) -> None:
+    assert PLAIN.shares
+    assert not settings.shares
+
+
+def test_a_worker_that_shares_all_keys_cannot_take_some_only() -> None:
+    shared = Shared()
+    with pytest.raises(ConfigError, match=r"share all keys.*declare filters in its routing"):
+        shared.core.handle(ev.Join("default", "e", ["orders-*"]), 0.0)
+    assert len(shared.sub().workers) == 4
