@@ -22,7 +22,7 @@ from kafka_keyshared.audit.ledger import (
 )
 from kafka_keyshared.model import TopicPartition
 from tests.chaos.soak_evidence import NS, Evidence, Fault, Life, outside, united
-from tests.chaos.soak_judge import Verdict, context, judged
+from tests.chaos.soak_judge import MEANWHILE, Verdict, context, judged
 from tests.chaos.soak_schedule import ALWAYS, BLOCKED, LONG, MAIN, Step, What, scenario_of
 from tests.support.commits import Stored
 
@@ -277,18 +277,25 @@ def test_no_kill_excuses_what_a_commit_had_covered(tale: Tale) -> None:
     assert_found(tale, "duplicates_after_commit", naming="main-0@100")
 
 
-def test_more_repeats_from_before_the_last_commit_than_workers_are_found(tale: Tale) -> None:
+@pytest.mark.parametrize("more", [0, 1])
+def test_many_repeats_from_before_the_last_commit_are_found(tale: Tale, more: int) -> None:
     tale.member("b")
-    for offset in range(4):
+    life = tale.evidence.life("a")
+    assert life is not None
+    count = MEANWHILE * life.workers + more
+    for offset in range(count):
         tale.write(offset, 0, None)
         tale.run("a", offset, 1, key=None)
     tale.commit("a", 0, 2)
     tale.kill("a", 3)
-    for offset in range(4):
+    for offset in range(count):
         tale.run("b", offset, 5, key=None)
-    tale.commit("b", 4, 6)
-    steady(tale, "b", first=4, at=7)
-    assert_found(tale, "stragglers", naming="4 records that a")
+    tale.commit("b", count, 6)
+    steady(tale, "b", first=count, at=7)
+    if more:
+        assert_found(tale, "stragglers", naming=f"{count} records that a")
+    else:
+        assert tale.verdict().clean
 
 
 @pytest.mark.parametrize("why", ["", "kill", "outage", "another outage"])

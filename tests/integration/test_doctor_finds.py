@@ -57,7 +57,7 @@ Doctor = Callable[..., Found]
 @pytest.fixture
 def no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a dead connection, whose reason is there soon: do not wait out all of 6 s."""
-    monkeypatch.setattr(survey, "ANSWER_TIMEOUT", 2.0)
+    monkeypatch.setattr(survey, "ANSWER_TIMEOUT", 4.0)
 
 
 @pytest.fixture
