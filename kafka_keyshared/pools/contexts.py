@@ -47,10 +47,10 @@ class Contexts:
         return not self._copied
 
     def call_each(self, handle: Callable[[Any], Any], todo: Iterable[Any]) -> Raised | None:
-        """Call ``handle`` with one after the other; return the first that raised, and what.
+        """Call ``handle`` with each record; return the first whose call raised, and the exception.
 
-        None where no more is to do. Calls share a context for as long as they leave it as it was:
-        to look at that is a fourth of the price of a new one.
+        Return None when all calls are done. Calls share a context until one of them changes it: the
+        comparison costs a third of a new context.
         """
         if self._copied:
             each = partial(_in_new, self.new, handle)
