@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.handlers import awaits, maker
-from kafka_keyshared.handling.verdicts import raise_verdict
+from kafka_keyshared.handling.verdicts import error_in
 from kafka_keyshared.model import Ack, Verdict
 
 Outcome: TypeAlias = BaseException | None
@@ -103,10 +103,9 @@ def outcome_of(answer: Any) -> Outcome:
     if isinstance(answer, BaseException) and not isinstance(answer, Verdict):
         return answer
     try:
-        raise_verdict(answer)
-    except BaseException as error:  # noqa: BLE001 - a verdict, or what is wrong with the answer
+        return error_in(answer)
+    except Exception as error:  # noqa: BLE001 - the answer is an object that cannot be looked at
         return error
-    return None
 
 
 def for_all(error: BaseException) -> bool:

@@ -14,24 +14,25 @@ log = log_of("kafka_keyshared.pool")
 _warned_results: set[type] = set()
 
 
-def raise_verdict(result: Any) -> None:
-    """Raise what a returned value means; take it for done where it means nothing.
+def error_in(result: Any) -> BaseException | None:
+    """Return the exception that a returned value stands for; None where the record is done.
 
-    A verdict that is returned means what it means when it is raised.
+    A verdict that is returned means what it means when it is raised. It is not raised here: its
+    traceback would hold the frames that hold it, until the cyclic collector comes.
     """
     if isinstance(result, type) and issubclass(result, Verdict):
         result = result()  # "return Retry" means what "raise Retry" means
     if isinstance(result, Ack):
-        return
+        return None
     if isinstance(result, Verdict):  # one of a kind that nobody knows is a failed attempt
-        raise result
+        return result
     if (deferred := deferred_work(result)) is not None:
-        raise TypeError(
+        return TypeError(
             f"the handler returned {deferred}: what it stands for has not been done. "
             "Do the work, or wait for it, before the handler returns"
         )
     if outputs_in(result):
-        raise TypeError(
+        return TypeError(
             "the handler returned an Output, and nothing says where it is to go: give --outputs"
         )
     if type(result) not in _warned_results:
@@ -42,3 +43,4 @@ def raise_verdict(result: Any) -> None:
             result,
             type(result).__name__,
         )
+    return None

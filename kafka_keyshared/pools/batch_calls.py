@@ -64,6 +64,7 @@ class Calls(Crew[BatchCell], CallReports):
         with cell.bell:
             cell.running = []
             self.report(cell, batch, outcomes, failures, seconds)
+        del outcomes  # or what was raised would keep itself, by way of this call
 
     def _alone(self, cell: BatchCell, batch: list[Given], error: BaseException) -> bool:
         """Have each record of a call that has failed called for alone; not of one that is stuck.

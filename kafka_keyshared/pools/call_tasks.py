@@ -276,7 +276,7 @@ class CallWorker(LoopWorker[Given], CallReports):
         call.task.add_done_callback(partial(self._done, call))
 
     async def _call(self, call: Call) -> None:
-        """Call the handler with the records that the call has, and report what becomes of each."""
+        """Call the handler with the records that the call has."""
         lease.WORKER.set(call)
         batch, loop = call.running, turning()
         error: BaseException | None = None
@@ -290,6 +290,17 @@ class CallWorker(LoopWorker[Given], CallReports):
             error = raised
         if self.forked:
             end_child(f"a handler on {self.name}", error)
+        self._called(call, batch, error, outcomes)
+        error = None  # or what was raised would keep itself, by way of this call
+
+    def _called(
+        self,
+        call: Call,
+        batch: list[Given],
+        error: BaseException | None,
+        outcomes: Sequence[Outcome],
+    ) -> None:
+        """Report what becomes of each record, or have each handled alone."""
         if call.lost:
             return
         if error is None:

@@ -27,7 +27,7 @@ from kafka_keyshared.handling.called import DROPPED, FAILED, OK, Outcome
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.handling.outputs import handing_out
-from kafka_keyshared.handling.verdicts import raise_verdict
+from kafka_keyshared.handling.verdicts import error_in
 from kafka_keyshared.model import Ack, Drop, Output, TopicPartition
 from kafka_keyshared.pools import lease
 from kafka_keyshared.pools.board import (
@@ -333,6 +333,12 @@ class Child:
         if (why := self._connection.recv().error) is not None:
             raise KeySharedError(why)
 
+    def _not_done(self, number: int, error: BaseException) -> Ran:
+        """Return what is said of a call that ended in a verdict or an error."""
+        if isinstance(error, Drop):
+            return Ran(number, dropped=True)
+        return Ran(number, failure=describe(error, self._clock, self._dead_letter_on))
+
     def forked(self) -> None:
         """Leave nothing to run in the child of a handler."""
         self._rows.clear()
@@ -349,13 +355,14 @@ class Child:
                 break
             record = left.popleft()
             try:
-                if (result := context().run(handle, record)) is not None:
-                    raise_verdict(result)
+                result = context().run(handle, record)
+                returned = None if result is None else error_in(result)
             except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it is
-                if isinstance(error, Drop):
-                    return Ran(number, dropped=True)
                 if not isinstance(error, Ack):
-                    return Ran(number, failure=describe(error, self._clock, self._dead_letter_on))
+                    return self._not_done(number, error)
+            else:
+                if returned is not None:
+                    return self._not_done(number, returned)
             number += 1
             places[ENDED] = mark ^ number
         return Ran(number)

@@ -75,9 +75,9 @@ def take_back_all(
 ) -> list[tuple[int, range]]:
     """Take every unstarted record of these slices back; return which, by the id of their slice.
 
-    ``given`` is in the order in which the worker runs them. It goes on meanwhile, so the last slice
-    comes first: a worker that ends one which has been taken back would run the next, and overtake
-    what has come back.
+    ``given`` is in the order in which the worker runs them. The worker runs on during this call, so
+    the last slice is taken back first. In the other order the worker could end a slice that was
+    taken back, run a record of the next slice, and so overtake what was taken back.
     """
     # A copy in one C call: the worker removes slices meanwhile.
     asked = [(id_, of) for id_, of in given.copy().items() if only is None or id_ in only]

@@ -24,7 +24,7 @@ from kafka_keyshared.core.commands import Fence, Recall, TimeOut
 from kafka_keyshared.core.events import Ended, Failed, Recalled, SetAside, SomeEnded, Stuck
 from kafka_keyshared.core.slices import ENDED, RUNS, Slice
 from kafka_keyshared.handling.failure import describe
-from kafka_keyshared.handling.verdicts import raise_verdict
+from kafka_keyshared.handling.verdicts import error_in
 from kafka_keyshared.model import Ack, Drop
 from kafka_keyshared.pools import lease
 from kafka_keyshared.pools.awaited import turning
@@ -273,8 +273,8 @@ class TaskWorker(LoopWorker[Handed]):
             handed.marks[index] = RUNS
             began = now()
             try:
-                if (result := await handle(handed.slice.records[index])) is not None:
-                    raise_verdict(result)
+                result = await handle(handed.slice.records[index])
+                returned = None if result is None else error_in(result)
             except BaseException as error:
                 if turning() is not loop and not self.forked:  # it has ended, with its tasks
                     raise
@@ -284,7 +284,7 @@ class TaskWorker(LoopWorker[Handed]):
             else:
                 ended = now()
                 handed.seconds += ended - began
-                self._over(runner, None)
+                self._over(runner, returned)
             if self._closing or state.changed():
                 return False
             if turn % TURN == 0 or ended - turned >= TURN_SECONDS:

@@ -69,9 +69,9 @@ class Sent(Handover):
             self._until = self._at
 
     def sets_aside(self, at: int) -> bool:
-        """Be through with the next record, which is not sent; not where it was taken back before.
+        """Skip the next record without sending it; return False if it was taken back before.
 
-        Say which: of a record that has come back nothing else may be told.
+        A record that was taken back must not be reported a second time.
         """
         with self._lock:
             if at >= self._end:

@@ -149,6 +149,7 @@ TABLE: tuple[OptOut, ...] = (
         f"{MEMBERS} {PLAYED}",
         """
         test_whatever_a_handler_raises_is_a_failed_attempt_and_its_worker_goes_on
+        test_what_a_handler_has_raised_is_freed_at_once
         test_what_a_handler_leaves_behind_no_other_record_sees
         """,
         "it has no handler: whoever works there says how a record has ended",
@@ -231,6 +232,7 @@ CASES: Mapping[str, str] = {
         test_whatever_a_handler_raises_is_a_failed_attempt_and_its_worker_goes_on
     """,
     "state of one record in the next": "test_what_a_handler_leaves_behind_no_other_record_sees",
+    "no cycles": "test_what_a_handler_has_raised_is_freed_at_once",
     "back-pressure": """
         test_a_worker_has_no_more_in_hand_than_it_is_leased_and_the_rest_waits_in_the_window
     """,

@@ -87,6 +87,7 @@ UNASKED = {
     "death": {"Inline", "OwnTasks"},
     "unpicklable or huge exceptions, BaseException": MEMBERS,
     "state of one record in the next": MEMBERS,
+    "no cycles": MEMBERS,
     "idle cost": {"Tasks", "CallTasks", *MEMBERS},
     "no leak over 1,000 resizes": MEMBERS,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from kafka_keyshared.handling.failure import MESSAGE_CHARS_MAX, STACK_CHARS_MAX
 from tests.support import raised
 from tests.support.harness import Harness
 from tests.support.pool_rules import At
-from tests.support.pool_sides import FAILING, WORKER, Heard, Raising, Side
+from tests.support.pool_sides import FAILING, WORKER, Heard, Raising, Returning, Side
 from tests.support.records import record
 
 ERRORS = (
@@ -36,6 +37,18 @@ def test_whatever_a_handler_raises_is_a_failed_attempt_and_its_worker_goes_on(
     assert len(failed.failure.message) <= MESSAGE_CHARS_MAX
     assert len(failed.failure.stack) <= 2 * STACK_CHARS_MAX
     assert side.lost() == []
+
+
+@pytest.mark.parametrize("way", [Raising, Returning])
+def test_what_a_handler_has_raised_is_freed_at_once(side: Any, way: type[Any]) -> None:
+    """Not by the cyclic collector: a traceback holds frames, and these hold records."""
+    try:
+        side.submit(*(record(offset, f"key-{offset}") for offset in range(4)))
+        side.work(lambda _: way(raised.counted))
+    finally:
+        gc.enable()
+    failed = [each.failure for each in side.rules.reports if isinstance(each, Failed)]
+    assert [(each.error_type, each.message) for each in failed] == [("CountedError", "0")] * 4
 
 
 def test_what_a_handler_leaves_behind_no_other_record_sees(side: Any) -> None:

@@ -73,6 +73,7 @@ class JoiningAndEvicting(JoiningAdversary, EvictingAdversary):
         pytest.param(JoiningAdversary, 100_016, id="a record without a key waits in no slot"),
         pytest.param(JoiningAdversary, 100_620, id="a worker starts what it has not given back"),
         pytest.param(JoiningAndEvicting, 120_452, id="a worker answers when it is gone"),
+        pytest.param(FilteringAdversary, 721_285, id="the last worker cannot be restarted"),
     ],
 )
 def test_seeds_that_once_broke_the_contract_in_trouble_hold(

@@ -173,7 +173,14 @@ class Adversary(World):
         self.assign(self.partitions)
         for _ in range(steps):
             self.act()
+            self._end_by_itself()
         self.heal()
+
+    def _end_by_itself(self) -> None:
+        """End a process whose owner cannot go on: it has a worker that nobody can restart."""
+        if self.member.halted:
+            self.reached["a process ended by itself"] += 1
+            self.new_member()
 
     def heal(self) -> None:
         """End all trouble: from here everything must settle, in bounded time."""
@@ -210,7 +217,10 @@ class Adversary(World):
         raise AssertionError(f"never settled: {missing}, stored {self.stored}")
 
     def look_after(self) -> None:
-        """See to what nothing but a person ends."""
+        """See to what nothing but a person ends, and start a process again that has ended."""
+        if self.member.halted:
+            self._end_by_itself()
+            self.assign(self.partitions)
         closed = [sub.closed.lanes for sub in self.member.core.subscriptions.values()]
         states = {each.state for lanes in closed for each in lanes.values()}
         if self.oracle.blocked or LaneState.BLOCKED in states:

@@ -305,14 +305,23 @@ class Raising(NamedTuple):
     make: Callable[[], BaseException]
 
 
-def come_to(ending: Any) -> None:
+class Returning(NamedTuple):
+    """As an ending: the handler returns what this makes."""
+
+    make: Callable[[], object]
+
+
+def come_to(ending: Any) -> object:
     """Come out of a handler with that ending."""
+    if isinstance(ending, Returning):
+        return ending.make()
     if isinstance(ending, Raising):
         raise ending.make()
     if isinstance(ending, Drop):
         raise ending
     if ending is not None:
         raise HandlerError
+    return None
 
 
 class Threads(Side):
@@ -351,10 +360,10 @@ class Threads(Side):
             self._endings[id(each)] = SimpleQueue()
         super().give(slice_)
 
-    def handle(self, record: Any) -> None:
+    def handle(self, record: Any) -> object:
         """Stand in for the user's handler."""
         self._stream.put(Started(record))
-        come_to(self._endings[id(record)].get(timeout=WAIT))
+        return come_to(self._endings[id(record)].get(timeout=WAIT))
 
     def stop(self, timeout: float = 0.01) -> list[str]:
         self._stopped = True
@@ -718,7 +727,7 @@ class Tasks(Side):
         """The worker."""
         return self.pool.workers[self.whose]
 
-    async def handle(self, record: Any) -> None:
+    async def handle(self, record: Any) -> object:
         """Stand in for the user's handler."""
         self._stream.append(Started(record))
         ending = self._endings[id(record)] = asyncio.get_running_loop().create_future()
@@ -729,7 +738,7 @@ class Tasks(Side):
             except asyncio.CancelledError:
                 if self.heeds:
                     raise
-        come_to(verdict)
+        return come_to(verdict)
 
     def start(self) -> Any:
         self.hear()
@@ -793,8 +802,8 @@ class CallTasks(Tasks):
         return partial(CallWorker, BatchRule(1))
 
     def made(self) -> Made:
-        async def handle(records: Sequence[Any]) -> None:
-            await self.handle(records[0])
+        async def handle(records: Sequence[Any]) -> object:
+            return await self.handle(records[0])
 
         return super().made()._replace(handle=handle)
 

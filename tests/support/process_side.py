@@ -39,12 +39,12 @@ class Told:
     def __call__(self) -> Made:
         connection = Client(self.address)
 
-        def handle(record: Any) -> None:
+        def handle(record: Any) -> object:
             connection.send((record.topic(), record.partition(), record.offset(), record.key()))
             ending = connection.recv()
             if ending == DIE:
                 os._exit(7)
-            come_to(ending)
+            return come_to(ending)
 
         def adopt(slots: Any, state: object) -> None:
             connection.send(Adopted(list(slots), state))

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import decimal
+import gc
 import threading
+import weakref
 from contextlib import suppress
 from contextvars import ContextVar
+
+from kafka_keyshared.model import Retry
 
 HUGE = 20_000_000
 
@@ -16,6 +20,17 @@ LEFT: ContextVar[str] = ContextVar("left", default="nothing")
 
 PRECISION = 7
 """What a handler has the context of decimal round to."""
+
+
+class CountedError(Retry):
+    """Says how many others of its class there were when it was made; it may be returned, too."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self, str(len(_COUNTED)))
+        _COUNTED.add(self)
+
+
+_COUNTED: weakref.WeakSet[CountedError] = weakref.WeakSet()
 
 
 class OddError(BaseException):
@@ -64,6 +79,12 @@ def unpicklable() -> BaseException:
 def unsaid() -> BaseException:
     """Return one whose text cannot be had."""
     return SilentError("nothing")
+
+
+def counted() -> BaseException:
+    """Return one that says how many before it still exist; what is in a cycle stays from now on."""
+    gc.disable()
+    return CountedError()
 
 
 def what_is_left() -> BaseException:

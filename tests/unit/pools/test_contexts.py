@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable
+import gc
+import weakref
+from collections.abc import Callable, Iterator
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from queue import SimpleQueue
@@ -200,3 +202,37 @@ def test_the_record_whose_call_raises_is_named_and_the_next_call_goes_on_behind_
         (3, ZeroDivisionError),
         None,
     ]
+
+
+@pytest.mark.parametrize("changed_in_place", [False, True])
+@pytest.mark.parametrize("way", ["raised", "returned"])
+def test_what_a_call_has_raised_is_in_no_cycle(changed_in_place: bool, way: str) -> None:
+    """Or each failure would leave its frames, with their records, to the cyclic collector."""
+    base = Context()
+    if changed_in_place:
+        base.run(decimal.setcontext, decimal.Context())
+    contexts = Contexts(base)
+    assert contexts.shares_nothing is not changed_in_place
+    seen: list[weakref.ref[BaseException]] = []
+
+    def handle(number: int) -> object:
+        error = Drop(str(number))
+        seen.append(weakref.ref(error))
+        if way == "raised":
+            try:
+                raise error
+            finally:
+                del error
+        return error
+
+    def go_through(todo: Iterator[int]) -> None:
+        while (ended := contexts.call_each(handle, todo)) is not None:
+            assert isinstance(ended[1], Drop)
+            del ended
+
+    gc.disable()
+    try:
+        go_through(iter(range(3)))
+        assert [each() for each in seen] == [None] * 3
+    finally:
+        gc.enable()
