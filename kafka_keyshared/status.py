@@ -116,8 +116,8 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     ``stuck`` of them run past the ack timeout, and nothing can end them. A worker is stuck that
     waits for one of these: others have somebody else who goes on. ``dropped`` counts what came
     while it was full, which only happens without reliability. ``draining`` are slots of which it
-    has leases, and that are another worker's by now. ``lends_to`` are those who have its slots
-    while the record that it runs holds it up; all but that record's.
+    has leases, and that are another worker's by now. One is ``detached`` whose record
+    takes long: all else that it had is with others.
     """
 
     name: str
@@ -133,7 +133,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int = 0
     share: float
     draining: tuple[DrainingHash, ...] = ()
-    lends_to: tuple[str, ...] = ()
+    detached: bool = False
 
 
 class BlockedKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,8 +272,8 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     and ``hottest_slot`` its slot. The window has been full for so many seconds (``full_seconds``).
     So many records were ever ``stuck``: past the ack timeout, and not to be ended; so many attempts
     ``timed_out``: ended for it. ``late`` is what members settled that was theirs no more, and
-    ``written_off`` what counted as done when its worker was evicted. So many times a worker that
-    was held up has lent its slots (``loans``), and so many of these loans are over (``returned``).
+    ``written_off`` what counted as done when its worker was evicted. So many records took so
+    long that all but their keys went on elsewhere (``detached``).
     """
 
     name: str
@@ -304,8 +304,7 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     draining_hashes_pending_messages: int = 0
     draining_hashes_blocked_messages: int = 0
     draining_hashes_cleared_total: int = 0
-    loans: int = 0
-    returned: int = 0
+    detached: int = 0
     pending: tuple[PendingAck, ...] | None = None
     closed: tuple[LaneStatus, ...] = ()
     unread: tuple[UnreadKey, ...] = ()

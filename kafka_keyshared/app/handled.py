@@ -105,7 +105,6 @@ class Handling(Orderable):
                 individually=True,
                 slice_records=1,
                 leases_per_worker=max(options.leases_per_worker, 2 * size * calls),
-                lend_after=None,
                 pooled=False,
             )
             found.check()

@@ -31,7 +31,7 @@ class Progress(NamedTuple):
     ``running`` are records whose handlers have not returned, ``held`` all that are not settled;
     keys are ``retrying``, ``stuck`` or ``blocked``, and dead letters on their way are ``writing``.
     ``joined``: the group has given out its partitions. ``shed`` were dropped because their workers
-    were full. ``lending`` workers are held up by a record, and others have their keys.
+    were full. ``detached`` records take long, and all but their keys goes on.
     """
 
     settled: int
@@ -46,7 +46,7 @@ class Progress(NamedTuple):
     joined: bool = True
     shed: int = 0
     stuck: int = 0
-    lending: int = 0
+    detached: int = 0
 
     @property
     def caught_up(self) -> bool:
@@ -65,7 +65,7 @@ class Progress(NamedTuple):
             parts.append(f"{self.held:,} held")
         for count, what, how in (
             (self.running, "record", "running"),
-            (self.lending, "worker", f"held up, {_its(self.lending)} other keys elsewhere"),
+            (self.detached, "record", "running for long, others go on"),
             (self.retrying, "key", "waiting for a retry"),
             (self.writing, "dead letter", f"on {_its(self.writing)} way"),
             (self.stuck, "key", "stuck"),
@@ -213,7 +213,9 @@ class StatusLine:
             joined=view.joined,
             shed=sum(worker.shed for sub in subscriptions for worker in sub.workers.values()),
             stuck=states[LaneState.STUCK],
-            lending=sum(bool(each.loan) for sub in subscriptions for each in sub.workers.values()),
+            detached=sum(
+                each.detached is not None for sub in subscriptions for each in sub.workers.values()
+            ),
         )
 
     def _lag(self, view: InstanceView) -> int | None:

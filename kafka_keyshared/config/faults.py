@@ -48,7 +48,17 @@ def refuse(faults: Iterable[Fault]) -> None:
         raise SettingsError(faults)
 
 
+SUCCESSORS = {"lend_after": "detach_after"}
+"""By the name of a setting that is gone, the one that has its place."""
+
+
 def guess(name: str, names: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for a name that is near one of those, else nothing."""
+    """Return ``; did you mean 'x'?`` for a name that is near one of those, else nothing.
+
+    What a setting was called before is named with what it is called now.
+    """
+    if (now := SUCCESSORS.get(name.lower())) is not None:
+        found = next((each for each in names if each.lower() == now), now)
+        return f"; it is {found!r} now"
     near = get_close_matches(name, list(names), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""

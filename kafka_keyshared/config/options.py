@@ -284,9 +284,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Literal["hold", "exit"],
         Meta(description="What a stuck record does: hold its lane, or end the instance."),
     ] = "hold"
-    lend_after: Annotated[
-        Annotated[float, Meta(ge=0, le=WEEK)], Meta(description=pooled.LENDS, extra={"unit": "s"})
-    ] = 0.05
+    detach_after: Annotated[
+        Annotated[float, Meta(ge=0, le=WEEK)] | None,
+        Meta(description=pooled.DETACHES, extra={"unit": "s"}),
+    ] = None
     on_evict: Annotated[
         OnEvict,
         Meta(
@@ -385,7 +386,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             unblocking_interval=self.unblocking_interval,
             new_workers_wait=self.new_workers_wait,
             on_evict=self.on_evict,
-            lend_after=(self.lend_after or None) if self.serial else None,
+            detach_after=self.detach_after,
             pooled=self.pool in pooled.SHARED,
         )
         settings.check()

@@ -42,11 +42,11 @@ MOST = {"thread": 10_000, "split": 10_000, PROCESS: 1_000, ASYNCIO: 100_000}
 """By pool how many workers there may be, or records running at once: more are a slip of the hand,
 and would be found out by a machine without memory."""
 
-LENDS = (
-    "How long a record runs on a thread until the other keys of its worker go to workers that get "
-    "on. 0: they wait for it. A handler class never lends, nor do ranges or filters."
+DETACHES = (
+    "How long a record of a function runs until all that its worker has besides goes to other "
+    "workers. Not set: 0.05 s. 0: it waits. Not for handler classes, ranges or filters."
 )
-"""What is said of ``lend_after``."""
+"""What is said of ``detach_after``."""
 
 
 def counted_workers(workers: int | str) -> tuple[str, int]:

@@ -21,7 +21,7 @@ NEEDS_TRACKING = (
     "ack_timeout",
     "on_stuck",
     "on_evict",
-    "lend_after",
+    "detach_after",
 )
 
 WITHOUT = {"undecodable": ("drop", "null_key")}

@@ -1,8 +1,8 @@
 """Detaching: where workers share what waits, nothing waits for a record that takes long.
 
-A worker runs one record after the other. Where one runs for longer than :data:`DETACH_AFTER`, what
-else the worker was given is taken back, and the record is *detached*: its
-lane is closed until it has ended, and its shard is ready for other workers. So nothing waits for it
+A worker runs one record after the other. Where one runs for longer than ``detach_after``, what else
+the worker was given is taken back, and the record is *detached*: its lane is closed until it has
+ended, and its shard is ready for other workers. So nothing waits for it
 but its own key. (A record that is stuck past the ack timeout is the same thing later: there the
 worker gets another thread; see :mod:`.stuck`.)
 
@@ -17,9 +17,6 @@ from kafka_keyshared.core.shards import Detaching
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
-
-DETACH_AFTER = 0.05
-"""Seconds for which a record runs until what waits behind it goes elsewhere."""
 
 LOOK_EVERY = 0.025
 """Seconds between two looks."""
@@ -55,7 +52,7 @@ def look(sub: Subscription, progress: Progress | None, now: float) -> list[Comma
         was, since = before.get(id_, (running, now))
         since = since if was == running else now
         detaching.seen[id_] = running, since
-        if now - since >= DETACH_AFTER and _is_waited_for(worker):
+        if now - since >= detaching.after and _is_waited_for(worker):
             commands += _detach(sub, detaching, worker, running, progress)
     return commands
 

@@ -18,7 +18,6 @@ from kafka_keyshared.core import (
     draining,
     heartbeat,
     lane_orders,
-    lending,
     membership,
     metadata,
     pressure,
@@ -154,7 +153,7 @@ class Dispatcher:
     def look_wanted(self, now: float) -> bool:
         """Say whether a :class:`Flush` with progress should be sent now."""
         subs = self.subscriptions.values()
-        return any(lending.wanted(sub, now) or detaching.wanted(sub, now) for sub in subs)
+        return any(detaching.wanted(sub, now) for sub in subs)
 
     def leased(self, id_: int) -> Leased:
         """Return what is noted of a slice that is out."""
@@ -210,7 +209,6 @@ class Dispatcher:
             if self._restored:
                 records = assignment.not_settled_before(self.partitions, sub, records)
             client_events = sub.receive(records, park=park) or client_events
-            sub.take_turns(len(records), now, more=event.more)
             commands += self._go_on(sub, now)
         self.ceilings.arrived(ends)
         if self.careful.fresh:
@@ -230,7 +228,6 @@ class Dispatcher:
             self.ceilings.raise_all(now)
         for sub in self.subscriptions.values():
             commands += self._ready(sub, now)
-            commands += lending.look(sub, event.progress, now)
             commands += detaching.look(sub, event.progress, now)
             commands += self._go_on(sub, now)
         return commands
@@ -240,8 +237,7 @@ class Dispatcher:
         return go_on(sub, self.holds, len(self.partitions), now, self.meters.wall_offset)
 
     def _ready(self, sub: Subscription, now: float) -> list[Command]:
-        """Ready what has waited for its time: retries, shifts, keys that could not be read."""
-        sub.shifts.end(sub.workers.values())
+        """Ready what has waited for its time: retries, keys that could not be read."""
         commands = heartbeat.retries(sub, now)
         due = sub.keys.next_due()
         if due is not None and due <= now:

@@ -29,7 +29,6 @@ from kafka_keyshared.core import hand_over, returns
 from kafka_keyshared.core.commands import Command
 from kafka_keyshared.core.events import Recalled
 from kafka_keyshared.core.lanes import ClosedLane
-from kafka_keyshared.core.loans import tidy
 from kafka_keyshared.core.one_lease import Grant
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.routing.port import Routing
@@ -56,7 +55,6 @@ def change(
     for worker in sub.workers.values():
         if not worker.later.empty():
             worker.end_later()
-    tidy(sub.workers.values())
     workers = [worker for worker in sub.workers.values() if worker.present]
     if sub.shared is not None:
         sub.table.project(workers, routing)

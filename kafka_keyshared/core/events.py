@@ -97,14 +97,10 @@ Report: TypeAlias = Ended | SomeEnded | Failed | SetAside | FencePassed | Releas
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A chunk from the client, and the position of each assigned partition after it.
-
-    ``more`` says that another one follows at once, or else a :class:`Flush`.
-    """
+    """A chunk from the client, and the position of each assigned partition after it."""
 
     records: Sequence[Record]
     received_ends: Mapping[TopicPartition, int]
-    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,9 +155,9 @@ def _overdue(sub: Subscription, known: RunningSince, worker: Worker, age: float)
 
 
 def _who_waits(worker: Worker) -> str:
-    if worker.loan is None:
-        return "and the others of that worker wait"
-    return "waits; the others of that worker are with other workers"
+    if worker.shares:
+        return "waits; others go on"
+    return "and the others of that worker wait"
 
 
 def poison(sub: Subscription, now: float) -> list[Command]:

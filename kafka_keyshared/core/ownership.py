@@ -194,7 +194,7 @@ class Ownership:
 
         One that waits to have caught up does where nobody else would: it waits for them, too.
         """
-        if not self._wants_keyless(worker) or worker.loan is not None:
+        if not self._wants_keyless(worker):
             return False
         return not worker.joined_at or not any(
             self._wants_keyless(other) and not other.joined_at for other in self.workers.values()

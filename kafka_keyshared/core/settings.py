@@ -21,7 +21,7 @@ from kafka_keyshared.core.retry_policy import (
     RetryPolicy,
     refuse_for_exclusive,
 )
-from kafka_keyshared.core.routing.modes import KEYLESS_MODES, LENT_MODES, RoutingSettings
+from kafka_keyshared.core.routing.modes import KEYLESS_MODES, SHARED_MODES, RoutingSettings
 from kafka_keyshared.core.whole import NoLanes, OneLane
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import ConfigError
@@ -32,6 +32,9 @@ def worker_names(count: int) -> tuple[str, ...]:
     """Return the names of so many workers, in every kind of pool. The ring goes by the names."""
     return tuple(f"worker-{index}" for index in range(count))
 
+
+DETACH_AFTER = 0.05
+"""Seconds for which a record runs until it is detached, where nobody has said it."""
 
 OnEvict: TypeAlias = Literal["redeliver", "ack"]
 """What becomes of what an evicted worker has in hand: it runs again elsewhere, or counts as settled
@@ -58,9 +61,8 @@ class SubscriptionSettings:
     state; ``hands_over`` that this is state by slot, which a worker releases and another adopts.
 
     With ``pooled`` no worker has keys of its own: each takes whatever is ready (:mod:`.shards`).
-
-    ``lend_after`` is how long a record runs until what else its worker has goes to others
-    (:mod:`.lending`); None for never.
+    There ``detach_after`` is how long a record runs until what else its worker has goes to others
+    (:mod:`.detaching`): 0 for never, None for the default.
 
     ``key_of`` is None for the record's own key; ``slot_function`` is a name of
     :data:`~kafka_keyshared.hashing.SLOT_FUNCTIONS`. ``undecodable`` None means ``dead_letter``
@@ -98,26 +100,25 @@ class SubscriptionSettings:
     hands_over: bool = False
     instances: bool = False
     on_evict: OnEvict = "redeliver"
-    lend_after: float | None = None
     pooled: bool = False
+    detach_after: float | None = None
 
     @property
-    def lends(self) -> float | None:
-        """How long a record runs until its worker lends its other slots; None for never.
-
-        What the user has said a worker is to have stays there, and so does what has state.
-        """
-        return None if self._stays or self.pooled else self.lend_after
+    def detaches(self) -> float | None:
+        """Return after how many seconds a record is detached; None where none ever is."""
+        if not self.shares or self.individually:
+            return None
+        return DETACH_AFTER if self.detach_after is None else self.detach_after or None
 
     @property
     def shares(self) -> bool:
-        """Whether workers share what waits: no worker has keys of its own."""
-        return self.pooled and not self._stays and not self.new_workers_wait
+        """Whether workers share what waits: no worker has keys of its own.
 
-    @property
-    def _stays(self) -> bool:
-        declared = self.routing.mode not in LENT_MODES or self.routing.filters
-        return bool(declared or self.hands_over or self.instances or not self.reliable)
+        What the user has said a worker is to have stays there, and so does what has state.
+        """
+        declared = self.routing.mode not in SHARED_MODES or self.routing.filters
+        stays = declared or self.hands_over or self.instances or self.new_workers_wait
+        return self.pooled and self.reliable and not stays
 
     def keys(self) -> OwnKeys:
         """Return what says which key each record goes by."""
@@ -179,6 +180,13 @@ class SubscriptionSettings:
                 "such a record from one to the other; choose what becomes of it in one of them"
             )
         self._check_routing()
+        if self.detach_after and self.detaches is None:
+            raise ConfigError(
+                f"subscription {self.name!r}: detach_after={self.detach_after:g}: a record is "
+                "detached where workers share what waits: functions on threads or in processes, "
+                "with routing='ring', 'auto-split' or 'unordered', without filters, "
+                "new_workers_wait or reliable=False; leave detach_after out, or give 0"
+            )
         if self.max_leases_per_key not in (None, 1):
             raise ConfigError(
                 f"subscription {self.name!r}: max_leases_per_key={self.max_leases_per_key!r}: "

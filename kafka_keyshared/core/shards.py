@@ -168,9 +168,13 @@ class SharedRow(Row):
 
 
 class Detaching:
-    """What each worker was seen to run, by its id, and since when; ``due`` is the next look."""
+    """What each worker was seen to run, by its id, and since when; ``due`` is the next look.
 
-    def __init__(self) -> None:
+    A record is detached that has run for ``after`` seconds; so far ``total`` were.
+    """
+
+    def __init__(self, after: float) -> None:
+        self.after = after
         self.due = float("-inf")
         self.seen: dict[int, tuple[tuple[int, int], float]] = {}
         # Workers that were asked for the rest, and the record for which.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from kafka_keyshared.core import draining, lending
+from kafka_keyshared.core import draining
 from kafka_keyshared.core.blocked import oldest_blocked
 from kafka_keyshared.core.closer_look import (
     PENDING_MOST,
@@ -213,8 +213,7 @@ def _subscription(look: _Look, sub: Subscription) -> SubscriptionStatus:
         ),
         draining_hashes_blocked_messages=sum(1 for _ in sub.draining.waiting()),
         draining_hashes_cleared_total=sub.draining.cleared_total,
-        loans=0 if sub.lending is None else sub.lending.lent_total,
-        returned=0 if sub.lending is None else sub.lending.returned_total,
+        detached=0 if sub.detaching is None else sub.detaching.total,
         pending=_pending(sub, progress, around),
         process_seconds=_distribution(counts.process_seconds),
         wait_seconds=_distribution(counts.wait_seconds),
@@ -311,7 +310,7 @@ def _worker(
         dropped=worker.shed,
         share=sub.table.shares.get(worker.id, 0.0),
         draining=drains,
-        lends_to=lending.takers(sub, worker),
+        detached=worker.detached is not None,
     )
 
 

@@ -22,7 +22,6 @@ from kafka_keyshared.core.failure_watch import FailureWatch
 from kafka_keyshared.core.holdings import Holdings
 from kafka_keyshared.core.lane_notes import Tried
 from kafka_keyshared.core.lanes import ClosedLanes, Lane, LaneEvent, LaneState
-from kafka_keyshared.core.loans import Lending
 from kafka_keyshared.core.look_ahead import LookAhead
 from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.one_lease import OneLease
@@ -32,7 +31,6 @@ from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.shards import Detaching, Shard
-from kafka_keyshared.core.shifts import Shifts
 from kafka_keyshared.core.slices import Book, Epochs, Leased, Slice
 from kafka_keyshared.core.suspects import Suspects
 from kafka_keyshared.core.window import Window
@@ -56,7 +54,6 @@ class Subscription(Ownership, Holdings):
         self.book = Book() if book is None else book
         self.window = Window(settings.window_records, settings.window_bytes)
         self.counts = Counts()
-        self.shifts = Shifts(settings.window_records)
         self.bursts = Bursts()
         self.errors = ErrorsSeen()
         self.closed = ClosedLanes()
@@ -72,9 +69,7 @@ class Subscription(Ownership, Holdings):
         self.places += [each for each in (self.one_lease, self.dlq_watch) if each is not None]
         self.stopped = self.commit_at_once = False
         self.leased = 0  # records, at all workers
-        detaches = self.shared is not None and not settings.individually
-        self.detaching = Detaching() if detaches else None
-        self.lending = None if settings.lends is None else Lending(settings.lends)
+        self.detaching = None if settings.detaches is None else Detaching(settings.detaches)
         self.reminder = Reminder(dlq=settings.dlq)
         # Settled without their handler since the last time that this was told.
         self.dropped: list[Record] = []
@@ -109,17 +104,9 @@ class Subscription(Ownership, Holdings):
             self._let_go()
         return events
 
-    def take_turns(self, count: int, now: float, *, more: bool) -> None:
-        """Behind a chunk of so many records: say which workers are handed what waits for them.
-
-        Without reliability a worker drops what waits beyond its share, so nothing has to wait.
-        """
-        if self.settings.reliable and self.shared is None:
-            self.shifts.came_in(self.workers.values(), count, now, more=more)
-
     def next_due(self) -> float | None:
         """Return when something is due that waits for its time alone, in monotonic seconds."""
-        due = self.closed.next_due(), self.keys.next_due(), self.draining.due, self.shifts.due
+        due = self.closed.next_due(), self.keys.next_due(), self.draining.due
         return min([at for at in due if at is not None], default=None)
 
     def unpark(self) -> bool:
@@ -186,8 +173,6 @@ class Subscription(Ownership, Holdings):
             yield from self._flush_keyless()
         for worker in workers:
             row = worker.row
-            if worker.off_shift and not row.granted:
-                continue
             while (row.routed or row.granted) and (room := worker.room()):
                 taken, chunks, lanes = self._take(worker, room)
                 if not taken:
@@ -245,11 +230,7 @@ class Subscription(Ownership, Holdings):
             yield lease
 
     def _flush_keyless(self) -> Iterator[Command]:
-        able = [
-            each
-            for each in self.workers.values()
-            if not each.off_shift and self.takes_keyless(each) and each.room()
-        ]
+        able = [each for each in self.workers.values() if self.takes_keyless(each) and each.room()]
         able.sort(key=lambda worker: worker.leased)
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
             room = worker.places()
@@ -380,10 +361,6 @@ class Subscription(Ownership, Holdings):
 
 class Subscriptions(dict[str, Subscription]):
     """By its name every subscription that there is, and :class:`InvariantError` for any other."""
-
-    def wait_for_more(self) -> bool:
-        """Say whether workers wait for their turn, so that something has to follow at once."""
-        return any(sub.shifts.due is not None for sub in self.values())
 
     def __missing__(self, name: str) -> Subscription:
         known = some(map(repr, sorted(self)))

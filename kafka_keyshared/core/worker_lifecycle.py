@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from kafka_keyshared.core import draining, hand_over, lending, returns
+from kafka_keyshared.core import draining, hand_over, returns
 from kafka_keyshared.core.commands import (
     AbandonWorker,
     Command,
@@ -235,7 +235,6 @@ def _abandon(sub: Subscription, worker: Worker) -> list[Command]:
 
 def recall_answered(sub: Subscription, worker: Worker) -> list[Command]:
     """Go on with whoever leaves or is held up, now that its unstarted leases have come back."""
-    lending.recalled(sub, worker)
     if worker.state is not WorkerState.LEAVING:
         return []
     return _gone(sub) if worker.dismissed else _abandon(sub, worker)

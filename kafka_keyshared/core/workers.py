@@ -19,7 +19,6 @@ from itertools import chain, islice
 from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.lease_bytes import LeaseBytes
-from kafka_keyshared.core.loans import Loan
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.tables import follow
@@ -122,10 +121,6 @@ class Worker:
         self.waits_for: int | None = None
         # That one, where it only takes long: no ack timeout has passed.
         self.detached: int | None = None
-        # Who has its slots, while it is held up.
-        self.loan: Loan | None = None
-        # Whether what is routed to it waits until it is its turn.
-        self.off_shift = False
         self.idle_beats = 0
         # Whether it has left, and there was nobody else.
         self.alone = False
@@ -185,8 +180,7 @@ class Worker:
 
     def load(self) -> tuple[bool, int, int]:
         """Return what tells who is to have a record that anybody may have: the least."""
-        held_up = self.waits or self.loan is not None
-        return held_up, self.leased + len(self.row.retries), self.id
+        return self.waits, self.leased + len(self.row.retries), self.id
 
     def waiting(self) -> int:
         """Return how many records wait for this worker and for no other one."""

@@ -159,7 +159,7 @@ class Story:
             workers=WORKERS,
             retry=RetryOptions(attempts=2, backoff=0.1),
             poison="block",
-            lend_after=0,  # or the slot of a record that stands does not move at all
+            detach_after=0,  # a record that stands is to hold up its worker
             show_keys=True,
             **options,
         )

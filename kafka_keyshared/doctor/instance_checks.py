@@ -167,8 +167,8 @@ def _record(worker: status.WorkerStatus) -> str:
 
 def _others(worker: status.WorkerStatus) -> str:
     """Return what becomes of the other keys of a worker that is held up."""
-    if worker.lends_to:
-        return f" (its other keys are with {some(worker.lends_to, NAMED)})"
+    if worker.detached:
+        return " (other keys go on)"
     waiting = worker.queued + worker.leased - worker.runs
     if waiting <= 0:
         return ""

@@ -171,8 +171,7 @@ class Loop(Actor):
             self._window_is_full()
         now = self._clock()
         self.shares.look(core.partitions, self.stats.fetched, now)
-        short = not self._plenty and core.subscriptions.wait_for_more()
-        if short or (due is not None and due <= now):
+        if due is not None and due <= now:
             self.tell(ev.Flush())
         if self.reseek:
             self._read_again()
@@ -296,7 +295,7 @@ class Loop(Actor):
             self.rights.delivered(chunk, self._clock())
         self.stats.took_in(len(chunk), self._clock())
         values, held = self._room.values(chunk)
-        self.tell(ev.Fetched(chunk, self._received_ends(chunk), more=self._plenty))
+        self.tell(ev.Fetched(chunk, self._received_ends(chunk)))
         self._room.took_in(len(chunk), values, held)
 
     def _received_ends(self, chunk: list[Record]) -> dict[TopicPartition, int]:

@@ -231,7 +231,6 @@ class Rebalancer:
         ``asked`` holds the committed positions as far as they are known, and takes those that are
         answered now. ``timeout`` is for each question about logs.
         """
-        self._end_turns()
         client = self._loop.ports.client
         unknown = [partition for partition, committed in asked.items() if committed is None]
         if unknown:  # none in a cooperative rebalance that brings nothing: it waits for no broker
@@ -335,7 +334,6 @@ class Rebalancer:
         mine = [partition for partition in partitions if partition in loop.core.partitions]
         started = loop.ports.clock()
         loop.tell(ev.Revoking(mine))
-        self._end_turns()
         held = held_of(loop.core.subscriptions.values(), frozenset(mine), loop.progress())
         left, running = await_running(loop, mine, started + self._revoke_deadline, self.hurried)
         progress = {} if loop.commits_stopped else self._last_commit(mine)
@@ -388,11 +386,6 @@ class Rebalancer:
             let_go,
             extra=_told("lost", partitions, took, let_go=let_go),
         )
-
-    def _end_turns(self) -> None:
-        """Hand out what waits for a worker's turn: nothing is fetched for a while."""
-        if self._loop.core.subscriptions.wait_for_more():
-            self._loop.tell(ev.Flush())
 
     def _withdraw(self, partitions: Sequence[TopicPartition]) -> None:
         # Who keeps some goes on with these; who keeps none waits for what the group gives out next.

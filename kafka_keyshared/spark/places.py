@@ -127,8 +127,8 @@ def alone(
         workers=(settings.workers[worker],),
         routing=replace(routing, mode=mode, ranges={}, weights={}, filters={}),
         key_of=key_of,
-        lend_after=None,
         pooled=False,
+        detach_after=None,
         new_workers_wait=False,
     )
 

@@ -1,4 +1,4 @@
-"""The metrics of slots that drain, which are PIP-379's under our names, and of lent ones."""
+"""The metrics of slots that drain, which are PIP-379's under our names, and of detached records."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ DRAINING = (
         summed(lambda sub: sub.draining_hashes_cleared_total),
     ),
     Family(
-        "keyshared_lending_workers",
+        "keyshared_detached_records",
         "gauge",
-        "Workers held up by a record whose other keys are with other workers meanwhile.",
+        "Records that run for long, while all other keys go on with other workers.",
         (),
-        summed(lambda sub: sum(bool(worker.lends_to) for worker in sub.workers)),
+        summed(lambda sub: sum(worker.detached for worker in sub.workers)),
     ),
     Family(
-        "keyshared_loans_total",
+        "keyshared_detached_total",
         "counter",
-        "Times that a worker held up by a record has lent its other keys to other workers.",
+        "Records that ran so long that all other keys went on without their worker.",
         (),
-        summed(lambda sub: sub.loans),
+        summed(lambda sub: sub.detached),
     ),
 )

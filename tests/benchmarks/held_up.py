@@ -38,13 +38,13 @@ SETTLES = 2.0
 
 @dataclass(frozen=True, slots=True)
 class HeldUpPlan:
-    """So many records a second; times are in seconds. ``lend_after`` 0: nobody lends."""
+    """So many records a second; times are in seconds. ``detach_after`` 0: nothing is detached."""
 
     rate: int = 1_000
     before: float = 10.0
     sleep: float = 30.0
     workers: int = 8
-    lend_after: float = 0.05
+    detach_after: float = 0.05
 
 
 class Handler:
@@ -101,7 +101,7 @@ def measure(plan: HeldUpPlan) -> dict[str, Any]:
             {**conf, "auto.offset.reset": "earliest"},
             topics=[TOPIC],
             workers=f"thread:{plan.workers}",
-            lend_after=plan.lend_after,
+            detach_after=plan.detach_after,
         )
         app.handler(handler)
         thread = threading.Thread(target=app.run, name="held-up", daemon=True)
@@ -126,11 +126,11 @@ def measure(plan: HeldUpPlan) -> dict[str, Any]:
         "same_worker": _figures(handler, began + WARMING, same),
     }
     status = app.status()
-    loans = 0 if status is None else sum(each.loans for each in status.subscriptions)
+    detached = 0 if status is None else sum(each.detached for each in status.subscriptions)
     return {
         "rate": plan.rate,
         "sleep_s": plan.sleep,
-        "loans": loans,
+        "detached": detached,
         **{f"{who}_{name}": value for who, each in figures.items() for name, value in each.items()},
     }
 

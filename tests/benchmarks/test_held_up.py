@@ -12,7 +12,7 @@ def test_while_one_key_sleeps_all_others_go_on_those_of_its_worker_too() -> None
     found = measure(TINY)
     (case,) = [case for case in verify.CASES if case.name == "held-up"]
     assert {floor.figure for floor in case.floors} <= found.keys()
-    assert found["loans"] >= 1
+    assert found["detached"] >= 1
     # As lax as a busy machine may need; `make verify` holds it to 0.9.
     assert found["others_ratio"] > 0.3
     assert found["same_worker_ratio"] > 0.3

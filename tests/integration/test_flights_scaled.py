@@ -168,7 +168,7 @@ def test_the_answer_is_exact_on_an_event_loop_while_2_then_8_then_3_run_at_once(
 def test_one_aircraft_that_hangs_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same fold in a function, with the state of all in one place: nothing keeps its slots."""
     hang, folds = Hangs(), Flights()
-    loans: list[int] = []
+    detached: list[int] = []
 
     def handle(record: Record) -> None:
         hang(record)
@@ -181,7 +181,7 @@ def test_one_aircraft_that_hangs_costs_only_itself(monkeypatch: pytest.MonkeyPat
         demo.settled(PART - own - SLICE)
         status = demo.app.status()
         assert status is not None
-        loans.append(status.subscriptions[0].loans)
+        detached.append(status.subscriptions[0].detached)
         hang.goes_on.set()
 
     def answers(out: Path) -> list[Answer]:
@@ -192,4 +192,4 @@ def test_one_aircraft_that_hangs_costs_only_itself(monkeypatch: pytest.MonkeyPat
     demo = Scaled(orders, handle, workers=4)
     monkeypatch.setattr(run, "read_answers", answers)
     demo.exact()
-    assert loans[0] >= 1
+    assert detached[0] >= 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import ClassVar
 
 import pytest
 from hypothesis import settings
@@ -34,8 +33,6 @@ class Draining(RuleBasedStateMachine):
     has ended, failed or come back.
     """
 
-    lend_after: ClassVar[float | None] = None
-
     @initialize(interval=st.sampled_from([0.0, 0.3]), most=st.sampled_from([None, 1]))
     def begin(self, interval: float, most: int | None) -> None:
         self.harness = Harness(
@@ -44,7 +41,6 @@ class Draining(RuleBasedStateMachine):
                 leases_per_worker=6,
                 unblocking_interval=interval,
                 max_leases_per_key=most,
-                lend_after=self.lend_after,
             )
         )
         self.harness.assign()

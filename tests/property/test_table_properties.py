@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_keyshared.core.loans import Loan
 from kafka_keyshared.core.routing import AutoSplit, Routing, VnodeRing
 from kafka_keyshared.core.routing.slots import Slots
 from kafka_keyshared.core.routing.table import SlotTable
@@ -18,19 +17,6 @@ NAMES = ("a", "b", "c", "d")
 
 some_slots = st.frozensets(st.integers(0, SLOTS - 1), max_size=4)
 runs = st.lists(st.tuples(st.integers(0, SLOTS), st.integers(0, SLOTS)), max_size=3)
-
-
-def lend(data: st.DataObject, there: list[Worker]) -> None:
-    """Have some of these lend what they have, and end the loans of others."""
-    lenders = data.draw(st.lists(st.sampled_from(there), max_size=len(there) - 1, unique=True))
-    takers = tuple(each.id for each in there if each not in lenders)
-    free = set(range(SLOTS))
-    for each in there:
-        each.loan = None
-    for each in lenders:
-        kept = data.draw(some_slots) & free
-        free -= kept
-        each.loan = Loan(takers, kept, (), 0.0, 0.0)
 
 
 @given(st.booleans(), st.data())
@@ -49,7 +35,6 @@ def test_what_is_written_is_what_the_whole_table_would_be(ring: bool, data: st.D
         table.close(one_by_one, drains)
         table.open(opened, {worker.id: worker for worker in there})
         there = data.draw(st.lists(st.sampled_from(workers), min_size=1, unique=True))
-        lend(data, there)
         arcs = table.arcs
         every = Slots((*closed.runs, *Slots.single(one_by_one).runs))
         moves = table.project(there, closed=every)

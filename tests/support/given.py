@@ -141,5 +141,5 @@ def _worker(one: Told, running: Told, number: int) -> Told:
         "restarts": 123,
         "share": 1 / 32,
         "draining": [drains | {"blocked": 123_456}] if number % 4 == 1 else [],
-        "lends_to": ["worker-1", "worker-2"] if number % 4 == 0 else [],
+        "detached": number % 4 == 1,
     }

@@ -9,8 +9,8 @@ from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import returns
 from kafka_keyshared.core.commit import CommitPolicy
+from kafka_keyshared.core.detaching import LOOK_EVERY
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.lending import LOOK_EVERY
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.routing.port import Unowned
 from kafka_keyshared.core.settings import SubscriptionSettings

@@ -1,6 +1,6 @@
 """The adversary that gives orders: lanes are released, dropped and dead-lettered while they fail.
 
-Dead-letter limits stop partitions and are lifted, ranges move, workers lend their slots, and all
+Dead-letter limits stop partitions and are lifted, ranges move, records are detached, and all
 null keys may be one lane. What each order promises is kept in books of their own, which go by the
 order and its answer alone.
 """
@@ -266,7 +266,6 @@ class OrderingAdversary(JoiningAdversary, KeyedAdversary):
             null_keys="one-lane" if will.random() < 0.5 else settings.null_keys,
             retry=settings.retry._replace(attempts=will.randint(1, 3)),
             hands_over=False,
-            lend_after=will.choice([None, 0.05, 0.05]),
             routing=self._routing(settings.workers),
         )
 
@@ -315,8 +314,9 @@ class OrderingAdversary(JoiningAdversary, KeyedAdversary):
         elif roll < 0.21 and not self.oracle.stopped:
             self.move(name)
         for sub in self.member.core.subscriptions.values():
-            lent = any(worker.loan is not None for worker in sub.workers.values())
-            self.reached["slots are lent"] += lent
+            self.reached["a record is detached"] += any(
+                worker.detached is not None for worker in sub.workers.values()
+            )
         self.reached["a limit has stopped a partition"] += bool(self.oracle.limited)
         super().act()
 

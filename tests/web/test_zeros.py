@@ -37,7 +37,7 @@ def known(topics: Iterable[str]) -> dict[str, set[tuple[str, ...]]]:
         "keyshared_record_retries_total": set(product(("Retry", "other"), topics)),
         "keyshared_dlq_records_total": set(product(("acknowledged", "failed"), topics)),
         "keyshared_draining_hashes_cleared_total": alone,
-        "keyshared_loans_total": alone,
+        "keyshared_detached_total": alone,
         "keyshared_commits_total": {(each,) for each in COMMITS},
         "keyshared_worker_busy_seconds_total": worker,
         "keyshared_worker_starved_seconds_total": worker,

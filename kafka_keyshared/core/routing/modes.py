@@ -30,10 +30,8 @@ MODES: tuple[RoutingMode, ...] = ("ring", "sticky", "auto-split", "exclusive", "
 KEYLESS_MODES: frozenset[RoutingMode] = frozenset({"exclusive", "unordered"})
 """Those that look at no key: everything is one lane, or each record is one."""
 
-
-LENT_MODES: frozenset[RoutingMode] = frozenset({"ring", "auto-split", "unordered"})
-"""Those in which nobody has said which worker is to have what: a worker that is held up may lend
-it to others."""
+SHARED_MODES: frozenset[RoutingMode] = frozenset({"ring", "auto-split", "unordered"})
+"""Those in which nobody has said which worker is to have what: workers may share it."""
 
 
 @dataclass(frozen=True, slots=True)

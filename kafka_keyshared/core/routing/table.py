@@ -61,8 +61,6 @@ class SlotTable:
         self.version = 0
         self.filtered = filtered
         self._unowned = unowned or {}
-        # Slots that are not their owner's by arc: he runs records of them, and has lent the others.
-        self._kept: list[Run] = []
         self.project(able)
 
     def project(
@@ -97,10 +95,10 @@ class SlotTable:
             if closed is None or not self.arcs:
                 runs = [*_every(arcs)]
             else:
-                again = Slots((*closed.runs, *self._kept)).by_owner(arcs)
+                again = closed.by_owner(arcs)
                 runs = [(run, new) for run, _, new in moves]
                 runs += [(run, owner) for owner, those in again.items() for run in those]
-            self._write(runs, takers, by_place)
+            self._write(runs, takers)
         self.routing, self.arcs = routing, arcs
         parts = zip(by_place, owned, strict=True)
         self.shares = {worker.id: slots / SLOTS for worker, slots in parts}
@@ -110,21 +108,15 @@ class SlotTable:
     def _by_arc(
         self, routing: Routing, by_place: Sequence[Worker]
     ) -> tuple[Arcs, Mapping[int, list[Record]], Sequence[int]]:
-        """Return the owner of each arc, the row of each owner, the number of slots by place.
-
-        What a worker has lent counts as its own in the latter.
-        """
+        """Return the owner of each arc, the row of each owner, the number of slots by place."""
         takers = {worker.id: worker.row.routed for worker in by_place}
         owned = [0] * len(by_place)
         parts = [*routing.arcs()]
         for place, slots in parts:
             if place >= 0:
                 owned[place] += slots
-        if any(worker.loan is not None for worker in by_place):
-            parts = [*_by_taker(parts, by_place)]
-        else:
-            ids = [worker.id for worker in by_place]
-            parts = [(ids[place] if place >= 0 else place, slots) for place, slots in parts]
+        ids = [worker.id for worker in by_place]
+        parts = [(ids[place] if place >= 0 else place, slots) for place, slots in parts]
         owners = [owner for owner, _ in parts]
         for owner in dict.fromkeys(owners):
             if owner not in takers:
@@ -132,12 +124,7 @@ class SlotTable:
         arcs = [*zip(accumulate(slots for _, slots in parts), owners, strict=True)]
         return arcs, takers, owned
 
-    def _write(
-        self,
-        runs: Iterable[tuple[Run, int]],
-        takers: Mapping[int, list[Record]],
-        by_place: Sequence[Worker],
-    ) -> None:
+    def _write(self, runs: Iterable[tuple[Run, int]], takers: Mapping[int, list[Record]]) -> None:
         """Write owners and rows of these runs where the old ones stand.
 
         New lists of that size take longer, and so does what is done slot by slot.
@@ -152,11 +139,6 @@ class SlotTable:
             for (start, end), owner in runs:
                 owners[start:end] = [owner] * (end - start)
                 rows[start:end] = [takers[owner]] * (end - start)
-        self._kept = []
-        for worker in by_place:
-            for slot in () if worker.loan is None else worker.loan.kept:
-                owners[slot], rows[slot] = worker.id, worker.row.routed
-                self._kept.append((slot, slot + 1))
 
     def slots_to(self, row: list[Record]) -> set[int]:
         """Return the slots whose records this takes just now."""
@@ -201,20 +183,6 @@ class SlotTable:
             raise InvariantError(
                 f"slot {slot} is no worker's ({why.name}), and nothing takes its records"
             ) from None
-
-
-def _by_taker(
-    parts: Iterable[tuple[int, int]], by_place: Sequence[Worker]
-) -> Iterator[tuple[int, int]]:
-    """Yield the id of who has them, and their number, for slots of workers by their places."""
-    start = 0
-    for place, slots in parts:
-        loan = by_place[place].loan if place >= 0 else None
-        if loan is not None:
-            yield from loan.parts(start, slots)
-        else:
-            yield by_place[place].id if place >= 0 else place, slots
-        start += slots
 
 
 def _every(arcs: Arcs) -> Iterator[tuple[Run, int]]:

@@ -139,7 +139,7 @@ def test_where_workers_are_not_given_a_coroutine_function_chooses_the_loop(handl
     assert (app.options.pool, app.options.coroutines) == ("asyncio", 1_000)
     assert app.subscription.workers == ("worker-0",)
     assert app.subscription.leases_per_worker == 2_000
-    assert app.subscription.individually and app.subscription.lends is None
+    assert app.subscription.individually and app.subscription.detaches is None
     assert app.subscription.key_of is not None and app.subscription.retry.attempts == 3
     app.handler(counts)
     assert app.options.pool == "thread" and len(app.subscription.workers) == 16

@@ -198,7 +198,7 @@ def test_a_failure_keeps_its_span_for_the_dead_letter(
 
 def test_what_a_record_waits_behind_its_key_is_told_apart_from_its_whole_wait(spans: Kept) -> None:
     broker = OfflineBroker(a_record(0, "slow"), a_record(1, "slow"), a_record(2, "quick"))
-    app = an_app(broker, workers=3, lend_after=0)
+    app = an_app(broker, workers=3, detach_after=0)
     goes_on = threading.Event()
     took: dict[int, float] = {}
 

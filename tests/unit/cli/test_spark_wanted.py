@@ -104,7 +104,10 @@ EFFECTS: dict[str, tuple[dict[str, Any], str]] = {
     "processes": ({"workers": "process:2"}, "ack_timeout=60 s: no effect on Spark"),
     "on_stuck": ({"on_stuck": "exit", "ack_timeout": 9}, "ack_timeout=9 s, on_stuck: no effect"),
     "stop_timeout": ({"stop_timeout": 60.0}, "stop_timeout: no effect on Spark: positions are"),
-    "lend_after": ({"lend_after": 1.0}, "lend_after: no effect on Spark: a task is one worker"),
+    "detach_after": (
+        {"detach_after": 1.0},
+        "detach_after: no effect on Spark: a task is one worker",
+    ),
     "callbacks": (
         {"on_assign": lambda *_: None, "on_lost": lambda *_: None},
         "on_assign, on_lost: no effect on Spark: the driver has the partitions",

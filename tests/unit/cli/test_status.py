@@ -16,7 +16,6 @@ from kafka_keyshared.cli.status import (
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.loans import Loan
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
@@ -185,14 +184,14 @@ def test_what_runs_waits_is_blocked_and_is_on_its_way_are_told_apart() -> None:
     assert "2 held, 2 dead letters on their way; " in line
 
 
-def test_a_worker_that_is_held_up_while_others_have_its_keys_is_told() -> None:
+def test_a_record_that_takes_long_while_others_go_on_is_told() -> None:
     world = World()
     world.write(1)
     world.stage.step()
     worker = next(iter(world.stage.core.subscriptions["default"].workers.values()))
-    worker.loan = Loan((1,), frozenset(), (), 0.0, 0.0)
+    worker.detached = 1
     (line,) = world.after(LINE_EVERY)
-    assert "1 worker held up, its other keys elsewhere; " in line
+    assert "1 record running for long, others go on; " in line
 
 
 def test_catching_up_is_said_at_once_and_once() -> None:

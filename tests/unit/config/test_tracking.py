@@ -22,7 +22,7 @@ SAID: dict[str, tuple[Any, str]] = {
     "commit_interval": (5.0, "commit_interval=5.0"),
     "ack_timeout": (9.0, "ack_timeout=9.0"),
     "on_stuck": ("exit", "on_stuck='exit'"),
-    "lend_after": (0.2, "lend_after=0.2"),
+    "detach_after": (0.2, "detach_after=0.2"),
     "on_evict": ("ack", "on_evict='ack'"),
     "workers": ("pull", "workers='pull' (members acknowledge)"),
 }

@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import pytest
 
-from kafka_keyshared.core.loans import Loan
 from kafka_keyshared.core.routing import (
     AutoSplit,
     Exclusive,
@@ -211,28 +210,10 @@ def test_only_what_changes_hands_is_written_and_what_was_closed() -> None:
     table.close({7}, drains)
     closed = Slots([(SLOTS - 3, SLOTS)])
     table.close(closed, drains)
-    b.loan = Loan((a.id,), frozenset([SLOTS - 5]), (), 0.0, 0.0)
-    moves = table.project([a, b], closed=Slots([*closed.runs, (7, 8)]))
+    moves = table.project([a], closed=Slots([*closed.runs, (7, 8)]))
     assert {(was, now) for _, was, now in moves} == {(b.id, a.id)}
     assert Slots(run for run, _, _ in moves) == Slots([(SLOTS // 2, SLOTS)])
-    assert [slot for slot, owner in enumerate(table.owners) if owner == b.id] == [SLOTS - 5]
-    assert table.slots_to(b.row.routed) == {SLOTS - 5}
-    assert table.slots_to(drains) == set()
-    a.loan, b.loan = Loan((b.id,), frozenset([5]), (), 0.0, 0.0), None
-    table.close({7}, drains)
-    table.project([a, b], closed=Slots([(7, 8)]))
-    assert [slot for slot, owner in enumerate(table.owners) if owner == a.id] == [5]
-    assert table.slots_to(a.row.routed) == {5}
-
-
-def test_what_a_lender_kept_goes_with_the_rest_when_it_leaves() -> None:
-    a, b = workers("a", "b")
-    b.loan = Loan((a.id,), frozenset([SLOTS - 5]), (), 0.0, 0.0)
-    table = SlotTable([a, b], AutoSplit(["a", "b"]))
-    assert table.slots_to(b.row.routed) == {SLOTS - 5}
-    assert table.project([a], closed=Slots()) == [], "it was lent to who has it now"
-    assert set(table.owners) == {a.id}
-    assert table.slots_to(b.row.routed) == set()
+    assert table.slots_to(b.row.routed) == table.slots_to(drains) == set()
 
 
 def test_what_is_no_workers_goes_where_it_is_told() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.detaching import DETACH_AFTER
+from kafka_keyshared.core.settings import DETACH_AFTER
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing.modes import RoutingSettings

@@ -16,7 +16,7 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.retry_policy import RetryPolicy
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import InvariantError
@@ -1269,88 +1269,3 @@ def test_only_a_dead_letter_on_its_way_holds_up_a_stop(refused: bool) -> None:
     assert (stage.now - before < 1.0) is refused
     assert stage.sent()[-1] == 0, "the record is not settled"
     assert ("1 dead letter without an answer" in report.line()) is not refused
-
-
-# --- workers that wait for their turn ---
-
-
-def on_shift(window: int = 10_000) -> Stage:
-    """One whose workers wait for their turn, as two full chunks have come one upon the other."""
-    stage = Stage(SubscriptionSettings(workers=worker_names(64), window_records=window))
-    stage.client.stored[P0] = CommittedOffset(0, None)
-    stage.fill(*(record(offset, f"key-{offset}") for offset in range(4_000)))
-    stage.assign()
-    while stage.loop.stats.fetched < 4_000:
-        stage.work()
-        stage.step()
-    assert stage.core.subscriptions.wait_for_more()
-    assert waiting(stage) > 0
-    return stage
-
-
-def waiting(stage: Stage) -> int:
-    """The number of workers that have room for what waits for them."""
-    workers = stage.sub.workers.values()
-    return sum(len(worker.row) > 0 and worker.room() > 0 for worker in workers)
-
-
-def test_at_the_end_of_the_log_nobody_waits_for_a_turn() -> None:
-    stage = on_shift()
-    before = stage.now
-    stage.step()
-    assert waiting(stage) == 0
-    assert stage.now == before, "at once"
-    done = stage.work()
-    stage.step()
-    assert stage.sub.counts.ok + len(done) >= 4_000
-    assert not stage.core.subscriptions.wait_for_more()
-
-
-def test_at_a_full_window_nobody_waits_for_a_turn() -> None:
-    stage = on_shift(4_200)
-    stage.fill(*(record(offset, f"key-{offset}") for offset in range(4_000, 8_000)))
-    stage.step(3)
-    assert stage.loop.stats.fetched < 8_000, "the window is full"
-    assert waiting(stage) == 0
-
-
-def test_nobody_waits_for_a_turn_behind_a_fetch_that_raises() -> None:
-    stage = on_shift()
-    raising(stage, STATE)
-    stage.step(2)
-    assert waiting(stage) == 0
-
-
-def test_nobody_waits_for_a_turn_while_a_revoke_waits_for_what_runs() -> None:
-    """Nothing is fetched inside of a callback."""
-    stage = Stage(SubscriptionSettings(workers=worker_names(64)))
-    stage.client.stored = dict.fromkeys((P0, P1), CommittedOffset(0, None))
-    stage.fill(record(0, "slow"), *(record(offset, f"key-{offset}", P1) for offset in range(4_000)))
-    stage.assign(P0, P1)
-    stage.step()
-    for worker in stage.pool.workers.values():
-        while (item := worker.start()) is not None and item.partition() == P1.partition:
-            worker.finish(None)
-    stage.step()
-    assert waiting(stage) > 0
-    seen: list[int] = []
-    stage.on_wait = lambda: seen.append(waiting(stage))
-    stage.client.callbacks["revoke"]([P0])
-    assert seen[0] == 0
-    assert not stage.core.subscriptions.wait_for_more()
-
-
-def test_nobody_waits_for_a_turn_while_it_is_asked_where_partitions_start(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    stage = on_shift()
-    seen: list[int] = []
-    committed = stage.client.committed
-
-    def asked(partitions: Sequence[TopicPartition], timeout: float) -> Any:
-        seen.append(waiting(stage))
-        return committed(partitions, timeout)
-
-    monkeypatch.setattr(stage.client, "committed", asked)
-    stage.client.callbacks["assign"]([P1])
-    assert seen == [0]

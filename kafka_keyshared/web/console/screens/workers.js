@@ -45,7 +45,7 @@ function besides(each) {
   const told = [];
   if (each.stuck) told.push(`${count(each.stuck)} stuck`);
   if (each.draining.length) told.push(`${many(each.draining.length, "slot")} draining`);
-  if (each.lends_to.length) told.push(`lends its slots to ${each.lends_to.length > 2 ? `${count(each.lends_to.length)} others` : each.lends_to.join(", ")}`);
+  if (each.detached) told.push("its record takes long, other keys go on");
   if (each.dropped) told.push(`${count(each.dropped)} dropped while full`);
   return told.join("; ") || UNKNOWN;
 }
