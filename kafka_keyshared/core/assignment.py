@@ -278,5 +278,5 @@ def _open_without_head(sub: Subscription) -> None:
     for closed in list(sub.closed.lanes.values()):
         if closed.head is None:
             for row in sub.rows():
-                row.retries.pop(closed, None)
+                row.withdraw(closed)
             advance(sub, closed)

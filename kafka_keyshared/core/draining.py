@@ -131,9 +131,7 @@ def _hand_over(sub: Subscription, row: Row) -> None:
     moves = [sub.row_of(record) is not row for record in row.merge().records]
     moved = row.backlog.pick(moves) if any(moves) else []
     granted, row.granted = row.granted, []
-    retries = list(row.retries)
-    row.retries.clear()
-    _place(sub, moved, granted, retries)
+    _place(sub, moved, granted, row.take_ready(len(row.retries)))
 
 
 def _place(

@@ -170,7 +170,7 @@ class DrainingSlots:
             row.granted = [each for each in row.granted if not wanted(slot_of(each[1]))]
         retries = [each for each in row.retries if each.head is None or wanted(slot_of(each.head))]
         for closed in retries:
-            del row.retries[closed]
+            row.withdraw(closed)
         return taken, granted, retries
 
     def take_last(self, count: int) -> list[Record]:

@@ -246,7 +246,7 @@ class ClosedLane:
     times, "" if it never was, and ``refused_for_good`` says that another try would not help.
     ``archived`` says that the dead-letter topic has a copy of the head, ``put_off`` that a handler
     has put it off before, and ``unreadable`` that its key cannot be read, so that no handler may
-    see it.
+    see it. ``readied`` says that the head waits in a row for its next attempt.
     """
 
     lane: Lane
@@ -266,6 +266,7 @@ class ClosedLane:
     archived: bool = False
     put_off: bool = False
     unreadable: bool = False
+    readied: bool = False
     letter: Publish | None = None
     blocked_at: float = 0.0
     aside: list[Record] = field(default_factory=list)

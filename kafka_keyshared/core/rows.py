@@ -63,12 +63,23 @@ class Row:
         return self.waiting()
 
     def ready(self, closed: ClosedLane) -> None:
-        """Let the head of a closed lane run again; once, however often this is said."""
-        self.retries[closed] = None
+        """Let the head of a closed lane run again; once, however often and of whichever row."""
+        if not closed.readied:
+            closed.readied = True
+            self.retries[closed] = None
+
+    def withdraw(self, closed: ClosedLane) -> None:
+        """Let the head of a closed lane wait here no longer, if it does."""
+        if closed in self.retries:
+            del self.retries[closed]
+            closed.readied = False
 
     def take_ready(self, most: int) -> list[ClosedLane]:
         """Take the lanes that were readied first, up to ``most``."""
-        return [self.retries.popitem(last=False)[0] for _ in range(min(most, len(self.retries)))]
+        ready = [self.retries.popitem(last=False)[0] for _ in range(min(most, len(self.retries)))]
+        for closed in ready:
+            closed.readied = False
+        return ready
 
     def waiting(self) -> Iterator[Record]:
         """Return every record that waits here."""

@@ -50,9 +50,7 @@ def recalled(sub: Subscription, event: Recalled, now: float) -> tuple[Worker, li
     for leased, each in found:
         _set_apart(sub, worker, leased, each)
     if worker.waits:  # what has no key can run again elsewhere
-        heads = list(worker.row.retries)
-        worker.row.retries.clear()
-        sub.ready(heads)
+        sub.ready(worker.row.take_ready(len(worker.row.retries)))
     return worker, [said for leased, each in new for said in _said(sub, worker, leased, each, now)]
 
 

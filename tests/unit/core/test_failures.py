@@ -10,6 +10,7 @@ from kafka_keyshared.core import failures
 from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.lanes import LaneState, lane_of
 from kafka_keyshared.core.retry_policy import Decision, RetryPolicy, decide
+from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import Drop
@@ -346,8 +347,17 @@ def test_a_lane_is_readied_once_however_often_that_is_said() -> None:
     worker = harness.sub().workers[0]
     (waiting,) = worker.row.retries
     worker.row.ready(waiting)
+    # One without a key may be at any worker, and at whichever has least to do when it is said.
+    Row(1).ready(waiting)
+    elsewhere = Row(2)
+    elsewhere.ready(waiting)
+    assert not elsewhere.retries
     assert worker.row.take_ready(5) == [waiting]
     assert worker.row.take_ready(5) == []
+    elsewhere.ready(waiting)
+    elsewhere.withdraw(waiting)
+    worker.row.ready(waiting)
+    assert worker.row.take_ready(5) == [waiting]
 
 
 # --- what must never happen is refused, not papered over ---
