@@ -302,7 +302,7 @@ class Meters:
         self, counts: Counts, leased: Leased, indices: Sequence[int], seconds: float, now: float
     ) -> None:
         """Take the times of leases of a slice that have just ended; ``seconds`` are of them all."""
-        ran = len(indices) - leased.aside
+        ran = len(indices) - leased.aside + leased.beside
         if ran <= 0:
             return
         counts.process_seconds.observe(seconds / ran, ran)

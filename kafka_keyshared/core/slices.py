@@ -121,7 +121,7 @@ class Leased:
     of their partition, which has gone since. ``let_go`` are known to have ended: no slot that
     drains waits for them; nor does the next record of its lane for one of ``unclaimed``. The
     failure watch has counted the successes among the records before ``seen_to``, at its beat number
-    ``seen_at``.
+    ``seen_at``. ``beside`` ran before the one record that is left, and their time is told with its.
     """
 
     slice: Slice
@@ -137,6 +137,7 @@ class Leased:
     unclaimed: frozenset[int] = NONE
     seen_to: int = 0
     seen_at: int = -1
+    beside: int = 0
     shards: Sequence[tuple[HeldBy, int]] = ()
 
     def hold(self, shards: Mapping[HeldBy, int]) -> None:

@@ -121,7 +121,7 @@ def _set_apart(sub: Subscription, worker: Worker, leased: Leased, stuck: Stuck) 
         leased.back |= rest
         leased.unsettled = frozenset(leased.unsettled) & {index}
         leased.let_go &= {index}
-        leased.aside = 0
+        leased.beside, leased.aside = len(rest) - leased.aside, 0
         leased.first = (leased.slice.records[index],)
         leased.shards = ()  # they went with the rest
         sub.book.enter(leased)

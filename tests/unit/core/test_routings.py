@@ -210,7 +210,7 @@ def test_only_what_changes_hands_is_written_and_what_was_closed() -> None:
     table.close({7}, drains)
     closed = Slots([(SLOTS - 3, SLOTS)])
     table.close(closed, drains)
-    moves = table.project([a], closed=Slots([*closed.runs, (7, 8)]))
+    moves = table.project([a, b], Halves(0), closed=Slots([*closed.runs, (7, 8)]))
     assert {(was, now) for _, was, now in moves} == {(b.id, a.id)}
     assert Slots(run for run, _, _ in moves) == Slots([(SLOTS // 2, SLOTS)])
     assert table.slots_to(b.row.routed) == table.slots_to(drains) == set()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.settings import DETACH_AFTER
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing.modes import RoutingSettings
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.settings import DETACH_AFTER, SubscriptionSettings
 from kafka_keyshared.core.shards import SHARDS, shard_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, slot_of
@@ -152,6 +152,52 @@ def test_a_detached_record_settles_once_and_its_key_goes_on_in_order(verdict: ob
     assert shared.work() == ([0, 1] if verdict else [1])
     assert shared.committed() == (4, [])
     assert shared.sub().counts.ok == 4
+
+
+def test_the_time_of_each_record_counts_also_where_the_last_of_a_batch_is_detached() -> None:
+    shared = Shared(replace(PLAIN, workers=("a",)))
+    first, slow, *_ = shared.come(*keys(4))
+    worker = shared.worker()
+    assert worker.start() is first
+    worker.finish()
+    assert worker.start() is slow
+    shared.look(LONG)
+    shared.look(LONG)
+    worker.finish()
+    shared.work()
+    assert shared.committed() == (4, [])
+    assert sum(shared.sub().counts.process_seconds.counts) == 4
+
+
+def test_nothing_is_detached_where_detach_after_is_0() -> None:
+    shared = Shared(replace(PLAIN, workers=("a", "b"), detach_after=0))
+    slow, *_ = shared.come(*keys(4))
+    shared.worker(shared.at(slow) or 0).start()
+    shared.look(LONG)
+    shared.look(LONG)
+    assert not shared.sub().closed.lanes
+
+
+@pytest.mark.parametrize(
+    "stays",
+    [
+        {"pooled": False},
+        {"instances": True},
+        {"hands_over": True},
+        {"individually": True},
+        {"reliable": False},
+        {"new_workers_wait": True},
+        {"routing": RoutingSettings("sticky", ranges={"a": [(0, SLOTS - 1)]})},
+        {"routing": RoutingSettings("exclusive")},
+    ],
+    ids=str,
+)
+def test_detach_after_is_refused_where_workers_own_their_keys(stays: dict[str, Any]) -> None:
+    settings = replace(PLAIN, detach_after=0.2, **stays)
+    with pytest.raises(ConfigError, match=r"detach_after=0.2: a record is detached where workers"):
+        settings.check()
+    replace(settings, detach_after=0).check()
+    replace(PLAIN, detach_after=0.2).check()
 
 
 def test_a_partition_that_goes_while_a_record_of_it_is_detached_leaves_nothing() -> None:
