@@ -80,7 +80,7 @@ def without_effect(app: KeyShared) -> list[str]:
     note(changed(SERVERS), "a run there has no server of its own; its pages are Spark's")
     note(changed(("tracing",)), "a run there makes no spans")
     note(
-        changed(("detach_after", "on_evict", "unblocking_interval", "new_workers_wait")),
+        changed(("shards", "detach_after", "on_evict", "unblocking_interval", "new_workers_wait")),
         "a task is one worker, and none comes or goes within a batch",
     )
     limits = [f"ack_timeout={options.time_limit:g} s"] if options.time_limit else []

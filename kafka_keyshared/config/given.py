@@ -54,6 +54,7 @@ class HandlingOptions(TypedDict, total=False):
     authorization_timeout: float | None
     ack_timeout: float | None
     on_stuck: Literal["hold", "exit"]
+    shards: int | None
     detach_after: float | None
     on_evict: OnEvict
     http_port: int | None

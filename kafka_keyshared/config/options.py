@@ -30,7 +30,7 @@ from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingMode
 from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names
-from kafka_keyshared.hashing import SlotFunction
+from kafka_keyshared.hashing import SLOTS, SlotFunction
 
 _KEY = r"^(?:record|header:.+|json:(?:/.*)?|avro:.+)$"
 
@@ -284,6 +284,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Literal["hold", "exit"],
         Meta(description="What a stuck record does: hold its lane, or end the instance."),
     ] = "hold"
+    shards: Annotated[
+        Annotated[int, Meta(ge=1, le=SLOTS)] | None,
+        Meta(
+            description="How many queues the keys of functions are divided into, at least one for "
+            "each worker. Not set: 256, or four for each worker."
+        ),
+    ] = None
     detach_after: Annotated[
         Annotated[float, Meta(ge=0, le=WEEK)] | None,
         Meta(description=pooled.DETACHES, extra={"unit": "s"}),
@@ -387,6 +394,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             new_workers_wait=self.new_workers_wait,
             on_evict=self.on_evict,
             detach_after=self.detach_after,
+            shards=self.shards,
             pooled=self.pool in pooled.SHARED,
         )
         settings.check()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 
 from kafka_keyshared.core.originals import Chunk, Originals, kept_from
@@ -23,7 +22,7 @@ class Backlog:
     def __init__(self) -> None:
         self.records: list[Record] = []
         # Chunks and how many of the records, in order, came in each.
-        self._parts: deque[tuple[Chunk, int]] = deque()
+        self._parts: list[tuple[Chunk, int]] = []
         self._counted = 0
 
     def __len__(self) -> int:
@@ -51,7 +50,7 @@ class Backlog:
             if count > left:
                 parts[0] = chunk, count - left
                 break
-            parts.popleft()
+            del parts[0]
             left -= count
         return taken, chunks
 
@@ -73,7 +72,7 @@ class Backlog:
         records = self.records
         picked = [record for record, out in zip(records, wanted, strict=True) if out]
         at = 0
-        parts: deque[tuple[Chunk, int]] = deque()
+        parts: list[tuple[Chunk, int]] = []
         for chunk, count in self._parts:
             left = count - sum(wanted[at : at + count])
             if left:
@@ -88,7 +87,7 @@ class Backlog:
         """Put records that no handler has at the head."""
         if records:
             self.records[:0] = records
-            self._parts.appendleft((Chunk(records), len(records)))
+            self._parts.insert(0, (Chunk(records), len(records)))
             self._counted += len(records)
 
     def extend(self, records: Sequence[Record]) -> None:

@@ -241,7 +241,7 @@ def _slots_at_one_worker(sub: Subscription) -> None:
 
 
 def _lanes_at_one_worker(sub: Subscription) -> None:
-    """No lane is leased to two workers at once."""
+    """No lane is leased to two workers at once; of a record without a key an old lease may be."""
     at: dict[Lane, Worker] = {}
     for worker in sub.workers.values():
         for leased in worker.slices.values():
@@ -249,6 +249,8 @@ def _lanes_at_one_worker(sub: Subscription) -> None:
                 if not leased.has(index) or index in leased.let_go:
                     continue
                 lane = sub.keys.lane(leased.slice.came[index])
+                if is_keyless(lane):
+                    continue
                 if (other := at.setdefault(lane, worker)) is not worker:
                     raise InvariantError(
                         f"{sub.name}: lane {lane} is leased to {other.name} and {worker.name}"
@@ -271,7 +273,7 @@ def _shards(sub: Subscription, shared: SharedRow) -> None:
         for leased in worker.slices.values():
             for shard, count in leased.shards:
                 held.setdefault(cast("Shard", shard), []).append((worker.id, count))
-    for shard in shared.shards:
+    for shard in shared.every():
         if bool(shard.records) != (shard in shared.queue):
             raise InvariantError(f"{sub.name}: shard {shard.number} waits, and has no turn")
         those = held.get(shard, [])

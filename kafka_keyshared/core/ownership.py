@@ -28,7 +28,7 @@ from kafka_keyshared.core.routing.slots import Slots
 from kafka_keyshared.core.routing.table import SlotTable
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.settings import SubscriptionSettings, refuse_filters
-from kafka_keyshared.core.shards import SharedRow, shard_of
+from kafka_keyshared.core.shards import SharedRow
 from kafka_keyshared.core.unowned import UnownedRows
 from kafka_keyshared.core.workers import Worker, WorkerState
 from kafka_keyshared.errors import ConfigError
@@ -55,7 +55,7 @@ class Ownership:
         self.changing: list[Worker] = []
         # The last one of each name that is gone, for whoever looks on.
         self.gone: dict[str, Worker] = {}
-        self.shared = SharedRow(self._shard_of) if settings.shares else None
+        self.shared = SharedRow(self._slot_of, settings.shard_count) if settings.shares else None
         if self.shared is not None:
             self.places.append(self.shared)
         for name in settings.workers:
@@ -74,12 +74,12 @@ class Ownership:
             filtered = FilteredSlots(self.keys.slot, filters)
             self.keys.slot = filtered
         unowned = {**self.unowned.takers(), Unowned.ANYBODY: self.keyless.records}
-        shared = None if self.shared is None else self.shared.by_slot()
+        shared = None if self.shared is None else self.shared.by_slot
         return SlotTable(self.workers.values(), chosen.of(names), unowned, filtered, shared)
 
-    def _shard_of(self, record: Record) -> int | None:
+    def _slot_of(self, record: Record) -> int | None:
         key = self.keys.key(record)
-        return None if key is None else shard_of(self.keys.slot(key))
+        return None if key is None else self.keys.slot(key)
 
     # --- who there is ---
 

@@ -25,13 +25,16 @@ from kafka_keyshared.core.routing.modes import KEYLESS_MODES, SHARED_MODES, Rout
 from kafka_keyshared.core.whole import NoLanes, OneLane
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOT_KEY_BYTES, SlotFunction
+from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOT_KEY_BYTES, SLOTS, SlotFunction
 
 
 def worker_names(count: int) -> tuple[str, ...]:
     """Return the names of so many workers, in every kind of pool. The ring goes by the names."""
     return tuple(f"worker-{index}" for index in range(count))
 
+
+SHARDS = 256
+"""Shards of a subscription with up to 64 workers, besides those of single slots."""
 
 DETACH_AFTER = 0.05
 """Seconds for which a record runs until it is detached, where nobody has said it."""
@@ -62,7 +65,8 @@ class SubscriptionSettings:
 
     With ``pooled`` no worker has keys of its own: each takes whatever is ready (:mod:`.shards`).
     There ``detach_after`` is how long a record runs until what else its worker has goes to others
-    (:mod:`.detaching`): 0 for never, None for the default.
+    (:mod:`.detaching`): 0 for never, None for the default. ``shards`` is how many there are; None
+    for 256, and for four per worker where that is more.
 
     ``key_of`` is None for the record's own key; ``slot_function`` is a name of
     :data:`~kafka_keyshared.hashing.SLOT_FUNCTIONS`. ``undecodable`` None means ``dead_letter``
@@ -102,6 +106,12 @@ class SubscriptionSettings:
     on_evict: OnEvict = "redeliver"
     pooled: bool = False
     detach_after: float | None = None
+    shards: int | None = None
+
+    @property
+    def shard_count(self) -> int:
+        """Return how many shards there are, where workers share what waits."""
+        return self.shards or min(SLOTS, max(SHARDS, 4 * len(self.workers)))
 
     @property
     def detaches(self) -> float | None:
@@ -180,6 +190,13 @@ class SubscriptionSettings:
                 "such a record from one to the other; choose what becomes of it in one of them"
             )
         self._check_routing()
+        if self.shards is not None and self.shares:
+            workers = len(self.workers)
+            if not workers <= self.shards <= SLOTS:
+                raise ConfigError(
+                    f"subscription {self.name!r}: shards={self.shards} and {workers} workers: give "
+                    f"at least as many shards as workers, and at most {SLOTS}, or leave it out"
+                )
         if self.detach_after and self.detaches is None:
             raise ConfigError(
                 f"subscription {self.name!r}: detach_after={self.detach_after:g}: a record is "

@@ -7,11 +7,15 @@ goes moves nothing. (Flink calls this a key group, Decaton a sub-partition.)
 
 Ready shards are served in turn, and each gives a *quantum* at its turn: a key with a long queue
 waits behind the other shards, and not the other way round.
+
+The slot of a key that has most of a long queue is split off: it becomes a shard of its own, so that
+the other keys of the shard do not wait behind it. That costs nothing per record: the slot table
+has another list there.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain
 
@@ -22,26 +26,26 @@ from kafka_keyshared.core.rows import Row
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, TopicPartition
 
-SHARDS = 256
-"""Shards of a subscription. A busy key delays one key in so many."""
-
-
 IN_ORDER = 64
 """Records of a chunk that is so small that the order of its keys is kept."""
 
+LONG = 64
+"""Records of a queue in which a hot key is looked for, and of the sample that is looked at."""
+
 
 class Shard(Backlog):
-    """The queue of a group of slots.
+    """The queue of a group of slots; ``slot`` where it is of a single one.
 
     ``at`` is the id of the worker that has leases of it, None while nobody has; ``leased`` counts
     the records of slices that are not over.
     """
 
-    __slots__ = ("at", "leased", "number")
+    __slots__ = ("at", "leased", "number", "slot")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, slot: int | None = None) -> None:
         super().__init__()
         self.number = number
+        self.slot = slot
         self.at: int | None = None
         self.leased = 0
 
@@ -57,30 +61,48 @@ class Shard(Backlog):
             self.at = None
 
 
-def shard_of(slot: int, shards: int = SHARDS) -> int:
+def shard_of(slot: int, shards: int) -> int:
     """Return the number of the shard that a slot is in."""
     return slot * shards // SLOTS
 
 
 class SharedRow(Row):
-    """A row of shards that all workers of a subscription take from."""
+    """A row of shards that all workers of a subscription take from.
 
-    __slots__ = ("_shard_of", "queue", "shards")
+    ``slot_of`` returns the slot of a record, None where it has no key. ``by_slot`` is for each slot
+    the list that takes its records. ``single`` are the shards of single slots, by these. A
+    hot key is looked for in queues of ``long`` records.
+    """
 
-    def __init__(self, shard_of: Callable[[Record], int | None], shards: int = SHARDS) -> None:
+    __slots__ = ("by_slot", "long", "queue", "shards", "single", "slot_of")
+
+    def __init__(self, slot_of: Callable[[Record], int | None], shards: int) -> None:
         super().__init__(None)
-        self._shard_of = shard_of
+        self.slot_of = slot_of
         self.shards = [Shard(number) for number in range(shards)]
+        self.by_slot = [self._group_of(slot).records for slot in range(SLOTS)]
+        self.single: dict[int, Shard] = {}
+        self.long = LONG
         # The shards with records, in the order in which they are served.
         self.queue: OrderedDict[Shard, None] = OrderedDict()
 
     def __len__(self) -> int:
         return sum(len(shard.records) for shard in self.queue) + len(self.front)
 
-    def by_slot(self) -> list[list[Record]]:
-        """Return for each slot the list that takes its records."""
-        size = SLOTS // len(self.shards)
-        return [shard.records for shard in self.shards for _ in range(size)]
+    def _group_of(self, slot: int) -> Shard:
+        return self.shards[shard_of(slot, len(self.shards))]
+
+    def shard_of(self, record: Record) -> Shard:
+        """Return the shard that a record waits in."""
+        slot = self.slot_of(record)
+        if slot is None:
+            return self.shards[0]
+        return self.single[slot] if slot in self.single else self._group_of(slot)
+
+    def every(self) -> Iterator[Shard]:
+        """Yield all shards."""
+        yield from self.shards
+        yield from self.single.values()
 
     def came_in(self, chunk: Chunk) -> int:
         """Note that whatever was appended since came in this chunk; return how many these are.
@@ -89,7 +111,7 @@ class SharedRow(Row):
         to do, keys run in the order in which they came.
         """
         count, new = 0, []
-        for shard in self.shards:
+        for shard in self.every() if self.single else self.shards:
             if came := shard.came_in(chunk):
                 count += came
                 if shard not in self.queue:
@@ -104,11 +126,10 @@ class SharedRow(Row):
         """Put what came back at the heads of its shards, in order."""
         if not self.front:
             return self.backlog
-        by_shard: dict[int, list[Record]] = {}
+        by_shard: dict[Shard, list[Record]] = {}
         for record in self.front:
-            by_shard.setdefault(self._number_of(record), []).append(record)
-        for number, records in by_shard.items():
-            shard = self.shards[number]
+            by_shard.setdefault(self.shard_of(record), []).append(record)
+        for shard, records in by_shard.items():
             shard.put_first(records)
             self.queue.setdefault(shard, None)
         self.front = []
@@ -116,15 +137,11 @@ class SharedRow(Row):
 
     def backlogs(self) -> Sequence[Backlog]:
         """Return the queues of the shards."""
-        return self.shards
+        return [*self.every()]
 
     def behind(self, worker: int) -> Iterator[Record]:
         """Return what waits for the leases that a worker has of its shard."""
         return chain.from_iterable(shard.records for shard in self.queue if shard.at == worker)
-
-    def _number_of(self, record: Record) -> int:
-        number = self._shard_of(record)
-        return 0 if number is None else number
 
     def startable(self, worker: int) -> Iterator[Shard]:
         """Yield the shards with records that a worker may be leased, the one served first first."""
@@ -140,6 +157,37 @@ class SharedRow(Row):
         else:
             del self.queue[shard]
         return taken
+
+    def hot_slot(self, shard: Shard) -> int | None:
+        """Return the slot that has at least half of a long queue; None where none has."""
+        waiting = len(shard.records)
+        if shard.slot is not None or waiting < self.long:
+            return None
+        sample = shard.records[:: waiting // self.long]
+        ((slot, count),) = Counter(map(self.slot_of, sample)).most_common(1)
+        return slot if 2 * count >= len(sample) else None
+
+    def split(self, slot: int) -> tuple[Shard, Shard]:
+        """Make a slot a shard of its own; return the one that it was in, and the new one.
+
+        Whoever calls this has the new one wait for what is leased of the old one.
+        """
+        old, new = self._group_of(slot), Shard(len(self.shards) + slot, slot)
+        new.extend(old.pick([self.slot_of(record) == slot for record in old.records]))
+        self.single[slot] = new
+        self.by_slot[slot] = new.records
+        if new.records:
+            self.queue[new] = None
+        if not old.records:
+            self.queue.pop(old, None)
+        return old, new
+
+    def join(self) -> None:
+        """Let slots that have nothing waiting and nothing leased be of their groups again."""
+        for slot, shard in [*self.single.items()]:
+            if not shard.records and shard.at is None:
+                del self.single[slot]
+                self.by_slot[slot] = self._group_of(slot).records
 
     def waiting(self) -> Iterator[Record]:
         """Return every record that waits here."""

@@ -160,6 +160,27 @@ def _taken(shared: SharedRow, worker: int, most: int) -> list[Shard]:
     return found
 
 
+def separate_hot(sub: Subscription) -> None:
+    """Give slots that fill the queue of their shard a shard of their own, and take back empty ones.
+
+    What is leased of the old shard may be of the slot: so the new one waits for these leases, too.
+    """
+    shared = sub.shared
+    if shared is None:
+        return
+    shared.merge()
+    shared.join()
+    for shard in [*shared.queue]:
+        slot = shared.hot_slot(shard)
+        if slot is None:
+            continue
+        old, new = shared.split(slot)
+        worker = None if old.at is None else sub.workers[old.at]
+        for leased in () if worker is None else worker.slices.values():
+            if any(each is old for each, _ in leased.shards):
+                leased.hold_also(new)
+
+
 def _add_keyless(
     sub: Subscription, shared: SharedRow, worker: Worker, batch: Batch, room: int
 ) -> None:

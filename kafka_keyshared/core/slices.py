@@ -146,6 +146,11 @@ class Leased:
         for shard, count in self.shards:
             shard.lease(self.slice.worker, count)
 
+    def hold_also(self, shard: HeldBy) -> None:
+        """Have a shard wait for its end as well."""
+        self.shards = [*self.shards, (shard, 1)]
+        shard.lease(self.slice.worker, 1)
+
     def free(self) -> None:
         """Let its shards go: they end with it, or what it still has is in closed lanes."""
         for shard, count in self.shards:

@@ -129,6 +129,7 @@ def alone(
         key_of=key_of,
         pooled=False,
         detach_after=None,
+        shards=None,
         new_workers_wait=False,
     )
 

@@ -132,6 +132,10 @@ class Adversary(World):
 
     def act(self) -> None:
         """Do one random thing."""
+        for sub in self.member.core.subscriptions.values():
+            single = {} if sub.shared is None else sub.shared.single
+            self.reached["a hot slot is a shard of its own"] += bool(single)
+            self.reached["and is leased"] += any(each.leased for each in single.values())
         roll = self.rng.random()
         member = self.member
         if roll < 0.42:

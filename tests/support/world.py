@@ -68,6 +68,9 @@ class Member(Harness):
     def __init__(self, world: World) -> None:
         super().__init__(*world.settings, set_budget=world.set_budget)
         self.world = world
+        for each in self.core.subscriptions.values():
+            if each.shared is not None and world.few_shards:
+                each.shared.long = 3
         self.watch(world.oracle)
 
     def watch(self, oracle: Oracle) -> None:
@@ -137,6 +140,7 @@ class World:
     """One seed: a log, a broker, a member, and the will to break it."""
 
     pooled: ClassVar[float] = 0.5
+    few_shards = False
     """The share of the seeds in which workers share what waits."""
 
     def __init__(self, seed: int, *, records: int = 60, set_budget: int = SET_BUDGET) -> None:
@@ -160,9 +164,12 @@ class World:
             self.settings = [replace(each, lease_bytes_per_worker=most) for each in self.settings]
         shared = Random(f"pooled-{seed}")
         if shared.random() < self.pooled:
-            self.settings = [replace(each, pooled=True) for each in self.settings]
-        # Whether more follows a chunk at once.
-        self.pace = Random(f"pace-{seed}")
+            # With few shards most keys share one, and a busy key is soon a hot one.
+            self.few_shards = shared.random() < 0.5
+            self.settings = [
+                replace(each, pooled=True, shards=len(each.workers) if self.few_shards else None)
+                for each in self.settings
+            ]
         self.oracle = self.make_oracle()
         self.partitions = [
             TopicPartition(f"topic-{number % rng.choice([1, 2])}", number)

@@ -13,8 +13,8 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing.modes import RoutingSettings
-from kafka_keyshared.core.settings import DETACH_AFTER, SubscriptionSettings
-from kafka_keyshared.core.shards import SHARDS, shard_of
+from kafka_keyshared.core.settings import DETACH_AFTER, SHARDS, SubscriptionSettings
+from kafka_keyshared.core.shards import shard_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.sim.stepped import SteppedWorker
@@ -72,13 +72,15 @@ def keys(count: int) -> list[bytes]:
     number = 0
     while len(found) < count:
         key = b"key-%d" % number
-        found.setdefault(shard_of(slot_of(key)), key)
+        found.setdefault(shard_of(slot_of(key), SHARDS), key)
         number += 1
     return [*found.values()]
 
 
 def test_the_shards_divide_the_slots_evenly_and_a_key_is_in_one() -> None:
-    assert Counter(map(shard_of, range(SLOTS))) == dict.fromkeys(range(SHARDS), SLOTS // SHARDS)
+    assert Counter(shard_of(slot, SHARDS) for slot in range(SLOTS)) == dict.fromkeys(
+        range(SHARDS), SLOTS // SHARDS
+    )
 
 
 def test_whoever_is_free_takes_what_is_ready_and_few_keys_are_spread() -> None:
