@@ -91,9 +91,14 @@ class NoopPlan(msgspec.Struct, kw_only=True, frozen=True):
         """Return the plan with as many records as the cluster can hold."""
         if cluster.kind != "embedded":
             return self
-        size = self.value_bytes + len(key_of(self.keys)) + RECORD_OVERHEAD
-        each = min(EMBEDDED_RECORDS_MAX, max(1, EMBEDDED_BYTES_MAX // size))
+        each = embedded_room(self.value_bytes, self.keys)
         return msgspec.structs.replace(self, records=min(self.records, self.partitions * each))
+
+
+def embedded_room(value_bytes: int, keys: int) -> int:
+    """Return how many records of this size a partition of the embedded cluster keeps."""
+    size = value_bytes + len(key_of(keys)) + RECORD_OVERHEAD
+    return min(EMBEDDED_RECORDS_MAX, max(1, EMBEDDED_BYTES_MAX // size))
 
 
 def fill(bootstrap: str, topic: str, plan: NoopPlan) -> None:

@@ -26,6 +26,9 @@ Rate = Annotated[int, typer.Option(metavar="INT", help="Records per second, sent
 RunSeconds = Annotated[float, typer.Option(metavar="FLOAT", help="How long each run lasts.")]
 HandlerMs = Annotated[float, typer.Option(metavar="FLOAT", help="What the handler sleeps.")]
 BenchWorkers = Annotated[str, typer.Option(metavar="TEXT", help="As for run.")]
+SleepMs = Annotated[
+    float, typer.Option(metavar="FLOAT", help="Milliseconds that a handler sleeps.")
+]
 Repeat = Annotated[int, typer.Option(metavar="INT", help="Pairs of runs, in turn.")]
 
 verbs = typer.Typer(
@@ -150,6 +153,41 @@ def bench_fair(  # noqa: PLR0917 - each is an option of the command line
         workers=workers,
     )
     return fair_verb(plan, bootstrap_server, Output.JSON if json else output)
+
+
+@verbs.command("skew")
+def bench_skew(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    records: Records = 200_000,
+    keys: Keys = 10_000,
+    workers: Annotated[str, typer.Option(metavar="TEXT", help="Threads, on both sides.")] = (
+        "thread:16"
+    ),
+    sleep_ms: SleepMs = 1.0,
+    distributions: Annotated[
+        str, typer.Option(metavar="NAMES", help="With commas: uniform, zipf:EXPONENT.")
+    ] = "zipf:1.1,zipf:0.8,uniform",
+    repeat: Annotated[int, typer.Option(metavar="INT", help="Pairs of runs of each.")] = 3,
+    partitions: Partitions = 8,
+    value_bytes: ValueBytes = 100,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Measure how far the makespan of a skewed backlog is from its lower bound."""
+    from kafka_keyshared.bench.skew import SkewPlan
+    from kafka_keyshared.cli.bench import skew_verb
+
+    plan = SkewPlan(
+        records=records,
+        keys=keys,
+        workers=workers,
+        sleep_ms=sleep_ms,
+        distributions=_names(distributions),
+        repeat=repeat,
+        partitions=partitions,
+        value_bytes=value_bytes,
+    )
+    return skew_verb(plan, bootstrap_server, Output.JSON if json else output)
 
 
 @verbs.command("memory")

@@ -38,6 +38,7 @@ VERBS: list[list[str]] = [
     ["bench", "noop"],
     ["bench", "latency"],
     ["bench", "fair"],
+    ["bench", "skew"],
     ["bench", "memory"],
     ["bench", "idle"],
 ]
