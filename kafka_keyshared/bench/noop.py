@@ -166,6 +166,16 @@ def _check_commits(side: str, result: Result) -> None:
         )
 
 
+def short_runs(shortest: float) -> list[str]:
+    """Return why a shortest run of so many seconds is doubtful, if it is."""
+    if shortest >= SEVERAL * COMMIT_INTERVAL:
+        return []
+    return [
+        f"a run lasted {shortest:.1f} s, less than {SEVERAL} commit intervals of "
+        f"{COMMIT_INTERVAL:g} s: measure with more --records"
+    ]
+
+
 def _summary(plan: NoopPlan, kind: str, pairs: list[dict[str, Result]]) -> dict[str, Any]:
     bare = statistics.median(pair["bare"].records / pair["bare"].seconds for pair in pairs)
     layer = statistics.median(
@@ -179,11 +189,7 @@ def _summary(plan: NoopPlan, kind: str, pairs: list[dict[str, Result]]) -> dict[
             f"the bare loop reached {bare:,.0f}/s, below {SUSPECT_BELOW:,}/s: the machine is busy "
             "or slow, measure again when it is idle"
         )
-    if shortest < SEVERAL * COMMIT_INTERVAL:
-        suspect.append(
-            f"a run lasted {shortest:.1f} s, less than {SEVERAL} commit intervals of "
-            f"{COMMIT_INTERVAL:g} s: measure with more --records"
-        )
+    suspect += short_runs(shortest)
     return {
         "records": plan.records,
         "bare_per_s": round(bare),

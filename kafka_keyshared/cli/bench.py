@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from kafka_keyshared.bench import compare, fair, idle, latency, memory, noop, skew
+from kafka_keyshared.bench import compare, fair, idle, latency, memory, noop, scale, skew
 from kafka_keyshared.bench.compare import ComparePlan
 from kafka_keyshared.bench.fair import FairPlan
 from kafka_keyshared.bench.idle import IdlePlan
 from kafka_keyshared.bench.latency import LatencyPlan
 from kafka_keyshared.bench.memory import MemoryPlan
 from kafka_keyshared.bench.noop import NoopPlan
+from kafka_keyshared.bench.scale import ScalePlan
 from kafka_keyshared.bench.skew import SkewPlan
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.client.reach import require_broker
@@ -75,6 +76,11 @@ def _skew_row(row: dict[str, Any]) -> list[str]:
         *(row["distribution"], f"{row['records']:,}", f"{row['hottest_share']:.2%}"),
         *(f"{row['bound_s']:.2f}", row["ratio_spread"], row["bare_ratio_spread"]),
     ]
+
+
+def scale_verb(plan: ScalePlan, bootstrap: str | None, output: Output) -> int:
+    """Measure what more threads cost and do, and print it."""
+    return _verb("bench scale", scale.measure_at, plan, bootstrap, output)
 
 
 def memory_verb(plan: MemoryPlan, bootstrap: str | None, output: Output) -> int:

@@ -6,6 +6,7 @@ import pytest
 
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.local.cluster import Cluster
 from tests.benchmarks import scaling, verify
 from tests.benchmarks.scaling import AXES, ScalingPlan, held_bytes
 
@@ -20,10 +21,18 @@ def test_each_axis_has_two_ends_that_differ_in_nothing_else() -> None:
         assert differ == {axis}
     (case,) = [case for case in verify.CASES if case.name == "scaling"]
     assert {floor.figure for floor in case.floors} == {
-        *(f"{axis}_lost" for axis in AXES),
+        *(f"{axis}_lost" for axis in (*AXES, "workers")),
         "held_bytes",
         "held_bytes_header",
     }
+
+
+def test_a_tiny_run_has_every_figure_that_is_judged(embedded_cluster: Cluster) -> None:
+    plan = ScalingPlan(records=400, repeat=1, partitions=(1, 4), keys=(2, 50), held=200)
+    found = scaling.measure(plan, embedded_cluster, verify.note)
+    (case,) = [case for case in verify.CASES if case.name == "scaling"]
+    assert {floor.figure for floor in case.floors} <= found.keys()
+    assert [*found["workers_per_s"]] == ["2", "64"]
 
 
 @pytest.mark.parametrize("header", [None, "key"])

@@ -9,6 +9,7 @@ import typer
 
 from kafka_keyshared.cli.options import Bootstrap, JsonFlag, OutputFlag
 from kafka_keyshared.cli.output import Output
+from kafka_keyshared.errors import ConfigError
 
 
 class KeyPlace(StrEnum):
@@ -190,6 +191,55 @@ def bench_skew(  # noqa: PLR0917 - each is an option of the command line
     return skew_verb(plan, bootstrap_server, Output.JSON if json else output)
 
 
+@verbs.command("scale")
+def bench_scale(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    parts: Annotated[
+        str, typer.Option(metavar="NAMES", help="With commas, of threads,sleep,resize.")
+    ] = "threads,sleep,resize",
+    repeat: Annotated[int, typer.Option(metavar="INT", help="Turns of each part.")] = 5,
+    records: Annotated[
+        int, typer.Option(metavar="INT", help="Records of a run with an empty handler.")
+    ] = 2_000_000,
+    threads: Annotated[
+        str, typer.Option(metavar="INTS", help="Thread counts, each compared with the first.")
+    ] = "2,64",
+    sleep_records: Annotated[
+        int, typer.Option(metavar="INT", help="Records of a run whose handler sleeps.")
+    ] = 300_000,
+    sleep_threads: Annotated[
+        int, typer.Option(metavar="INT", help="Threads that sleep, on both sides.")
+    ] = 100,
+    sleep_ms: SleepMs = 2.0,
+    resize: Annotated[
+        str, typer.Option(metavar="INTS", help="Thread counts before and after app.scale().")
+    ] = "2,32",
+    partitions: Partitions = 8,
+    keys: Keys = 10_000,
+    value_bytes: ValueBytes = 100,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Measure what more threads cost, what they do, and how soon new ones help."""
+    from kafka_keyshared.bench.scale import ScalePlan
+    from kafka_keyshared.cli.bench import scale_verb
+
+    plan = ScalePlan(
+        parts=_names(parts),
+        repeat=repeat,
+        records=records,
+        threads=_counts("--threads", threads),
+        sleep_records=sleep_records,
+        sleep_threads=sleep_threads,
+        sleep_ms=sleep_ms,
+        resize=_counts("--resize", resize),
+        partitions=partitions,
+        keys=keys,
+        value_bytes=value_bytes,
+    )
+    return scale_verb(plan, bootstrap_server, Output.JSON if json else output)
+
+
 @verbs.command("memory")
 def bench_memory(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
@@ -286,3 +336,10 @@ def bench_compare(  # noqa: PLR0917 - each is an option of the command line
 
 def _names(told: str | None) -> tuple[str, ...]:
     return tuple(name for each in (told or "").split(",") if (name := each.strip()))
+
+
+def _counts(option: str, told: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, _names(told)))
+    except ValueError:
+        raise ConfigError(f"{option} {told}: give numbers with commas") from None

@@ -39,6 +39,7 @@ VERBS: list[list[str]] = [
     ["bench", "latency"],
     ["bench", "fair"],
     ["bench", "skew"],
+    ["bench", "scale"],
     ["bench", "memory"],
     ["bench", "idle"],
 ]
