@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from kafka_keyshared.bench import compare, fair, idle, latency, memory, noop, scale, skew
+from kafka_keyshared.bench import compare, fair, idle, latency, memory, noop, scale, skew, stuck
 from kafka_keyshared.bench.compare import ComparePlan
 from kafka_keyshared.bench.fair import FairPlan
 from kafka_keyshared.bench.idle import IdlePlan
@@ -14,6 +14,7 @@ from kafka_keyshared.bench.memory import MemoryPlan
 from kafka_keyshared.bench.noop import NoopPlan
 from kafka_keyshared.bench.scale import ScalePlan
 from kafka_keyshared.bench.skew import SkewPlan
+from kafka_keyshared.bench.stuck import StuckPlan
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.config import make_options
@@ -21,7 +22,7 @@ from kafka_keyshared.config import make_options
 
 class _Plan(Protocol):
     @property
-    def workers(self) -> str: ...
+    def workers(self) -> str | tuple[str, ...]: ...
 
     def check(self) -> None: ...
 
@@ -81,6 +82,29 @@ def _skew_row(row: dict[str, Any]) -> list[str]:
 def scale_verb(plan: ScalePlan, bootstrap: str | None, output: Output) -> int:
     """Measure what more threads cost and do, and print it."""
     return _verb("bench scale", scale.measure_at, plan, bootstrap, output)
+
+
+def stuck_verb(plan: StuckPlan, bootstrap: str | None, output: Output) -> int:
+    """Measure how punctual others are while one record is stuck, and print a row for each pool."""
+    return _verb(
+        "bench stuck", stuck.measure_at, plan, bootstrap, output, table=(_STUCK_COLUMNS, _stuck_row)
+    )
+
+
+_STUCK_COLUMNS: dict[str, Justify] = {
+    "workers": "left",
+    "records": "right",
+    "on time": "right",
+    "before": "right",
+    "p99 ms": "right",
+}
+
+
+def _stuck_row(row: dict[str, Any]) -> list[str]:
+    return [
+        *(row["workers"], f"{row['others']:,}", row["share_spread"]),
+        *(f"{row['before_share']:.4f}", f"{row['p99_ms']:.1f}"),
+    ]
 
 
 def memory_verb(plan: MemoryPlan, bootstrap: str | None, output: Output) -> int:
@@ -150,7 +174,9 @@ def _verb(
 ) -> int:
     plan.check()
     # Here and not in the process of its own that would find it out after everything is produced.
-    make_options({"workers": plan.workers, "max_leases_per_key": max_leases_per_key}).subscription()
+    pools = (plan.workers,) if isinstance(plan.workers, str) else plan.workers
+    for workers in pools:
+        make_options({"workers": workers, "max_leases_per_key": max_leases_per_key}).subscription()
     if bootstrap is not None:
         require_broker({"bootstrap.servers": bootstrap})
     result = measure_at(plan, bootstrap, write_note)

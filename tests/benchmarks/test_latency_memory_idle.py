@@ -98,12 +98,6 @@ def expect_skew(result: dict[str, Any]) -> None:
     assert result["rows"][0]["makespan_s"] >= 200 * 0.002 / 16
 
 
-def expect_scale(result: dict[str, Any]) -> None:
-    assert [*result["per_s"]] == ["1", "4"]
-    assert 0 < result["sleep_per_s"] <= 3 / 0.002
-    assert result["resize_drained_slots"] == 0
-
-
 VERBS: dict[str, tuple[tuple[object, ...], Callable[[dict[str, Any]], None]]] = {
     "latency": (("--rate", 400, "--seconds", 2, "--warmup", 0.5, "--repeat", 1), expect_latency),
     "memory": (("--keys", 20_000), expect_memory),
@@ -111,13 +105,6 @@ VERBS: dict[str, tuple[tuple[object, ...], Callable[[dict[str, Any]], None]]] = 
     "skew": (
         ("--records", 200, "--sleep-ms", 2, "--distributions", "zipf:0.8", "--repeat", 1),
         expect_skew,
-    ),
-    "scale": (
-        (
-            *("--records", 500, "--threads", "1,4", "--sleep-records", 2_000),
-            *("--sleep-threads", 3, "--resize", "2,8", "--repeat", 1),
-        ),
-        expect_scale,
     ),
 }
 

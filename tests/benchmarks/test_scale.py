@@ -43,13 +43,6 @@ def test_every_part_is_measured_on_an_embedded_cluster(embedded_cluster: Cluster
     assert any("commit intervals" in reason for reason in result["suspect"])
 
 
-def test_one_part_is_measured_alone(embedded_cluster: Cluster) -> None:
-    plan = msgspec.structs.replace(TINY, parts=("sleep",), sleep_records=300)
-    result = scale.measure(plan, embedded_cluster, lambda _: None)
-    assert "sleep_share" in result
-    assert not {"per_s", "resize_first_ms"} & result.keys()
-
-
 def test_a_backlog_that_ends_before_all_new_threads_have_run_is_no_result(
     embedded_cluster: Cluster, capfd: pytest.CaptureFixture[str]
 ) -> None:

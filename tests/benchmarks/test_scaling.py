@@ -27,11 +27,15 @@ def test_each_axis_has_two_ends_that_differ_in_nothing_else() -> None:
     }
 
 
-def test_a_tiny_run_has_every_figure_that_is_judged(embedded_cluster: Cluster) -> None:
-    plan = ScalingPlan(records=400, repeat=1, partitions=(1, 4), keys=(2, 50), held=200)
+def test_a_tiny_run_has_every_figure_that_is_judged(
+    embedded_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scaling, "_in_turn", lambda *_: [(0.6, 0.3), (0.5, 0.5), (0.8, 0.6)])
+    plan = ScalingPlan(records=400, repeat=1, held=200)
     found = scaling.measure(plan, embedded_cluster, verify.note)
     (case,) = [case for case in verify.CASES if case.name == "scaling"]
     assert {floor.figure for floor in case.floors} <= found.keys()
+    assert found["keys_lost"] == found["partitions_lost"] == 0.25
     assert [*found["workers_per_s"]] == ["2", "64"]
 
 

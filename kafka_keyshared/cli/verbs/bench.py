@@ -240,6 +240,45 @@ def bench_scale(  # noqa: PLR0917 - each is an option of the command line
     return scale_verb(plan, bootstrap_server, Output.JSON if json else output)
 
 
+@verbs.command("stuck")
+def bench_stuck(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    stuck: Annotated[
+        float, typer.Option(metavar="FLOAT", help="Seconds that one record takes.")
+    ] = 30.0,
+    lead: Annotated[
+        float, typer.Option(metavar="FLOAT", help="Seconds before that record comes.")
+    ] = 5.0,
+    rate: Rate = 300,
+    handler_ms: HandlerMs = 1.0,
+    keys: Keys = 10_000,
+    workers: Annotated[
+        str, typer.Option(metavar="NAMES", help="With commas: thread:16,process:2.")
+    ] = "thread:16,asyncio:1000,process:2",
+    repeat: Annotated[int, typer.Option(metavar="INT", help="Runs of each.")] = 3,
+    partitions: Partitions = 4,
+    value_bytes: ValueBytes = 100,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Measure how punctual other records are while one record takes very long."""
+    from kafka_keyshared.bench.stuck import StuckPlan
+    from kafka_keyshared.cli.bench import stuck_verb
+
+    plan = StuckPlan(
+        stuck=stuck,
+        lead=lead,
+        rate=rate,
+        handler_ms=handler_ms,
+        keys=keys,
+        workers=_names(workers),
+        repeat=repeat,
+        partitions=partitions,
+        value_bytes=value_bytes,
+    )
+    return stuck_verb(plan, bootstrap_server, Output.JSON if json else output)
+
+
 @verbs.command("memory")
 def bench_memory(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,

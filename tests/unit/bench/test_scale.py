@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kafka_keyshared.bench import scale
 from kafka_keyshared.bench.child import Stalled
 from kafka_keyshared.bench.resize_side import Order, Resized, Starts
 from kafka_keyshared.bench.scale import ScalePlan, lost_of, resized_of, share_of
@@ -117,3 +120,24 @@ def test_a_plan_that_cannot_work_is_refused_by_name(wrong: dict[str, object], sa
 def test_the_most_threads_of_any_part_are_what_is_checked_beforehand() -> None:
     assert ScalePlan().workers == "thread:100"
     assert ScalePlan(resize=(2, 300)).workers == "thread:300"
+
+
+def test_only_the_parts_that_are_asked_for_are_measured_each_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def measured(name: str) -> Callable[..., dict[str, Any]]:
+        def measure(*_: object) -> dict[str, Any]:
+            asked.append(name)
+            return {name: 1, "suspect": [f"{name} is short"]}
+
+        return measure
+
+    monkeypatch.setattr(scale, "PARTS", {name: measured(name) for name in scale.PARTS})
+    plan = ScalePlan(parts=("sleep", "threads", "sleep"))
+    cluster: Any = SimpleNamespace(kind="real")
+    found = scale.measure(plan, cluster, asked.append)
+    assert asked == ["sleep", "threads"]
+    assert (found["sleep"], found["threads"], found["kafka"]) == (1, 1, "real")
+    assert found["suspect"] == ["sleep is short", "threads is short"]

@@ -10,7 +10,7 @@ import pytest
 from kafka_keyshared.bench import sleeping
 from kafka_keyshared.bench.figures import lost, median, spread
 from kafka_keyshared.bench.skew import Pair, SkewPlan, bound_of, exponent_of, row_of
-from kafka_keyshared.bench.sleeping import fitting, sleep_cost
+from kafka_keyshared.bench.sleeping import fill_backlog, fitting, sleep_cost
 from kafka_keyshared.bench.workloads import zipf
 from kafka_keyshared.errors import ConfigError
 
@@ -63,6 +63,19 @@ def test_a_backlog_ends_where_its_fullest_partition_is_full() -> None:
     # Keys 0 and 2 are in the first of two partitions, key 1 in the second.
     assert fitting([0, 1, 2, 1, 0, 1], 2, 2) == [0, 1, 2, 1]
     assert fitting([0, 1, 2], 2, 5) == [0, 1, 2]
+
+
+def test_a_key_is_always_in_one_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[tuple[object, ...]] = []
+    monkeypatch.setattr(sleeping, "produce_rows", lambda _bootstrap, _topic, all: rows.extend(all))
+    fill_backlog("", "t", [0, 3, 1, 3], 2, 5)
+    assert [row[1:3] for row in rows] == [
+        (b"key-0", 0),
+        (b"key-3", 1),
+        (b"key-1", 1),
+        (b"key-3", 1),
+    ]
+    assert {row[0] for row in rows} == {b"xxxxx"}
 
 
 def test_the_cost_of_a_sleep_is_the_median_of_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:

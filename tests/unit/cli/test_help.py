@@ -40,6 +40,7 @@ VERBS: list[list[str]] = [
     ["bench", "fair"],
     ["bench", "skew"],
     ["bench", "scale"],
+    ["bench", "stuck"],
     ["bench", "memory"],
     ["bench", "idle"],
 ]
