@@ -51,7 +51,7 @@ GRACE = 2.0
 
 
 class PacedTask(Reading, kw_only=True, forbid_unknown_fields=True):
-    """What to run: ``records`` come at ``rate`` for so many seconds; starts go to ``notebook``.
+    """The run of one side: ``records`` come at ``rate`` for ``seconds``; starts go to ``notebook``.
 
     The run ends ``grace`` seconds behind the last record.
     """
@@ -66,7 +66,7 @@ class PacedTask(Reading, kw_only=True, forbid_unknown_fields=True):
 
 
 class FairTask(PacedTask, kw_only=True, forbid_unknown_fields=True):
-    """What to run: ``hot_share`` of the records have the hot key."""
+    """The run of one side: ``hot_share`` of the records have the hot key."""
 
     hot_share: float
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ResizeTask(Reading, kw_only=True, forbid_unknown_fields=True):
-    """What to run: ``app.scale(after)`` once ``warm`` records are done on ``before`` threads."""
+    """The run of one side: ``app.scale(after)`` after ``warm`` records on ``before`` threads."""
 
     records: int
     warm: int
@@ -42,7 +42,7 @@ class ResizeTask(Reading, kw_only=True, forbid_unknown_fields=True):
 
 
 class Resized(msgspec.Struct, kw_only=True):
-    """What the call did. Times are milliseconds from the call of ``app.scale()``.
+    """The effect of the call. Times are milliseconds from the call of ``app.scale()``.
 
     ``first_ms`` is when the first record started on a new thread, ``every_ms`` when each new thread
     had started one, ``call_ms`` when the call returned. ``drained_slots`` counts slots that had to

@@ -1,4 +1,4 @@
-"""``keyshared bench scale``: what more threads cost, what they do, and how soon new ones help.
+"""``keyshared bench scale``: the cost, the throughput and the start-up of more threads.
 
 There are three parts:
 
@@ -42,7 +42,7 @@ RESIZE_WARM = 500
 
 
 class ScalePlan(msgspec.Struct, kw_only=True, frozen=True):
-    """What to measure. ``repeat`` counts the turns of each part.
+    """The parameters. ``repeat`` counts the turns of each part.
 
     ``threads`` are the counts for the empty handler, each compared with the first one, over
     ``records``. Handlers that sleep do so for ``sleep_ms``: ``sleep_records`` on ``sleep_threads``,

@@ -1,7 +1,7 @@
-"""``keyshared bench skew``: how far a skewed backlog takes longer than it must.
+"""``keyshared bench skew``: the makespan of skewed backlogs over its lower bound.
 
-A backlog is read to its end by handlers that sleep. What counts is the *makespan*: the time from
-the first record to the end of the last one. No scheduler that keeps the order of each key can be
+Handlers that sleep work off a backlog. The *makespan* is the time from the first record to the end
+of the last one. No scheduler that keeps the order of each key can be
 faster than the larger of two bounds: all work divided by the threads, and the work of the hottest
 key, whose records run one after the other. The result is the makespan divided by that bound; 1 is
 perfect.
@@ -47,7 +47,7 @@ ZIPF = "zipf:"
 DISTRIBUTIONS = (f"{ZIPF}1.1", f"{ZIPF}0.8", UNIFORM)
 
 BARE_RATIO_MOST = 1.2
-"""Bare threads that take more than this times their bound have had no processor to run on."""
+"""Bare threads that take more than this times their bound had to wait for the processor."""
 
 
 def exponent_of(distribution: str) -> float | None:
@@ -70,7 +70,7 @@ def exponent_of(distribution: str) -> float | None:
 
 
 class SkewPlan(msgspec.Struct, kw_only=True, frozen=True):
-    """What to measure: how ``records`` are distributed over ``keys``, and what each one costs.
+    """The parameters: how ``records`` are distributed over ``keys``, and how long each one takes.
 
     ``sleep_ms`` is what a handler asks ``time.sleep`` for. ``repeat`` counts the pairs of runs of
     each distribution.
@@ -161,7 +161,7 @@ def measure(plan: SkewPlan, cluster: Cluster, progress: Progress) -> dict[str, A
         "sleep_call_ms": median(pair.cost * 1e3 for pair in pairs),
         "repeat": plan.repeat,
         "kafka": cluster.kind,
-        "suspect": list(_doubts(rows)),
+        "suspect": list(doubts_of(rows)),
     }
 
 
@@ -237,8 +237,15 @@ def row_of(
     }
 
 
-def _doubts(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+def doubts_of(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield the reasons to doubt these rows."""
     for row in rows:
+        least = min(*row["ratios"], *row["bare_ratios"])
+        if least < 1:
+            yield (
+                f"{row['distribution']}: a run took {least:.3f} of its lower bound, so the machine "
+                "was busier while the cost of a sleep was measured than in the run"
+            )
         if row["bare_ratio"] > BARE_RATIO_MOST:
             yield (
                 f"{row['distribution']}: the bare threads took {row['bare_ratio']:.2f} times their "

@@ -46,7 +46,7 @@ QUEUE_FULL_WAIT = 0.001
 
 
 class SleepTask(Reading, kw_only=True, forbid_unknown_fields=True):
-    """What to run: each of ``records`` sleeps ``sleep_ms``, on so many ``threads``."""
+    """The run of one side: each of ``records`` sleeps ``sleep_ms``, on so many ``threads``."""
 
     kind: Kind
     records: int

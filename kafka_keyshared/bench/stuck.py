@@ -1,4 +1,4 @@
-"""``keyshared bench stuck``: how punctual other records are while one handler runs for long.
+"""``keyshared bench stuck``: the punctuality of other records while one runs for long.
 
 A producer of its own sends at a fixed rate. One record, the only one of its key, takes very long;
 all others take little. So nothing but the scheduler can keep the others waiting. The result is the
@@ -39,7 +39,7 @@ BEFORE_LEAST = 0.99
 
 
 class StuckPlan(msgspec.Struct, kw_only=True, frozen=True):
-    """What to measure: one record of ``stuck`` seconds among others at ``rate`` per second.
+    """The parameters: one record of ``stuck`` seconds among others at ``rate`` per second.
 
     It comes ``lead`` seconds after the first one. The others take ``handler_ms``. Each of
     ``workers`` has ``repeat`` runs, in turn.
@@ -85,7 +85,7 @@ class StuckPlan(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """How punctual the others were, and the producer that fed them."""
+    """One run: the punctuality of the others, and of the producer that fed them."""
 
     punctual: Punctual
     paced: Paced
@@ -128,7 +128,7 @@ def _run(plan: StuckPlan, workers: str, cluster: Cluster, progress: Progress) ->
             partitions=plan.partitions,
             handler_ms=plan.handler_ms,
             notebook=str(Path(folder, "starts")),
-            # Those that count have had the tail, too.
+            # The records that count are older than the tail, so they need no grace.
             grace=0.0,
             stuck_at=plan.stuck_at(),
             stuck_seconds=plan.stuck,

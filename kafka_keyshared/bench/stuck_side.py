@@ -1,7 +1,7 @@
 """The measured side of ``bench stuck``: one record's handler runs for long, the others for little.
 
 Run as ``python -m kafka_keyshared.bench.stuck_side`` with the task as JSON on standard input. It
-writes ``"ready"`` once it is assigned every partition, and at the end how punctual the others were.
+writes ``"ready"`` once it is assigned every partition, and at the end its measurement.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ WARM = 0.5
 
 
 class StuckTask(PacedTask, kw_only=True, forbid_unknown_fields=True):
-    """What to run: the record with the number ``stuck_at`` takes ``stuck_seconds``."""
+    """The run of one side: the record with the number ``stuck_at`` takes ``stuck_seconds``."""
 
     stuck_at: int
     stuck_seconds: float
 
 
 class Punctual(msgspec.Struct, kw_only=True):
-    """How punctual the other records were that were due while the stuck one ran.
+    """The punctuality of the records that were due while the stuck one ran.
 
     ``share`` of these ``others`` started on time, and their delay at the 99th percentile is
     ``p99_ms``; ``unseen`` had not started when the run ended, and count with what they had waited.

@@ -9,7 +9,7 @@ import pytest
 
 from kafka_keyshared.bench import sleeping
 from kafka_keyshared.bench.figures import lost, median, spread
-from kafka_keyshared.bench.skew import Pair, SkewPlan, bound_of, exponent_of, row_of
+from kafka_keyshared.bench.skew import Pair, SkewPlan, bound_of, doubts_of, exponent_of, row_of
 from kafka_keyshared.bench.sleeping import fill_backlog, fitting, sleep_cost
 from kafka_keyshared.bench.workloads import zipf
 from kafka_keyshared.errors import ConfigError
@@ -57,6 +57,15 @@ def test_a_row_has_medians_over_pairs_and_each_ratio_counts_with_the_sleep_besid
     assert row["ratio_spread"] == "1.200 (1.000 to 2.000)"
     assert (row["bare_ratio"], row["bare_ratios"]) == (1.1, [1.0, 1.1, 1.2])
     assert row_of(plan, "uniform", [0, 1] * 50, pairs)["bound"] == "all work"
+
+
+def test_a_busy_machine_makes_a_row_doubtful() -> None:
+    calm = {"distribution": "uniform", "ratios": [1.1], "bare_ratios": [1.07], "bare_ratio": 1.07}
+    assert list(doubts_of([calm])) == []
+    (low,) = doubts_of([calm | {"ratios": [1.1, 0.98]}])
+    assert low.startswith("uniform: a run took 0.980 of its lower bound")
+    (slow,) = doubts_of([calm | {"bare_ratio": 1.3}])
+    assert slow.startswith("uniform: the bare threads took 1.30 times their lower bound")
 
 
 def test_a_backlog_ends_where_its_fullest_partition_is_full() -> None:
