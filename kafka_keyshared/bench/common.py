@@ -9,14 +9,15 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, Generic, Self, TypeVar
+from contextlib import closing, contextmanager, suppress
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import msgspec
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.bench.child import READY, Side
+from kafka_keyshared.bench.paced import Pace, Paced
 from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
 from kafka_keyshared.local.cluster import Cluster
 
@@ -30,7 +31,16 @@ Row = tuple[bytes, bytes | None, int, Headers | None]
 """A record to be produced: value, key, partition, headers."""
 
 Progress = Callable[[str], None]
+P = TypeVar("P", bound="Plan")
 R = TypeVar("R")
+
+
+class Plan(Protocol):
+    """What to measure, with numbers that can be checked before anything starts."""
+
+    def check(self) -> None:
+        """Raise :class:`ConfigError` for numbers that make no sense."""
+        ...
 
 
 def open_cluster(bootstrap: str | None) -> Cluster:
@@ -53,6 +63,21 @@ def open_cluster(bootstrap: str | None) -> Cluster:
     from kafka_keyshared.local.embedded import EmbeddedCluster
 
     return EmbeddedCluster()
+
+
+def measure_on(
+    bootstrap: str | None,
+    measure: Callable[[P, Cluster, Progress], dict[str, Any]],
+    plan: P,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Measure on the cluster at this address, or on the best that can be started here.
+
+    Raises :class:`ConfigError` for a plan that makes no sense, before a cluster is started.
+    """
+    plan.check()
+    with closing(open_cluster(bootstrap)) as cluster:
+        return measure(plan, cluster, progress)
 
 
 @contextmanager
@@ -223,3 +248,14 @@ def run_child(module: str, task: Any, result: type[R], what: str) -> R:
     """Run a child to its end. Raises :class:`KeySharedError` when it failed."""
     with Child(module, task, result, what) as child:
         return child.result()
+
+
+def run_paced(module: str, task: Any, result: type[R], pace: Pace, what: str) -> tuple[R, Paced]:
+    """Run a measured child and, once it is ready, the producer that feeds it by the clock.
+
+    Returns what both report. Raises :class:`KeySharedError` when one of them failed.
+    """
+    with Child(module, task, result, what) as consumer:
+        consumer.await_ready()
+        paced = run_child("paced", pace, Paced, "producer")
+        return consumer.result(), paced

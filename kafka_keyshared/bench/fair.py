@@ -9,25 +9,23 @@ of the run: a scheduler that lets keys wait for one another shows there what it 
 
 from __future__ import annotations
 
-import statistics
 import tempfile
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from kafka_keyshared.bench.common import (
-    Child,
     Progress,
     group_of,
-    open_cluster,
+    measure_on,
     require_positive,
-    run_child,
+    run_paced,
     topic_of_our_own,
 )
 from kafka_keyshared.bench.fair_side import FairTask, Waits
+from kafka_keyshared.bench.figures import median
 from kafka_keyshared.bench.paced import Pace, Paced, require_room
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
@@ -127,18 +125,13 @@ def _run(plan: FairPlan, cluster: Cluster, progress: Progress) -> Run:
             value_bytes=plan.value_bytes,
             hot_share=plan.hot_share,
         )
-        with Child("fair_side", task, Waits, "measured side") as consumer:
-            consumer.await_ready()
-            paced = run_child("paced", pace, Paced, "producer")
-            return Run(waits=consumer.result(), paced=paced)
+        waits, paced = run_paced("fair_side", task, Waits, pace, "measured side")
+        return Run(waits=waits, paced=paced)
 
 
 def summary(plan: FairPlan, kind: str, runs: Sequence[Run]) -> dict[str, Any]:
     """Put the runs together: medians over runs, and what makes them doubtful."""
     waits = [run.waits for run in runs]
-
-    def median(values: Iterable[float]) -> float:
-        return round(statistics.median(values), 2)
 
     return {
         "others_p50_ms": median(each.others_p50_ms for each in waits),
@@ -166,6 +159,4 @@ def summary(plan: FairPlan, kind: str, runs: Sequence[Run]) -> dict[str, Any]:
 
 def measure_at(plan: FairPlan, bootstrap: str | None, progress: Progress) -> dict[str, Any]:
     """Measure on the cluster at this address, or on the best that can be started here."""
-    plan.check()
-    with closing(open_cluster(bootstrap)) as cluster:
-        return measure(plan, cluster, progress)
+    return measure_on(bootstrap, measure, plan, progress)

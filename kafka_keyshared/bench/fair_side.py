@@ -1,4 +1,4 @@
-"""The measured side of ``bench fair``, in a process of its own.
+"""The measured side of ``bench fair``, and the notes that ``bench stuck`` shares with it.
 
 The handler appends to a file when it started which record, so that threads, coroutines and
 processes are measured alike. Run as ``python -m kafka_keyshared.bench.fair_side`` with the task as
@@ -13,7 +13,7 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,16 +50,25 @@ GRACE = 2.0
 """Seconds behind the last record that is sent: what runs at once has started by then."""
 
 
-class FairTask(Reading, kw_only=True, forbid_unknown_fields=True):
-    """What to run: ``records`` come at ``rate`` for so many seconds; starts go to ``notebook``."""
+class PacedTask(Reading, kw_only=True, forbid_unknown_fields=True):
+    """The run of one side: ``records`` come at ``rate`` for ``seconds``; starts go to ``notebook``.
+
+    The run ends ``grace`` seconds behind the last record.
+    """
 
     records: int
     rate: int
-    hot_share: float
     seconds: float
     partitions: int
     handler_ms: float
     notebook: str
+    grace: float = GRACE
+
+
+class FairTask(PacedTask, kw_only=True, forbid_unknown_fields=True):
+    """The run of one side: ``hot_share`` of the records have the hot key."""
+
+    hot_share: float
 
 
 class Waits(msgspec.Struct, kw_only=True):
@@ -83,19 +92,21 @@ class Start(msgspec.Struct, frozen=True):
     hot: bool
 
 
-def _note(path: str, record: Any) -> None:
+def note_start(path: str, record: Any) -> int:
+    """Append the start of this record's handler to the file; return the record's number."""
     number, due = STAMP.unpack_from(record.value())
     at = time.monotonic_ns()
     os.write(notebook(path), START.pack(number, due, at, record.key() == HOT))
+    return int(number)
 
 
 def _handle(path: str, seconds: float, record: Any) -> None:
-    _note(path, record)
+    note_start(path, record)
     time.sleep(seconds)
 
 
 async def _handle_later(path: str, seconds: float, record: Any) -> None:
-    _note(path, record)
+    note_start(path, record)
     await asyncio.sleep(seconds)
 
 
@@ -112,13 +123,13 @@ def judge(task: FairTask, starts: Sequence[Start], ended: int) -> Waits:
     """
     if not starts:
         raise Stalled(f"none of {task.records} records started")
-    began = min(each.due - _after(task, each.number) for each in starts)
+    began = began_at(task, starts)
     waited = {each.number: each.at - each.due for each in starts if not each.hot}
     hot = hot_records(task.records, task.hot_share)
     counted = range(task.records - task.records // LAST_PART, task.records)
     others = [number for number in counted if number not in hot]
     unseen = [number for number in others if number not in waited]
-    waited.update((number, ended - began - _after(task, number)) for number in unseen)
+    waited.update((number, ended - began - after_first(task, number)) for number in unseen)
     ordered = sorted(waited[number] for number in others)
     return Waits(
         others_p50_ms=percentile(ordered, 0.5) / NS_PER_MS,
@@ -128,29 +139,42 @@ def judge(task: FairTask, starts: Sequence[Start], ended: int) -> Waits:
     )
 
 
-def _after(task: FairTask, number: int) -> int:
+def after_first(task: PacedTask, number: int) -> int:
     """Return how long after the first record this one is due, in nanoseconds."""
     return number * 1_000_000_000 // task.rate
 
 
-def run(task: FairTask) -> Waits:
-    """Run the package until a little after the last record is sent; the rest stays undone."""
-    seconds, path = task.handler_ms / 1e3, task.notebook
-    later = task.workers.startswith("asyncio")
+def began_at(task: PacedTask, starts: Sequence[Start]) -> int:
+    """Return when the first record was due (monotonic, in nanoseconds)."""
+    return min(each.due - after_first(task, each.number) for each in starts)
+
+
+def observe(task: PacedTask, handler: Callable[[Any], Any]) -> tuple[list[Start], int]:
+    """Run the package until a little after the last record is sent; the rest stays undone.
+
+    Returns the starts that the handlers noted, and when the run ended (monotonic, in nanoseconds).
+    """
     patience = Patience()
     ends: list[float] = []
 
     def stepped(app: KeyShared, view: InstanceView) -> None:
         now, done = time.monotonic(), settled(view)
         if done and not ends:
-            ends.append(now + task.seconds + GRACE)
+            ends.append(now + task.seconds + task.grace)
         if patience.still_for(done) > IDLE_LIMIT or (ends and now >= ends[0]):
             ends[:] = [now]
             app.stop()
 
-    handler = partial(_handle_later if later else _handle, path, seconds)
     run_app(task, conf_for(task), handler, stepped, rebalanced=ready_with(task.partitions))
-    return judge(task, list(starts_in(Path(path))), round(ends[0] * 1e9))
+    path = Path(task.notebook)
+    return list(starts_in(path)) if path.exists() else [], round(ends[0] * 1e9)
+
+
+def run(task: FairTask) -> Waits:
+    """Run the package, and judge what the keys waited."""
+    handle = _handle_later if task.workers.startswith("asyncio") else _handle
+    starts, ended = observe(task, partial(handle, task.notebook, task.handler_ms / 1e3))
+    return judge(task, starts, ended)
 
 
 def main() -> int:

@@ -8,24 +8,22 @@ The sides run one after the other, never at once: they would take the processor 
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from kafka_keyshared.bench.child import Side
 from kafka_keyshared.bench.common import (
-    Child,
     Progress,
     group_of,
-    open_cluster,
+    measure_on,
     require_positive,
-    run_child,
+    run_paced,
     sides_of,
     topic_of_our_own,
 )
+from kafka_keyshared.bench.figures import median
 from kafka_keyshared.bench.latency_side import Delays, LatencyTask
 from kafka_keyshared.bench.paced import Pace, Paced, require_room
 from kafka_keyshared.errors import ConfigError
@@ -138,10 +136,8 @@ def _run(plan: LatencyPlan, cluster: Cluster, side: Side, progress: Progress) ->
             keys=plan.keys,
             value_bytes=plan.value_bytes,
         )
-        with Child("latency_side", task, Delays, f"{side} side") as consumer:
-            consumer.await_ready()
-            paced = run_child("paced", pace, Paced, "producer")
-            return Run(delays=consumer.result(), paced=paced)
+        delays, paced = run_paced("latency_side", task, Delays, pace, f"{side} side")
+        return Run(delays=delays, paced=paced)
 
 
 def summary(plan: LatencyPlan, kind: str, pairs: list[dict[Side, Run]]) -> dict[str, Any]:
@@ -153,31 +149,27 @@ def summary(plan: LatencyPlan, kind: str, pairs: list[dict[Side, Run]]) -> dict[
     ratios = [two.p99_ms / one.p99_ms for one, two in both]
     runs = [run for pair in pairs for run in pair.values()]
     return {
-        "bare_p50_ms": _median(each.p50_ms for each in bare),
-        "keyshared_p50_ms": _median(each.p50_ms for each in layer),
-        "added_p50_ms": _median(added),
+        "bare_p50_ms": median(each.p50_ms for each in bare),
+        "keyshared_p50_ms": median(each.p50_ms for each in layer),
+        "added_p50_ms": median(added),
         "added_p50s_ms": [round(each, 3) for each in added],
-        "bare_p99_ms": _median(each.p99_ms for each in bare),
-        "keyshared_p99_ms": _median(each.p99_ms for each in layer),
-        "p99_ratio": _median(ratios),
+        "bare_p99_ms": median(each.p99_ms for each in bare),
+        "keyshared_p99_ms": median(each.p99_ms for each in layer),
+        "p99_ratio": median(ratios),
         "p99_ratios": [round(each, 3) for each in ratios],
-        "bare_cpu_share": _median(each.cpu_share for each in bare),
-        "keyshared_cpu_share": _median(each.cpu_share for each in layer),
+        "bare_cpu_share": median(each.cpu_share for each in bare),
+        "keyshared_cpu_share": median(each.cpu_share for each in layer),
         "rate": plan.rate,
         "seconds": plan.seconds,
         "repeat": len(pairs),
         "records": plan.counted(),
         "seen_least": min(run.delays.seen for run in runs),
-        "producer_late_p99_ms": _median(run.paced.late_p99_ms for run in runs),
+        "producer_late_p99_ms": median(run.paced.late_p99_ms for run in runs),
         "handler_ms": plan.handler_ms,
         "client_settings": "the package's defaults on both sides",
         "kafka": kind,
         "suspect": list(_doubts(plan, pairs)),
     }
-
-
-def _median(values: Iterable[float]) -> float:
-    return round(statistics.median(values), 3)
 
 
 def _doubts(plan: LatencyPlan, pairs: list[dict[Side, Run]]) -> Iterator[str]:
@@ -198,6 +190,4 @@ def _doubts(plan: LatencyPlan, pairs: list[dict[Side, Run]]) -> Iterator[str]:
 
 def measure_at(plan: LatencyPlan, bootstrap: str | None, progress: Progress) -> dict[str, Any]:
     """Measure on the cluster at this address, or on the best that can be started here."""
-    plan.check()
-    with closing(open_cluster(bootstrap)) as cluster:
-        return measure(plan, cluster, progress)
+    return measure_on(bootstrap, measure, plan, progress)

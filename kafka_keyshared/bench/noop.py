@@ -91,9 +91,14 @@ class NoopPlan(msgspec.Struct, kw_only=True, frozen=True):
         """Return the plan with as many records as the cluster can hold."""
         if cluster.kind != "embedded":
             return self
-        size = self.value_bytes + len(key_of(self.keys)) + RECORD_OVERHEAD
-        each = min(EMBEDDED_RECORDS_MAX, max(1, EMBEDDED_BYTES_MAX // size))
+        each = embedded_room(self.value_bytes, self.keys)
         return msgspec.structs.replace(self, records=min(self.records, self.partitions * each))
+
+
+def embedded_room(value_bytes: int, keys: int) -> int:
+    """Return how many records of this size a partition of the embedded cluster keeps."""
+    size = value_bytes + len(key_of(keys)) + RECORD_OVERHEAD
+    return min(EMBEDDED_RECORDS_MAX, max(1, EMBEDDED_BYTES_MAX // size))
 
 
 def fill(bootstrap: str, topic: str, plan: NoopPlan) -> None:
@@ -161,6 +166,16 @@ def _check_commits(side: str, result: Result) -> None:
         )
 
 
+def short_runs(shortest: float) -> list[str]:
+    """Return why a shortest run of so many seconds is doubtful, if it is."""
+    if shortest >= SEVERAL * COMMIT_INTERVAL:
+        return []
+    return [
+        f"a run lasted {shortest:.1f} s, less than {SEVERAL} commit intervals of "
+        f"{COMMIT_INTERVAL:g} s: measure with more --records"
+    ]
+
+
 def _summary(plan: NoopPlan, kind: str, pairs: list[dict[str, Result]]) -> dict[str, Any]:
     bare = statistics.median(pair["bare"].records / pair["bare"].seconds for pair in pairs)
     layer = statistics.median(
@@ -174,11 +189,7 @@ def _summary(plan: NoopPlan, kind: str, pairs: list[dict[str, Result]]) -> dict[
             f"the bare loop reached {bare:,.0f}/s, below {SUSPECT_BELOW:,}/s: the machine is busy "
             "or slow, measure again when it is idle"
         )
-    if shortest < SEVERAL * COMMIT_INTERVAL:
-        suspect.append(
-            f"a run lasted {shortest:.1f} s, less than {SEVERAL} commit intervals of "
-            f"{COMMIT_INTERVAL:g} s: measure with more --records"
-        )
+    suspect += short_runs(shortest)
     return {
         "records": plan.records,
         "bare_per_s": round(bare),

@@ -37,7 +37,8 @@ HOT = b"hot"
 class Pace(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What to send, and how fast: ``rate`` records per second.
 
-    ``hot_share`` of them have one key, :data:`HOT`; the others any of ``keys``.
+    ``hot_share`` of them have one key, :data:`HOT`, and so has the record with the number
+    ``hot_record``; the others have any of ``keys``.
     """
 
     bootstrap: str
@@ -49,6 +50,7 @@ class Pace(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     keys: int
     value_bytes: int
     hot_share: float = 0.0
+    hot_record: int | None = None
 
 
 class Paced(msgspec.Struct, kw_only=True):
@@ -98,7 +100,7 @@ def send(pace: Pace) -> Paced:
     producer.list_topics(pace.topic, timeout=FLUSH_TIMEOUT)
     choose = random.Random(SEED).randrange
     keys = [choose(pace.keys) for _ in range(pace.records)]
-    hot = hot_records(pace.records, pace.hot_share)
+    hot = hot_records(pace.records, pace.hot_share) | {pace.hot_record}
     padding = b"x" * (pace.value_bytes - STAMP.size)
     late = array("q", bytes(8 * pace.records))
     clock = time.monotonic_ns

@@ -113,8 +113,16 @@ def keys_of(traffic: Traffic, records: int, keys: int) -> Iterator[int]:
         return iter([0] * records)
     if traffic == "uniform":
         return (number % keys for number in range(records))
-    shares = list(accumulate((number + 1) ** -ZIPF for number in range(keys)))
-    return iter(random.Random(SEED).choices(range(keys), cum_weights=shares, k=records))
+    return iter(zipf(records, keys, ZIPF))
+
+
+def zipf(records: int, keys: int, exponent: float) -> list[int]:
+    """Return the number of each record's key, where key n has a share of ``(n + 1) ** -exponent``.
+
+    The draws are the same on every run, and fewer records are the beginning of more.
+    """
+    shares = list(accumulate((number + 1) ** -exponent for number in range(keys)))
+    return random.Random(SEED).choices(range(keys), cum_weights=shares, k=records)
 
 
 def value_of(number: int, mark: int, size: int) -> bytes:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from kafka_keyshared.bench import compare, fair, idle, latency, memory, noop
+from kafka_keyshared.bench import compare, fair, idle, latency, memory, noop, scale, skew, stuck
 from kafka_keyshared.bench.compare import ComparePlan
 from kafka_keyshared.bench.fair import FairPlan
 from kafka_keyshared.bench.idle import IdlePlan
 from kafka_keyshared.bench.latency import LatencyPlan
 from kafka_keyshared.bench.memory import MemoryPlan
 from kafka_keyshared.bench.noop import NoopPlan
+from kafka_keyshared.bench.scale import ScalePlan
+from kafka_keyshared.bench.skew import SkewPlan
+from kafka_keyshared.bench.stuck import StuckPlan
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.config import make_options
@@ -19,13 +22,15 @@ from kafka_keyshared.config import make_options
 
 class _Plan(Protocol):
     @property
-    def workers(self) -> str: ...
+    def workers(self) -> str | tuple[str, ...]: ...
 
     def check(self) -> None: ...
 
 
 P = TypeVar("P", bound=_Plan)
 Measure = Callable[[P, str | None, Callable[[str], None]], dict[str, Any]]
+_Table = tuple[dict[str, Justify], Callable[[dict[str, Any]], list[str]]]
+"""The columns of a table, and the cells of one of the result's rows."""
 
 
 def noop_verb(plan: NoopPlan, bootstrap: str | None, output: Output) -> int:
@@ -48,6 +53,58 @@ def latency_verb(plan: LatencyPlan, bootstrap: str | None, output: Output) -> in
 def fair_verb(plan: FairPlan, bootstrap: str | None, output: Output) -> int:
     """Measure what other keys wait beside a hot one, and print it."""
     return _verb("bench fair", fair.measure_at, plan, bootstrap, output)
+
+
+def skew_verb(plan: SkewPlan, bootstrap: str | None, output: Output) -> int:
+    """Measure how far skewed backlogs are from their lower bound, and print a row for each."""
+    return _verb(
+        "bench skew", skew.measure_at, plan, bootstrap, output, table=(_SKEW_COLUMNS, _skew_row)
+    )
+
+
+_SKEW_COLUMNS: dict[str, Justify] = {
+    "keys": "left",
+    "records": "right",
+    "hottest": "right",
+    "bound s": "right",
+    "ratio": "right",
+    "bare threads": "right",
+}
+
+
+def _skew_row(row: dict[str, Any]) -> list[str]:
+    return [
+        *(row["distribution"], f"{row['records']:,}", f"{row['hottest_share']:.2%}"),
+        *(f"{row['bound_s']:.2f}", row["ratio_spread"], row["bare_ratio_spread"]),
+    ]
+
+
+def scale_verb(plan: ScalePlan, bootstrap: str | None, output: Output) -> int:
+    """Measure what more threads cost and do, and print it."""
+    return _verb("bench scale", scale.measure_at, plan, bootstrap, output)
+
+
+def stuck_verb(plan: StuckPlan, bootstrap: str | None, output: Output) -> int:
+    """Measure how punctual others are while one record is stuck, and print a row for each pool."""
+    return _verb(
+        "bench stuck", stuck.measure_at, plan, bootstrap, output, table=(_STUCK_COLUMNS, _stuck_row)
+    )
+
+
+_STUCK_COLUMNS: dict[str, Justify] = {
+    "workers": "left",
+    "records": "right",
+    "on time": "right",
+    "before": "right",
+    "p99 ms": "right",
+}
+
+
+def _stuck_row(row: dict[str, Any]) -> list[str]:
+    return [
+        *(row["workers"], f"{row['others']:,}", row["share_spread"]),
+        *(f"{row['before_share']:.4f}", f"{row['p99_ms']:.1f}"),
+    ]
 
 
 def memory_verb(plan: MemoryPlan, bootstrap: str | None, output: Output) -> int:
@@ -113,14 +170,21 @@ def _verb(
     output: Output,
     *,
     max_leases_per_key: int | None = None,
+    table: _Table | None = None,
 ) -> int:
     plan.check()
     # Here and not in the process of its own that would find it out after everything is produced.
-    make_options({"workers": plan.workers, "max_leases_per_key": max_leases_per_key}).subscription()
+    pools = (plan.workers,) if isinstance(plan.workers, str) else plan.workers
+    for workers in pools:
+        make_options({"workers": workers, "max_leases_per_key": max_leases_per_key}).subscription()
     if bootstrap is not None:
         require_broker({"bootstrap.servers": bootstrap})
     result = measure_at(plan, bootstrap, write_note)
     for reason in result["suspect"]:
         write_note(f"suspect: {reason}")
-    write_result(result, output, title)
+    if table is None or output is not Output.TABLE:
+        write_result(result, output, title)
+    else:
+        columns, shown = table
+        write_table(title, columns, [shown(row) for row in result["rows"]])
     return 0

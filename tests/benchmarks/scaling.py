@@ -1,6 +1,8 @@
-"""How the ratio to the bare loop falls with partitions, keys and workers; what a record costs held.
+"""What is lost with more partitions, keys and workers, and the memory of a held record.
 
-Of each axis both ends are measured in turn: bare loop and package at the one, then at the other.
+Both ends of partitions and keys are measured in turn, as ratios to the bare loop: bare loop and
+package at one end, then at the other. Workers are the part ``threads`` of ``bench scale``, because
+the bare loop is the same at both ends.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from confluent_kafka import Message
 
 from kafka_keyshared.bench.common import Progress, topic_of_our_own
 from kafka_keyshared.bench.noop import NoopPlan, fill, run_pair
+from kafka_keyshared.bench.scale import ScalePlan, measure_threads
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commands import Lease
 from kafka_keyshared.core.dispatcher import Dispatcher
@@ -45,25 +48,31 @@ class ScalingPlan:
         """Return what is measured at both ends of an axis."""
         low, high = getattr(self, axis)
         plan = NoopPlan(records=self.records, repeat=self.repeat)
-        if axis == "workers":
-            low, high = f"thread:{low}", f"thread:{high}"
         return (
             msgspec.structs.replace(plan, **{axis: low}),
             msgspec.structs.replace(plan, **{axis: high}),
         )
 
 
-AXES = ("partitions", "keys", "workers")
+AXES = ("partitions", "keys")
 
 
 def measure(plan: ScalingPlan, cluster: Cluster, progress: Progress) -> dict[str, Any]:
-    """Return, for each axis, the median of what the ratio loses from one end to the other."""
+    """Return the median of what is lost from one end to the other, and the bytes of a record."""
     found: dict[str, Any] = {"records": plan.records}
     for axis in AXES:
         low, high = (end.that_fits(cluster) for end in plan.ends(axis))
         pairs = _in_turn(low, high, cluster, progress)
         found[f"{axis}_lost"] = round(statistics.median(1 - of / to for to, of in pairs), 3)
         found[f"{axis}_ratios"] = [[round(to, 3), round(of, 3)] for to, of in pairs]
+    ends = ScalePlan(records=plan.records, repeat=plan.repeat, threads=plan.workers)
+    workers = measure_threads(ends, cluster, progress)
+    found |= {
+        "workers_lost": workers["workers_lost"],
+        "workers_per_s": workers["per_s"],
+        "workers_losts": workers["losts"],
+        "suspect": workers["suspect"],
+    }
     found["held_bytes"] = held_bytes(plan.held)
     found["held_bytes_header"] = held_bytes(plan.held, header="key")
     return found

@@ -92,10 +92,20 @@ def test_waiting_is_measured_on_an_embedded_cluster(embedded_cluster: Cluster) -
     assert "three consumers" in said[0]
 
 
+def expect_skew(result: dict[str, Any]) -> None:
+    assert [row["distribution"] for row in result["rows"]] == ["zipf:0.8"]
+    assert result["rows"][0]["records"] == 200
+    assert result["rows"][0]["makespan_s"] >= 200 * 0.002 / 16
+
+
 VERBS: dict[str, tuple[tuple[object, ...], Callable[[dict[str, Any]], None]]] = {
     "latency": (("--rate", 400, "--seconds", 2, "--warmup", 0.5, "--repeat", 1), expect_latency),
     "memory": (("--keys", 20_000), expect_memory),
     "idle": (("--seconds", 1), expect_idle),
+    "skew": (
+        ("--records", 200, "--sleep-ms", 2, "--distributions", "zipf:0.8", "--repeat", 1),
+        expect_skew,
+    ),
 }
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.local.cluster import Cluster
 from tests.benchmarks import scaling, verify
 from tests.benchmarks.scaling import AXES, ScalingPlan, held_bytes
 
@@ -20,10 +21,22 @@ def test_each_axis_has_two_ends_that_differ_in_nothing_else() -> None:
         assert differ == {axis}
     (case,) = [case for case in verify.CASES if case.name == "scaling"]
     assert {floor.figure for floor in case.floors} == {
-        *(f"{axis}_lost" for axis in AXES),
+        *(f"{axis}_lost" for axis in (*AXES, "workers")),
         "held_bytes",
         "held_bytes_header",
     }
+
+
+def test_a_tiny_run_has_every_figure_that_is_judged(
+    embedded_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scaling, "_in_turn", lambda *_: [(0.6, 0.3), (0.5, 0.5), (0.8, 0.6)])
+    plan = ScalingPlan(records=400, repeat=1, held=200)
+    found = scaling.measure(plan, embedded_cluster, verify.note)
+    (case,) = [case for case in verify.CASES if case.name == "scaling"]
+    assert {floor.figure for floor in case.floors} <= found.keys()
+    assert found["keys_lost"] == found["partitions_lost"] == 0.25
+    assert [*found["workers_per_s"]] == ["2", "64"]
 
 
 @pytest.mark.parametrize("header", [None, "key"])

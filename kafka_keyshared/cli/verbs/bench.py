@@ -9,6 +9,7 @@ import typer
 
 from kafka_keyshared.cli.options import Bootstrap, JsonFlag, OutputFlag
 from kafka_keyshared.cli.output import Output
+from kafka_keyshared.errors import ConfigError
 
 
 class KeyPlace(StrEnum):
@@ -26,6 +27,9 @@ Rate = Annotated[int, typer.Option(metavar="INT", help="Records per second, sent
 RunSeconds = Annotated[float, typer.Option(metavar="FLOAT", help="How long each run lasts.")]
 HandlerMs = Annotated[float, typer.Option(metavar="FLOAT", help="What the handler sleeps.")]
 BenchWorkers = Annotated[str, typer.Option(metavar="TEXT", help="As for run.")]
+SleepMs = Annotated[
+    float, typer.Option(metavar="FLOAT", help="Milliseconds that a handler sleeps.")
+]
 Repeat = Annotated[int, typer.Option(metavar="INT", help="Pairs of runs, in turn.")]
 
 verbs = typer.Typer(
@@ -152,6 +156,129 @@ def bench_fair(  # noqa: PLR0917 - each is an option of the command line
     return fair_verb(plan, bootstrap_server, Output.JSON if json else output)
 
 
+@verbs.command("skew")
+def bench_skew(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    records: Records = 200_000,
+    keys: Keys = 10_000,
+    workers: Annotated[str, typer.Option(metavar="TEXT", help="Threads, on both sides.")] = (
+        "thread:16"
+    ),
+    sleep_ms: SleepMs = 1.0,
+    distributions: Annotated[
+        str, typer.Option(metavar="NAMES", help="With commas: uniform, zipf:EXPONENT.")
+    ] = "zipf:1.1,zipf:0.8,uniform",
+    repeat: Annotated[int, typer.Option(metavar="INT", help="Pairs of runs of each.")] = 3,
+    partitions: Partitions = 8,
+    value_bytes: ValueBytes = 100,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Measure how far the makespan of a skewed backlog is from its lower bound."""
+    from kafka_keyshared.bench.skew import SkewPlan
+    from kafka_keyshared.cli.bench import skew_verb
+
+    plan = SkewPlan(
+        records=records,
+        keys=keys,
+        workers=workers,
+        sleep_ms=sleep_ms,
+        distributions=_names(distributions),
+        repeat=repeat,
+        partitions=partitions,
+        value_bytes=value_bytes,
+    )
+    return skew_verb(plan, bootstrap_server, Output.JSON if json else output)
+
+
+@verbs.command("scale")
+def bench_scale(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    parts: Annotated[
+        str, typer.Option(metavar="NAMES", help="With commas, of threads,sleep,resize.")
+    ] = "threads,sleep,resize",
+    repeat: Annotated[int, typer.Option(metavar="INT", help="Turns of each part.")] = 5,
+    records: Annotated[
+        int, typer.Option(metavar="INT", help="Records of a run with an empty handler.")
+    ] = 2_000_000,
+    threads: Annotated[
+        str, typer.Option(metavar="INTS", help="Thread counts, each compared with the first.")
+    ] = "2,64",
+    sleep_records: Annotated[
+        int, typer.Option(metavar="INT", help="Records of a run whose handler sleeps.")
+    ] = 300_000,
+    sleep_threads: Annotated[
+        int, typer.Option(metavar="INT", help="Threads that sleep, on both sides.")
+    ] = 100,
+    sleep_ms: SleepMs = 2.0,
+    resize: Annotated[
+        str, typer.Option(metavar="INTS", help="Thread counts before and after app.scale().")
+    ] = "2,32",
+    partitions: Partitions = 8,
+    keys: Keys = 10_000,
+    value_bytes: ValueBytes = 100,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Measure what more threads cost, what they do, and how soon new ones help."""
+    from kafka_keyshared.bench.scale import ScalePlan
+    from kafka_keyshared.cli.bench import scale_verb
+
+    plan = ScalePlan(
+        parts=_names(parts),
+        repeat=repeat,
+        records=records,
+        threads=_counts("--threads", threads),
+        sleep_records=sleep_records,
+        sleep_threads=sleep_threads,
+        sleep_ms=sleep_ms,
+        resize=_counts("--resize", resize),
+        partitions=partitions,
+        keys=keys,
+        value_bytes=value_bytes,
+    )
+    return scale_verb(plan, bootstrap_server, Output.JSON if json else output)
+
+
+@verbs.command("stuck")
+def bench_stuck(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    stuck: Annotated[
+        float, typer.Option(metavar="FLOAT", help="Seconds that one record takes.")
+    ] = 30.0,
+    lead: Annotated[
+        float, typer.Option(metavar="FLOAT", help="Seconds before that record comes.")
+    ] = 5.0,
+    rate: Rate = 300,
+    handler_ms: HandlerMs = 1.0,
+    keys: Keys = 10_000,
+    workers: Annotated[
+        str, typer.Option(metavar="NAMES", help="With commas: thread:16,process:2.")
+    ] = "thread:16,asyncio:1000,process:2",
+    repeat: Annotated[int, typer.Option(metavar="INT", help="Runs of each.")] = 3,
+    partitions: Partitions = 4,
+    value_bytes: ValueBytes = 100,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Measure how punctual other records are while one record takes very long."""
+    from kafka_keyshared.bench.stuck import StuckPlan
+    from kafka_keyshared.cli.bench import stuck_verb
+
+    plan = StuckPlan(
+        stuck=stuck,
+        lead=lead,
+        rate=rate,
+        handler_ms=handler_ms,
+        keys=keys,
+        workers=_names(workers),
+        repeat=repeat,
+        partitions=partitions,
+        value_bytes=value_bytes,
+    )
+    return stuck_verb(plan, bootstrap_server, Output.JSON if json else output)
+
+
 @verbs.command("memory")
 def bench_memory(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
@@ -248,3 +375,10 @@ def bench_compare(  # noqa: PLR0917 - each is an option of the command line
 
 def _names(told: str | None) -> tuple[str, ...]:
     return tuple(name for each in (told or "").split(",") if (name := each.strip()))
+
+
+def _counts(option: str, told: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, _names(told)))
+    except ValueError:
+        raise ConfigError(f"{option} {told}: give numbers with commas") from None

@@ -38,6 +38,9 @@ VERBS: list[list[str]] = [
     ["bench", "noop"],
     ["bench", "latency"],
     ["bench", "fair"],
+    ["bench", "skew"],
+    ["bench", "scale"],
+    ["bench", "stuck"],
     ["bench", "memory"],
     ["bench", "idle"],
 ]
