@@ -190,20 +190,7 @@ class SubscriptionSettings:
                 "such a record from one to the other; choose what becomes of it in one of them"
             )
         self._check_routing()
-        if self.shards is not None and self.shares:
-            workers = len(self.workers)
-            if not workers <= self.shards <= SLOTS:
-                raise ConfigError(
-                    f"subscription {self.name!r}: shards={self.shards} and {workers} workers: give "
-                    f"at least as many shards as workers, and at most {SLOTS}, or leave it out"
-                )
-        if self.detach_after and self.detaches is None:
-            raise ConfigError(
-                f"subscription {self.name!r}: detach_after={self.detach_after:g}: a record is "
-                "detached where workers share what waits: functions on threads or in processes, "
-                "with routing='ring', 'auto-split' or 'unordered', without filters, "
-                "new_workers_wait or reliable=False; leave detach_after out, or give 0"
-            )
+        self._check_sharing()
         if self.max_leases_per_key not in (None, 1):
             raise ConfigError(
                 f"subscription {self.name!r}: max_leases_per_key={self.max_leases_per_key!r}: "
@@ -223,6 +210,22 @@ class SubscriptionSettings:
             raise ConfigError(
                 f"subscription {self.name!r}: leases_per_worker={self.leases_per_worker}: "
                 "give at least 1"
+            )
+
+    def _check_sharing(self) -> None:
+        if self.shards is not None and self.shares:
+            workers = len(self.workers)
+            if not workers <= self.shards <= SLOTS:
+                raise ConfigError(
+                    f"subscription {self.name!r}: shards={self.shards} and {workers} workers: give "
+                    f"at least as many shards as workers, and at most {SLOTS}, or leave it out"
+                )
+        if self.detach_after and self.detaches is None:
+            raise ConfigError(
+                f"subscription {self.name!r}: detach_after={self.detach_after:g}: a record is "
+                "detached where workers share what waits: functions on threads or in processes, "
+                "with routing='ring', 'auto-split' or 'unordered', without filters, "
+                "new_workers_wait or reliable=False; leave detach_after out, or give 0"
             )
 
     def _check_routing(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import tracemalloc
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -14,7 +16,7 @@ from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import DETACH_AFTER, SHARDS, SubscriptionSettings
-from kafka_keyshared.core.shards import shard_of
+from kafka_keyshared.core.shards import SharedRow, shard_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.sim.stepped import SteppedWorker
@@ -169,6 +171,88 @@ def test_the_time_of_each_record_counts_also_where_the_last_of_a_batch_is_detach
     shared.work()
     assert shared.committed() == (4, [])
     assert sum(shared.sub().counts.process_seconds.counts) == 4
+
+
+def mates(shards: int) -> tuple[bytes, list[bytes]]:
+    """A key, and others of its shard that are in other slots."""
+    hot, *others = (b"key-%d" % number for number in range(2_000))
+    shard = shard_of(slot_of(hot), shards)
+    found = [key for key in others if shard_of(slot_of(key), shards) == shard]
+    return hot, [key for key in found if slot_of(key) != slot_of(hot)]
+
+
+def test_the_other_keys_of_a_shard_do_not_wait_behind_a_hot_key() -> None:
+    shared = Shared(replace(PLAIN, workers=("a",), leases_per_worker=4))
+    hot, others = mates(SHARDS)
+    shared.come(*[hot] * 100)
+    shared.come(*others[:3])
+    worker = shared.worker()
+    worker.start()
+    shared.beat()
+    row = shared.sub().shared
+    assert row is not None and [*row.single] == [slot_of(hot)]
+    late = shared.come(hot, others[0])
+    worker.finish()
+    ran = [0, *shared.work()]
+    assert max(map(ran.index, (100, 101, 102, late[1].offset()))) < 20
+    assert [at for at in ran if at < 100 or at == late[0].offset()] == [*range(100), 103]
+    assert shared.committed() == (105, [])
+
+
+def test_what_is_leased_of_a_hot_key_before_it_has_a_shard_is_waited_for() -> None:
+    shared = Shared(replace(PLAIN, workers=("a", "b"), leases_per_worker=4))
+    hot, others = mates(SHARDS)
+    shared.come(*[hot] * 100, *others[:3])
+    (busy,) = [each for each in shared.pool.workers.values() if each.inbox]
+    busy.start()
+    shared.beat()
+    row = shared.sub().shared
+    assert row is not None
+    (single,) = row.single.values()
+    assert (single.at, single.slot) == (busy.index, slot_of(hot))
+    assert not [at for at in shared.work_beside(busy) if at < 100]
+    busy.finish()
+    assert shared.work()[:3] == [1, 2, 3]
+    assert shared.committed() == (103, [])
+
+
+def test_the_slot_of_a_key_that_is_hot_no_more_is_of_its_group_again() -> None:
+    shared = Shared(replace(PLAIN, leases_per_worker=4))
+    hot, others = mates(SHARDS)
+    shared.come(*[hot] * 100, others[0])
+    shared.beat()
+    row = shared.sub().shared
+    assert row is not None and row.single
+    shared.work()
+    shared.beat()
+    assert not row.single
+    first, second = shared.come(hot, others[0])
+    assert row.shard_of(first) is row.shard_of(second)
+    assert shared.work() == [first.offset(), second.offset()]
+    shared.core.check()
+
+
+def test_256_empty_shards_take_less_than_100_kib() -> None:
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        row = SharedRow(lambda _: None, SHARDS)
+        took = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert took - sys.getsizeof(row.by_slot) < 100 * 1024, "besides the slot table"
+
+
+@pytest.mark.parametrize(("shards", "workers"), [(3, 4), (0, 1), (SLOTS + 1, 4)])
+def test_shards_below_workers_are_refused(shards: int, workers: int) -> None:
+    settings = replace(PLAIN, workers=tuple(map(str, range(workers))), shards=shards)
+    with pytest.raises(ConfigError, match=rf"shards={shards} and {workers} workers: give at least"):
+        settings.check()
+
+
+def test_with_many_workers_there_are_four_shards_for_each() -> None:
+    assert PLAIN.shard_count == SHARDS
+    assert replace(PLAIN, workers=tuple(map(str, range(100)))).shard_count == 400
 
 
 def test_nothing_is_detached_where_detach_after_is_0() -> None:
