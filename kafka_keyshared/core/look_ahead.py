@@ -8,6 +8,9 @@ together, in records or in bytes. What is beyond, :mod:`.pressure` holds back pa
 partition; one that has less than an even share of the quarter goes on, or a single poison record
 would stop a partition for what another one holds.
 
+Of a hot key one record runs at a time, and the others wait (:mod:`.shards`): where they last for
+seconds, they count too.
+
 A lane that is about to go on counts half, so that a hot key whose retry follows at once does not
 cost its partition a pause, which takes longer. What waits for a record that runs counts half, too:
 where all handlers are slow, that is all there is, and workers must not go without. So what is held
@@ -26,6 +29,7 @@ from dataclasses import dataclass, field
 from kafka_keyshared.core.lanes import HEAD_HELD_UP, ClosedLane, ClosedLanes
 from kafka_keyshared.core.one_lease import OneLease
 from kafka_keyshared.core.places import WaitingPlace
+from kafka_keyshared.core.shards import Shard
 from kafka_keyshared.core.slices import Epochs
 from kafka_keyshared.core.slow import Running, Slow
 from kafka_keyshared.core.window import Window
@@ -59,11 +63,11 @@ class Behind:
 
     records: float = 0.0
     bytes: float = 0.0
-    lane: ClosedLane | Running | None = None
+    lane: ClosedLane | Running | Shard | None = None
     of_lane: int = 0
 
     def add(
-        self, count: int, size: float, weight: float, lane: ClosedLane | Running | None
+        self, count: int, size: float, weight: float, lane: ClosedLane | Running | Shard | None
     ) -> None:
         """Count what a lane holds, or waits for a record; None: what no worker may take."""
         self.records += weight * count
@@ -85,17 +89,23 @@ class LookAhead:
 
     ``grown`` counts what has come for them since the last look. Besides lanes, what waits in the
     places in ``held`` counts: it is for slots that have no worker now. And what waits for the
-    records in ``slow``, as of the last beat; with one lease per key, in ``leases`` too. Times are
-    monotonic seconds.
+    records in ``slow``, as of the last beat; with one lease per key, in ``leases`` too; and what
+    waits in the ``hot`` shards. Times are monotonic seconds.
     """
 
     def __init__(
-        self, window: Window, closed: ClosedLanes, epochs: Epochs, leases: OneLease | None = None
+        self,
+        window: Window,
+        closed: ClosedLanes,
+        epochs: Epochs,
+        leases: OneLease | None = None,
+        hot: Sequence[Shard] = (),
     ) -> None:
         self._window = window
         self._closed = closed
         self._epochs = epochs
         self._leases = leases
+        self._hot = hot
         self._most_records = window.records_max / CLOSED_SHARE
         self._most_bytes = window.bytes_max / CLOSED_SHARE
         self.held: list[WaitingPlace] = []
@@ -123,7 +133,7 @@ class LookAhead:
 
     def worth_it(self) -> bool:
         """Say whether so much is held that they could have outgrown their bound."""
-        if not (self._closed.lanes or self.held or self.slow):
+        if not (self._closed.lanes or self.held or self.slow or self._hot):
             return False
         window = self._window
         return window.records >= self._most_records or window.bytes >= self._most_bytes
@@ -154,6 +164,12 @@ class LookAhead:
                 count += len(records)
                 behind = found.every.setdefault(partition, Behind())
                 behind.add(len(records), self._window.weigh(records), weight, slow.first)
+        for shard in self._hot:
+            for partition, records in _by_partition(shard.records).items():
+                count += len(records)
+                behind = found.every.setdefault(partition, Behind())
+                size = self._window.weigh(records)
+                behind.add(len(records), size, SOON_WEIGHT, shard)
         self.grown = 0
         self._behind_slow = self._count_slow()
         self._lanes = len(self._closed.lanes)

@@ -16,6 +16,7 @@ from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.look_ahead import Behind
 from kafka_keyshared.core.opening import advance
 from kafka_keyshared.core.returns import of_partitions, recall
+from kafka_keyshared.core.shards import Shard
 from kafka_keyshared.core.slow import Running
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import TopicPartition, counted, in_words, name_of, named_key
@@ -111,7 +112,7 @@ def weigh_closed(holds: Holds, sub: Subscription, assigned: int, now: float) -> 
         if assigned == 1 or each in blocked or look.holds_little(each, found.every, assigned)
     ]
     for partition, behind in _stop(holds, sub, Reason.WAITING, stopped, little).items():
-        commands += sub.bursts.held_back.add(_waits(partition, behind, now), now)
+        commands += sub.bursts.held_back.add(_waits(sub, partition, behind, now), now)
     return commands
 
 
@@ -139,7 +140,7 @@ def _in_words(partition: TopicPartition, behind: Behind) -> str:
     )
 
 
-def _waits(partition: TopicPartition, behind: Behind, now: float) -> Line:
+def _waits(sub: Subscription, partition: TopicPartition, behind: Behind, now: float) -> Line:
     lane, most = behind.lane, f"{partition}: {Reason.WAITING}; {counted(behind.of_lane, 'record')}"
     if lane is None:
         return Line(f"{most} of it are of slots that have no worker; other partitions go on")
@@ -147,6 +148,12 @@ def _waits(partition: TopicPartition, behind: Behind, now: float) -> Line:
         where = f"{name_of(lane.record)} ({named_key(lane.key)})"
         since = f"which has been running for {in_words(now - lane.since)}"
         return Line(f"{most} of it wait for {where}, {since}; other partitions go on")
+    if isinstance(lane, Shard):
+        key = named_key(sub.keys.key(lane.records[0]))
+        return Line(
+            f"{most} of the {key} wait for each other, because it gets more than one worker can do "
+            "(give its records finer keys, or make its handler faster); other partitions go on"
+        )
     again = "" if lane.due is None else f" (next try in {in_words(lane.due - now)})"
     follows = f"{again}; other partitions go on"
     return Line(f"{most} of the {named_key(lane.key)} are behind a failure", follows=follows)

@@ -33,21 +33,26 @@ LONG = 64
 """Records of a queue in which a hot key is looked for, and of the sample that is looked at."""
 
 
+LASTS = 2.0
+"""Seconds: the queue of a hot key that lasts longer counts as waiting for what runs of it."""
+
+
 class Shard(Backlog):
     """The queue of a group of slots; ``slot`` where it is of a single one.
 
-    ``at`` is the id of the worker that has leases of it, None while nobody has; ``leased`` counts
-    the records of slices that are not over.
+    ``taken`` counts the records that were leased of it since the last heartbeat. ``at`` is the id
+    of the worker that has leases of it, None while nobody has; ``leased`` counts the records of
+    slices that are not over.
     """
 
-    __slots__ = ("at", "leased", "number", "slot")
+    __slots__ = ("at", "leased", "number", "slot", "taken")
 
     def __init__(self, number: int, slot: int | None = None) -> None:
         super().__init__()
         self.number = number
         self.slot = slot
         self.at: int | None = None
-        self.leased = 0
+        self.leased = self.taken = 0
 
     def lease(self, worker: int, count: int) -> None:
         """Note that a slice of this worker has so many records of the shard."""
@@ -71,10 +76,11 @@ class SharedRow(Row):
 
     ``slot_of`` returns the slot of a record, None where it has no key. ``by_slot`` is for each slot
     the list that takes its records. ``single`` are the shards of single slots, by these. A
-    hot key is looked for in queues of ``long`` records.
+    hot key is looked for in queues of ``long`` records. ``slow`` are the single slots whose
+    queues last for seconds, as of the last heartbeat.
     """
 
-    __slots__ = ("by_slot", "long", "queue", "shards", "single", "slot_of")
+    __slots__ = ("by_slot", "long", "queue", "shards", "single", "slot_of", "slow")
 
     def __init__(self, slot_of: Callable[[Record], int | None], shards: int) -> None:
         super().__init__(None)
@@ -83,6 +89,7 @@ class SharedRow(Row):
         self.by_slot = [self._group_of(slot).records for slot in range(SLOTS)]
         self.single: dict[int, Shard] = {}
         self.long = LONG
+        self.slow: list[Shard] = []
         # The shards with records, in the order in which they are served.
         self.queue: OrderedDict[Shard, None] = OrderedDict()
 
@@ -152,6 +159,7 @@ class SharedRow(Row):
     def take_from(self, shard: Shard, most: int) -> tuple[list[Record], list[Chunk]]:
         """Take a quantum of a shard, whose next turn comes behind all others."""
         taken = shard.take(most)
+        shard.taken += len(taken[0])
         if shard.records:
             self.queue.move_to_end(shard)
         else:
@@ -181,6 +189,15 @@ class SharedRow(Row):
         if not old.records:
             self.queue.pop(old, None)
         return old, new
+
+    def measure(self, seconds: float) -> None:
+        """Note which single slots have more waiting than runs in :data:`LASTS`, at their pace of
+        the last so many seconds."""
+        self.slow.clear()
+        for shard in self.single.values():
+            if len(shard.records) * seconds > LASTS * shard.taken:
+                self.slow.append(shard)
+            shard.taken = 0
 
     def join(self) -> None:
         """Let slots that have nothing waiting and nothing leased be of their groups again."""

@@ -160,15 +160,17 @@ def _taken(shared: SharedRow, worker: int, most: int) -> list[Shard]:
     return found
 
 
-def separate_hot(sub: Subscription) -> None:
+def separate_hot(sub: Subscription, seconds: float) -> None:
     """Give slots that fill the queue of their shard a shard of their own, and take back empty ones.
 
     What is leased of the old shard may be of the slot: so the new one waits for these leases, too.
+    This was last done so many seconds ago.
     """
     shared = sub.shared
     if shared is None:
         return
     shared.merge()
+    shared.measure(seconds)
     shared.join()
     for shard in [*shared.queue]:
         slot = shared.hot_slot(shard)

@@ -12,6 +12,7 @@ import pytest
 
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing.modes import RoutingSettings
@@ -21,7 +22,7 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.sim.stepped import SteppedWorker
 from tests.support.harness import Harness
-from tests.support.records import ERROR, FakeRecord, record
+from tests.support.records import ERROR, P0, P1, FakeRecord, record
 
 NAMES = ("a", "b", "c", "d")
 LONG = 4 * DETACH_AFTER
@@ -230,6 +231,34 @@ def test_the_slot_of_a_key_that_is_hot_no_more_is_of_its_group_again() -> None:
     assert row.shard_of(first) is row.shard_of(second)
     assert shared.work() == [first.offset(), second.offset()]
     shared.core.check()
+
+
+@pytest.mark.parametrize("slow", [True, False])
+def test_a_key_that_gets_more_than_a_worker_can_do_holds_back_its_partition_at_half_the_window(
+    slow: bool,
+) -> None:
+    shared = Shared(replace(PLAIN, leases_per_worker=4, window_records=400))
+    shared.assign(P1)
+    hot, others = mates(SHARDS)
+    shared.come(*[hot] * 180, *others[:3])
+    shared.beat()
+    held = shared.core.holds.held_back
+    worker = next(each for each in shared.pool.workers.values() if each.inbox)
+    for more in (20, 40):
+        assert not held(Reason.WAITING), "until it is half of the window, nobody notices"
+        done = 3 if slow else 80
+        for _ in range(done):
+            worker.start()
+            worker.finish()
+            shared.deliver()
+        shared.come(*[hot] * (done + more))
+        shared.beat()
+    assert {*held(Reason.WAITING)} == ({P0} if slow else set())
+    said = "wait for each other, because it gets more than one worker can do"
+    assert shared.said(said) is slow
+    shared.work()
+    shared.beat()
+    assert not held(Reason.WAITING)
 
 
 def test_256_empty_shards_take_less_than_100_kib() -> None:
