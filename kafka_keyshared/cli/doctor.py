@@ -267,7 +267,9 @@ class Doctor:
     def _check_broker(self) -> Check:
         answer = self._asked.metadata()
         if isinstance(answer, str):
-            return client_checks.unanswered(self._asked.address, answer, self._asked.speaks_tls)
+            return client_checks.unanswered(
+                self._asked.address, answer, self._asked.speaks_tls, self._asked.is_mute
+            )
         self._metadata = answer
         facts = self._asked.brokers(answer)
         self._limits = facts.metadata_limits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,10 @@ from kafka_keyshared.client.port import unreachable
 from kafka_keyshared.config.tokens import with_guarded_tokens
 
 ANSWER_TIMEOUT = 6.0
+
+_API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+"""A request that any Kafka broker answers, or ends the connection for: its length, ApiVersions in
+version 0, the number 1, and no client id (KIP-35)."""
 
 
 def require_broker(conf: Mapping[str, Any], timeout: float = ANSWER_TIMEOUT) -> None:
@@ -51,6 +56,22 @@ def speaks_tls(servers: str, timeout: float) -> bool:
             return True
     except (OSError, ValueError):
         return False
+
+
+def is_mute(servers: str, timeout: float) -> bool:
+    """Say whether the first of these listeners neither answers a request nor ends the connection.
+
+    So does a port of something else that waits for more, and one behind a firewall.
+    """
+    try:
+        with socket.create_connection(_first_address(servers), timeout) as plain:
+            plain.sendall(_API_VERSIONS)
+            plain.recv(1)  # nothing where the listener ends the connection
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _first_address(servers: str) -> tuple[str, int]:

@@ -134,6 +134,15 @@ class _Meaning(NamedTuple):
     cure: str
 
 
+ALL_DOWN = "brokers are down"
+
+_MUTE = _Meaning(
+    ("timed out", "transport failure", "Timed out"),
+    Kind.NO_ANSWER,
+    "there is a connection and no answer, or no connection in time",
+    "see firewalls between here and there, and that the port is a Kafka broker's",
+)
+
 _REASONS = (
     _Meaning(
         ("Failed to resolve", "Name or service not known"),
@@ -179,7 +188,7 @@ _REASONS = (
     _Meaning(
         # What the client says of it goes by what it was doing just then: writing, reading, waiting.
         (
-            "brokers are down",
+            ALL_DOWN,
             "[Bb]roken pipe",
             "[Cc]onnection reset",
             "[Cc]onnection aborted",
@@ -195,12 +204,7 @@ _REASONS = (
         "what answers there is no broker that this client can use",
         "give the port of a broker's client listener, not that of a KRaft controller",
     ),
-    _Meaning(
-        ("timed out", "transport failure", "Timed out"),
-        Kind.NO_ANSWER,
-        "there is a connection and no answer, or no connection in time",
-        "see firewalls between here and there, and that the port is a Kafka broker's",
-    ),
+    _MUTE,
 )
 _OTHERWISE = _Meaning(
     (),
@@ -221,16 +225,24 @@ _TLS_LISTENER = _Meaning(
 _TOLD = re.compile(r"(?:^|//)([^/\s]+:[0-9]+)/[0-9]+: ")
 
 
-def unanswered(address: str, reason: str, speaks_tls: Callable[[], bool]) -> Check:
+def unanswered(
+    address: str,
+    reason: str,
+    speaks_tls: Callable[[], bool],
+    is_mute: Callable[[], bool] = lambda: False,
+) -> Check:
     """Return the check for a cluster of which no broker answers; ``reason`` is the client's.
 
-    ``speaks_tls`` tries the listener itself: the client says the same of one that wants TLS and of
-    one that wants SASL, that the connection was closed.
+    ``speaks_tls`` and ``is_mute`` try the listener itself: the client says the same of one that
+    wants TLS and of one that wants SASL, that the connection was closed; and of one that never
+    answers, once it has waited for that, no more than that all brokers are down.
     """
     known = (each for each in _REASONS if any(re.search(word, reason) for word in each.words))
     meant = next(known, _OTHERWISE)
     if meant.kind is Kind.CONNECTION_CLOSED and speaks_tls():
         meant = _TLS_LISTENER
+    elif meant.kind is Kind.CONNECTION_CLOSED and ALL_DOWN in reason and is_mute():
+        meant = _MUTE
     if (told := _TOLD.search(reason)) is not None:
         # Not what was given here but what a broker that did answer has said.
         finding = _misled(told[1], meant.why)

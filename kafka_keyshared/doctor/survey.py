@@ -30,7 +30,7 @@ from kafka_keyshared.client.groupless import (
     telling,
     text_of,
 )
-from kafka_keyshared.client.reach import ANSWER_TIMEOUT, speaks_tls
+from kafka_keyshared.client.reach import ANSWER_TIMEOUT, is_mute, speaks_tls
 from kafka_keyshared.client.topic_ids import id_in
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.doctor.checks import PartitionFacts, Stamp, TopicFacts
@@ -144,6 +144,10 @@ class Survey:
     def speaks_tls(self) -> bool:
         """Say whether the first listener given here takes the beginning of a TLS connection."""
         return speaks_tls(self.address, self._left(_ONE_ANSWER))
+
+    def is_mute(self) -> bool:
+        """Say whether the first listener given here neither answers nor ends a connection."""
+        return is_mute(self.address, self._left(_ONE_ANSWER))
 
     def brokers(self, metadata: ClusterMetadata) -> BrokerFacts:
         """Ask every broker itself, at the address that it advertises."""

@@ -183,6 +183,15 @@ def test_a_listener_that_closes_is_tried_for_tls_and_no_other_is(reason: str) ->
     assert tried == ["tls"]
 
 
+def test_a_listener_that_never_answers_is_told_from_one_that_closes() -> None:
+    """Where the client has waited for it long enough it says the same of both."""
+    mute = client_checks.unanswered("there:9092", "1/1 brokers are down", plain, lambda: True)
+    assert mute.page == page_of("no-answer")
+    reason = "Disconnected (after 0ms in state APIVERSION_QUERY)"
+    closed = client_checks.unanswered("there:9092", reason, plain, lambda: True)
+    assert closed.page == page_of("connection-closed"), "it has said so"
+
+
 @pytest.mark.parametrize("scheme", ["", "sasl_ssl://"])
 def test_an_address_that_the_cluster_gave_is_told_from_the_one_that_was_given(scheme: str) -> None:
     failed = "Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
