@@ -150,31 +150,6 @@ def joining(plan: Plan, draw: Draw) -> Plan:
     return _with_more(_each(plan, waits), "a worker that joins went", "a worker died")
 
 
-def lent(plan: Plan, draw: Draw) -> Plan:
-    """Have workers that one record holds up again and again, and that lend their other slots."""
-
-    def lends(sub: SubscriptionSettings) -> SubscriptionSettings:
-        return replace(
-            sub,
-            workers=worker_names(max(4, len(sub.workers))),
-            routing=RoutingSettings(draw.one(f"lending in of {sub.name}", ("ring", "auto-split"))),
-            hands_over=False,
-            lend_after=0.05,
-        )
-
-    return replace(
-        _with_more(_each(plan, lends), "handlers hung"),
-        habits=replace(
-            plan.habits,
-            failing=min(plan.habits.failing, 0.2),
-            at_once=0.3,
-            typical=draw.one("typical while lent", (0.001, 0.02)),
-            hanging=draw.one("hanging at all", (0.003, 0.01)),
-            hang=draw.one("hang while lent", (0.3, 1.0)),
-        ),
-    )
-
-
 def withdrawn(plan: Plan, draw: Draw) -> Plan:
     """Have ranges that are given about, and that are nobody's for a while.
 
@@ -201,11 +176,10 @@ def with_full_chunks(plan: Plan, draw: Draw) -> Plan:
 
 
 def full_chunks(plan: Plan, draw: Draw) -> Plan:
-    """Have chunks that are full one upon the other, so that workers are served in turn.
+    """Have chunks that are full one upon the other, while partitions and slots move.
 
-    Fetches are small for that, instead of logs long; workers are many and quick, and what keeps a
-    member from reading on is left out. Partitions and slots move meanwhile: records that wait for
-    their worker's turn are to be there when they do.
+    Fetches are small, so that chunks are full although logs are short. Workers are many and quick.
+    The plan has none of the disturbances that keep a member from reading on.
     """
 
     def quick(sub: SubscriptionSettings) -> SubscriptionSettings:
@@ -320,7 +294,6 @@ EMPHASES: Mapping[str, Emphasis] = {
     "stuck": Emphasis(0.22, stuck),
     "looked after": Emphasis(0.08, looked_after),
     "joining": Emphasis(0.208, joining),
-    "lent": Emphasis(0.06, lent),
     "withdrawn": Emphasis(0.13, withdrawn),
     "deadly": Emphasis(0.02, deadly),
     "lettered": Emphasis(0.04, lettered),

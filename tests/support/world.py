@@ -21,7 +21,6 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.model import Drop, Record, TopicPartition
 from kafka_keyshared.sim.handlers import Ending
-from kafka_keyshared.sim.shifts import waiting
 from kafka_keyshared.sim.stepped import SteppedWorker
 from tests.support.harness import Harness
 from tests.support.oracle import Oracle, partition_of
@@ -339,8 +338,6 @@ class World:
         oracle.delivered(chunk)
         ends = {p: self.received[p] for p in owned if self.received[p] > 0 or rng.random() < 0.5}
         self.member.tell(ev.Fetched(chunk, ends, more=self.pace.random() < 0.5))
-        waits = next(waiting(self.member.core.subscriptions), None) is not None
-        self.reached["records wait for a turn"] += waits
 
     def verdict(self) -> Ending:
         """How a handler ends."""
