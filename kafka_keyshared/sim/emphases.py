@@ -113,6 +113,46 @@ def _roomy(plan: Plan, draw: Draw) -> Plan:
     )
 
 
+def detached(plan: Plan, draw: Draw) -> Plan:
+    """Have workers that share what waits, and records that run for longer than others wait.
+
+    Members come and go meanwhile, so partitions go that have detached records.
+    """
+
+    def shares(sub: SubscriptionSettings) -> SubscriptionSettings:
+        if not sub.reliable:
+            return sub  # whose workers keep a row each
+        return replace(
+            sub,
+            workers=worker_names(max(4, len(sub.workers))),
+            routing=RoutingSettings(draw.one(f"shared in {sub.name}", ("ring", "auto-split"))),
+            individually=False,
+            new_workers_wait=False,
+            hands_over=False,
+            ack_timeout=draw.one(
+                f"ack timeout of what is detached in {sub.name}", (None, 0.3, 1.0)
+            ),
+            pooled=True,
+        )
+
+    plan = _each(plan, shares)
+    kind = draw.one("kind of what detaches", DETACHING)
+    return replace(
+        plan,
+        disturbances={**plan.disturbances, **MEMBERS_MOVE, "handlers hung": 3.0},
+        members=max(plan.members, 2),
+        member=replace(plan.member, pool=replace(plan.member.pool, kind=kind)),
+        habits=replace(
+            plan.habits,
+            failing=min(plan.habits.failing, 0.2),
+            at_once=0.3,
+            typical=draw.one("typical while some detach", (0.001, 0.02)),
+            hanging=draw.one("hanging at all", (0.01, 0.03)),
+            hang=draw.one("hang while some detach", (0.15, 0.5, 2.0)),
+        ),
+    )
+
+
 def looked_after(plan: Plan, draw: Draw) -> Plan:
     """Have many lanes closed for long, and somebody who looks after each of them.
 
@@ -291,6 +331,7 @@ def outages(plan: Plan, draw: Draw) -> Plan:
 
 EMPHASES: Mapping[str, Emphasis] = {
     "outages": Emphasis(0.1, outages),
+    "detached": Emphasis(0.06, detached),
     "stuck": Emphasis(0.22, stuck),
     "looked after": Emphasis(0.08, looked_after),
     "joining": Emphasis(0.208, joining),
@@ -338,6 +379,9 @@ POISON: Sequence[PoisonPolicy] = ("dead_letter", "block", "block_and_dlq", "dive
 LOOKED_AFTER_POISON: Sequence[PoisonPolicy] = (*POISON, "block_and_dlq")
 STUCK_POISON: Sequence[PoisonPolicy] = (*POISON, "block_and_dlq", *("divert",) * 4)
 """With those more often whose lanes are all closed soon, or have letters on their way for long."""
+
+DETACHING: Sequence[PoolKind] = ("thread", "thread", "process", "task")
+"""Pools whose workers may share what waits: those of functions."""
 
 UNENDING: Sequence[PoolKind] = ("thread", "thread", "task")
 """Pools that cannot end a record, or cannot always."""

@@ -24,6 +24,7 @@ from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.client import SimClient
 from kafka_keyshared.sim.cluster import Cluster
+from kafka_keyshared.sim.detachments import Detachments
 from kafka_keyshared.sim.handlers import Habits, Handlers
 from kafka_keyshared.sim.happenings import (
     BY_A_CALLBACK,
@@ -120,6 +121,7 @@ class CountedDispatcher(Dispatcher):
     on_resize: Callable[[ev.Resize], None]
     on_assign: Callable[[ev.AssignRange], None]
     on_filters: Callable[[str, str, Sequence[str | bytes]], None]
+    detachments: Detachments
     taken = 0
     _looks = 0
 
@@ -134,7 +136,9 @@ class CountedDispatcher(Dispatcher):
             self.taken += 1
         if isinstance(event, ev.Resize):
             self.on_resize(event)
+        self.detachments.before(event)
         commands = super().handle(event, now)
+        self.detachments.after(commands)
         if isinstance(event, ev.LaneOrder) and any(
             isinstance(each, LaneAnswer) and each.done for each in commands
         ):
@@ -175,6 +179,7 @@ class Member:
         self._core = core
         core.on_order, core.on_resize, core.on_assign = self.ordered, self.resized, self.assigned
         core.on_filters = self.filters
+        core.detachments = Detachments(core.subscriptions, around.reached)
         self.handlers = Handlers(around.habits, around.chance("handlers"), around.chance.seed)
         self.handlers.away = around.away
         site = Site(number, self.process, around.history)
