@@ -113,7 +113,7 @@ def _roomy(plan: Plan, draw: Draw) -> Plan:
     )
 
 
-def detached(plan: Plan, draw: Draw) -> Plan:
+def shared(plan: Plan, draw: Draw) -> Plan:
     """Have workers that share what waits, and records that run for longer than others wait.
 
     Members come and go meanwhile, so partitions go that have detached records.
@@ -139,15 +139,18 @@ def detached(plan: Plan, draw: Draw) -> Plan:
     kind = draw.one("kind of what detaches", DETACHING)
     return replace(
         plan,
-        disturbances={**plan.disturbances, **MEMBERS_MOVE, "handlers hung": 3.0},
+        disturbances={**plan.disturbances, **MEMBERS_THROWN_OUT, "handlers hung": 3.0},
         members=max(plan.members, 2),
+        keys=40,
+        metadata_max=4_096,
         member=replace(plan.member, pool=replace(plan.member.pool, kind=kind)),
         habits=replace(
             plan.habits,
             failing=min(plan.habits.failing, 0.2),
+            poisoned=min(plan.habits.poisoned, 0.003),
             at_once=0.3,
             typical=draw.one("typical while some detach", (0.001, 0.02)),
-            hanging=draw.one("hanging at all", (0.01, 0.03)),
+            hanging=draw.one("hanging at all", (0.02, 0.06)),
             hang=draw.one("hang while some detach", (0.15, 0.5, 2.0)),
         ),
     )
@@ -331,7 +334,7 @@ def outages(plan: Plan, draw: Draw) -> Plan:
 
 EMPHASES: Mapping[str, Emphasis] = {
     "outages": Emphasis(0.1, outages),
-    "detached": Emphasis(0.06, detached),
+    "shared": Emphasis(0.05, shared),
     "stuck": Emphasis(0.22, stuck),
     "looked after": Emphasis(0.08, looked_after),
     "joining": Emphasis(0.208, joining),
@@ -353,6 +356,7 @@ COMMITS_FAIL = frozenset(
 """What keeps commits from being accepted, or from naming what runs."""
 
 MEMBERS_MOVE: Mapping[str, float] = {"a member joined": 5.0, "a member was thrown out": 20.0}
+MEMBERS_THROWN_OUT: Mapping[str, float] = {**MEMBERS_MOVE, "a member was thrown out": 40.0}
 MEMBERS_GO = frozenset(
     {
         *("a member joined", "a member was stopped", "a member was killed"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.detachments import RARE
-from kafka_keyshared.sim.emphases import detached
+from kafka_keyshared.sim.emphases import shared
 from kafka_keyshared.sim.plan import Draw, Plan, plan_of
 from kafka_keyshared.sim.run import run_seed
 
@@ -23,7 +23,7 @@ def plan_that_detaches(seed: int) -> Plan:
     plan = plan_of(Chance(seed))
     pool = replace(plan.member.pool, own=False, loop=False)
     plan = replace(plan, null_share=0.0, member=replace(plan.member, pool=pool))
-    return detached(plan, Draw(Chance(seed)))
+    return shared(plan, Draw(Chance(seed)))
 
 
 def test_whole_runs_keep_the_contract_while_records_are_detached() -> None:
