@@ -16,14 +16,17 @@ class Fairness(Checker):
     """I14, fairness: no shard that may be taken waits for more batches than there are shards.
 
     Ready shards are served in turn. A batch takes from the first ones that its worker may have, and
-    puts each behind all others. So every batch that does not take from a shard that is ready moves
-    one behind it that was ahead, and there are no more of these than shards with records. To them
-    come the batches that the owner hands out before it has heard that the shard is free: at most as
-    many as workers hold.
+    puts each behind all others. So a batch that does not take from a ready shard moves at least one
+    other shard from before it to behind it, and there are no more of these than shards with
+    records. The owner may hand out more before it hears that the shard is free: as many batches as
+    its workers hold.
 
-    Not held against this are workers that settle their records one by one, which get a batch in
-    several parts, and subscriptions with one lease for each key: records whose lane has become free
-    go before shards. Limits in bytes let small records pass large ones.
+    The checker leaves out shards of which a lane was closed meanwhile: what waits in such a lane
+    takes a turn of its shard, although nothing of it starts. It leaves out subscriptions
+
+    - whose workers settle records one by one: they get a batch in several parts;
+    - with one lease for each key: records whose lane has become free go before shards;
+    - with a limit in bytes: small records may pass large ones.
     """
 
     invariant = "I14 fairness"
@@ -52,7 +55,7 @@ class Fairness(Checker):
         return {}
 
     def _judge(self, member: int, sub: str, crew: Crew, taken: Taken) -> None:
-        if sub not in self._fair or taken.shard is None:
+        if sub not in self._fair or not taken.waits_its_turn:
             return
         most = len(crew.shards) + SLICES_MAX * len(crew.workers)
         if taken.passed > most:

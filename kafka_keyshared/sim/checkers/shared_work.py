@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from kafka_keyshared.core.detaching import DETACH_AFTER
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.shards import SHARDS
 from kafka_keyshared.hashing import SLOTS
@@ -70,13 +71,17 @@ class _Worker:
 
 
 class _Shard:
-    """Which batches have records of a shard, and when the last one that had was over."""
+    """Which batches have records of a shard, and when the last one that had was over.
 
-    __slots__ = ("freed_at", "held_by")
+    ``closed_at`` is when a lane of it was closed last; infinity where that may go on.
+    """
+
+    __slots__ = ("closed_at", "freed_at", "held_by")
 
     def __init__(self) -> None:
         self.held_by: dict[Batch, None] = {}
         self.freed_at = LONG
+        self.closed_at = LONG
 
 
 class Crew:
@@ -92,6 +97,21 @@ class Crew:
         self.handed_at: list[float] = []
         # Lanes in which a record has failed.
         self.troubled: set[Lane] = set()
+        # When each record that runs has begun.
+        self.began_at: dict[Delivery, float] = {}
+
+    def shard(self, number: int) -> _Shard:
+        """Return what is known of a shard."""
+        found = self.shards.get(number)
+        if found is None:
+            found = self.shards[number] = _Shard()
+        return found
+
+    def close(self, lane: Lane, at: float) -> None:
+        """Note that a lane is closed, until then at least."""
+        if (number := shard_of(lane)) is not None:
+            shard = self.shard(number)
+            shard.closed_at = max(shard.closed_at, at)
 
     def worker(self, number: int, now: float) -> _Worker:
         """Return what a worker has."""
@@ -106,11 +126,12 @@ class Taken(NamedTuple):
 
     ``since`` is since when, and ``passed`` how many batches others were handed in that time.
     ``idle`` is the worker that has had nothing for longest when it was handed over, None where each
-    has something; ``idle_since`` since when.
+    has something; ``idle_since`` since when. ``waits_its_turn`` says that nothing but other shards
+    was ahead of its shard: no lane of that was closed since.
     """
 
     record: Delivery
-    shard: int | None
+    waits_its_turn: bool
     since: float
     passed: int
     idle: int | None
@@ -280,25 +301,25 @@ class SharedWork:
             return
         records = self._books.deliveries
         recalling = self._books.members[told.member].recalling
-        idle, idle_since = None, now
+        idlest: tuple[int | None, float] = (None, now)
         for number, worker in crew.workers.items():
             away = worker.left or not worker.present
             asked = recalling[told.subscription, number] > 0
-            if not (away or worker.batches or asked) and worker.idle_since < idle_since:
-                idle, idle_since = number, worker.idle_since
+            if not (away or worker.batches or asked) and worker.idle_since < idlest[1]:
+                idlest = number, worker.idle_since
         for each in records:
             since = self._could_start(crew, told.subscription, each)
             since = max(since, self._shard_free_at(crew, each)) if since < now else since
             if since < now:
                 passed = len(crew.handed_at) - bisect_right(crew.handed_at, since)
-                taken = Taken(each, shard_of(each.lane), since, passed, idle, idle_since)
+                taken = Taken(each, _waits_its_turn(crew, each, since), since, passed, *idlest)
                 for judge in self.judges:
                     judge(told.member, told.subscription, crew, taken)
         batch = Batch(told.worker, records, now)
         for each in records:
             crew.batch_of[each] = batch
         for number in batch.shards:
-            crew.shards.setdefault(number, _Shard()).held_by[batch] = None
+            crew.shard(number).held_by[batch] = None
         if batch.shards:
             crew.handed_at.append(now)
         crew.worker(told.worker, now).batches += 1
@@ -335,6 +356,7 @@ class SharedWork:
             return
         # One that has died, or was to go, may be given something for a while.
         crew.worker(told.worker, self._books.now).present = True
+        crew.began_at[each] = self._books.now
         if batch := crew.batch_of.get(each):
             batch.began_at = self._books.now
 
@@ -342,6 +364,7 @@ class SharedWork:
         crew, each = self._crew(told), self._books.delivery
         if crew is not None and each is not None:
             self._let_go(crew, each)
+            crew.close(each.lane, float("inf"))
 
     def _ended(self, told: happened.Ended) -> None:
         crew, each = self._crew(told), self._books.delivery
@@ -350,6 +373,21 @@ class SharedWork:
         self._let_go(crew, each)
         if told.outcome not in ("done", "dropped"):
             crew.troubled.add(each.lane)
+            crew.close(each.lane, float("inf"))
+        elif self._books.now - crew.began_at.pop(each, LONG) > DETACH_AFTER:
+            crew.close(each.lane, self._books.now)
+
+
+def _waits_its_turn(crew: Crew, each: Delivery, since: float) -> bool:
+    """Say whether no record of a closed lane may have taken a turn of its shard.
+
+    What is behind in such a lane is put aside at a turn of its shard, which ends with that.
+    """
+    number = shard_of(each.lane)
+    shard = None if number is None else crew.shards.get(number)
+    return number is not None and (
+        shard is None or (not shard.held_by and shard.closed_at <= since)
+    )
 
 
 def _is_plain(each: Delivery) -> bool:
