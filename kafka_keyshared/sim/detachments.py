@@ -113,10 +113,10 @@ class Detachments:
             if id_ is not None and id_ not in self._detached:
                 self._reached[DETACHED] += 1
                 leased = worker.slices[id_]
-                (index,) = leased.indices()
-                came = leased.slice.came
-                shard = _shard_of(sub, came[index])
-                self._detached[id_] = _Detached(sub, index, came.partition_of(index), shard)
+                for index in leased.indices():
+                    came = leased.slice.came
+                    shard = _shard_of(sub, came[index])
+                    self._detached[id_] = _Detached(sub, index, came.partition_of(index), shard)
         for id_, each in list(self._detached.items()):
             if each.sub is sub and not any(w.detached == id_ for w in sub.workers.values()):
                 del self._detached[id_]
