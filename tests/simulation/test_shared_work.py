@@ -6,7 +6,8 @@ import itertools
 from typing import Any
 
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
-from kafka_keyshared.core.shards import shard_of
+from kafka_keyshared.core.shards import SHARDS
+from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.happenings import Resized, WorkerLeft
 from tests.simulation.told import SUB, Told
@@ -88,9 +89,9 @@ def test_a_worker_that_was_asked_is_idle_from_its_answer_on() -> None:
 def in_the_shard_of(key: str) -> str:
     """Another key of the same shard."""
     slot = settings().keys().slot
-    number = shard_of(slot(key.encode()))
+    number = slot(key.encode()) * SHARDS // SLOTS
     names = (f"key-{at}" for at in itertools.count())
-    return next(name for name in names if shard_of(slot(name.encode())) == number)
+    return next(name for name in names if slot(name.encode()) * SHARDS // SLOTS == number)
 
 
 def behind_a_batch(told: Told, *batch: int, after: float) -> None:

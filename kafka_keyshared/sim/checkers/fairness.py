@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.workers import SLICES_MAX
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.checker import Checker
 from kafka_keyshared.sim.checkers.shared_work import Crew, SharedWork, Taken
 from kafka_keyshared.sim.history import History, Listener
+
+SLICES_MAX = 2
+"""Batches that a worker holds at most: one runs, and one waits."""
 
 
 class Fairness(Checker):

@@ -11,9 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from kafka_keyshared.core.detaching import DETACH_AFTER
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.shards import SHARDS
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import METADATA_USUAL, Books
@@ -21,6 +19,12 @@ from kafka_keyshared.sim.checkers.liveness import START_WITHIN, Liveness, begun_
 from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Lane
 from kafka_keyshared.sim.happenings import Resized, WorkerJoined, WorkerLeft
 from kafka_keyshared.sim.history import History
+
+SHARDS = 256
+"""Shards of a subscription, each of as many slots."""
+
+LONG_FOR = 0.05
+"""Seconds for which a record runs until it may be detached, and its lane closed."""
 
 DETACHED_WITHIN = 0.35
 """Seconds after which a shard is ready again whose only leased record still runs.
@@ -374,7 +378,7 @@ class SharedWork:
         if told.outcome not in ("done", "dropped"):
             crew.troubled.add(each.lane)
             crew.close(each.lane, float("inf"))
-        elif self._books.now - crew.began_at.pop(each, LONG) > DETACH_AFTER:
+        elif self._books.now - crew.began_at.pop(each, LONG) > LONG_FOR:
             crew.close(each.lane, self._books.now)
 
 
