@@ -62,12 +62,13 @@ class Batch:
 class _Worker:
     """What a worker has. ``idle_since`` is when it came to have nothing.
 
-    ``left`` says that it goes by its own will: it still runs what it has begun.
+    ``left`` says that it goes, by its own will or by order: it still runs what it has begun.
     """
 
-    __slots__ = ("batches", "idle_since", "left", "present")
+    __slots__ = ("batches", "idle_since", "left", "name", "present")
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, name: str = "") -> None:
+        self.name = name
         self.batches = 0
         self.idle_since = now
         self.present = True
@@ -94,8 +95,8 @@ class Crew:
     ``handed_at`` are the times of all batches with keyed records.
     """
 
-    def __init__(self, workers: int, now: float) -> None:
-        self.workers = {number: _Worker(now) for number in range(workers)}
+    def __init__(self, names: Sequence[str], now: float) -> None:
+        self.workers = {number: _Worker(now, name) for number, name in enumerate(names)}
         self.batch_of: dict[Delivery, Batch] = {}
         self.shards: dict[int, _Shard] = {}
         self.handed_at: list[float] = []
@@ -201,7 +202,7 @@ class SharedWork:
 
     def _joined(self, told: happened.Joined) -> None:
         for name, settings in self._settings.items():
-            self._crews[told.member, name] = Crew(len(settings.workers), self._books.now)
+            self._crews[told.member, name] = Crew(settings.workers, self._books.now)
 
     def _gone(self, told: happened.Gone) -> None:
         for name in self._settings:
@@ -220,13 +221,12 @@ class SharedWork:
 
     def _worker_joined(self, told: WorkerJoined) -> None:
         if (crew := self._crew(told)) is not None:
-            crew.workers[told.worker] = _Worker(self._books.now)
+            crew.workers[told.worker] = _Worker(self._books.now, told.name)
 
     def _resized(self, told: Resized) -> None:
-        """Count on no worker until it begins a record: some are to go."""
         if (crew := self._crew(told)) is not None:
             for worker in crew.workers.values():
-                worker.present = False
+                worker.left = worker.left or worker.name not in told.names
 
     # --- what is in the way ---
 
@@ -358,7 +358,7 @@ class SharedWork:
         crew, each = self._crew(told), self._books.delivery
         if crew is None or each is None:
             return
-        # One that has died, or was to go, may be given something for a while.
+        # One that has died may be given something for a while.
         crew.worker(told.worker, self._books.now).present = True
         crew.began_at[each] = self._books.now
         if batch := crew.batch_of.get(each):
