@@ -113,6 +113,49 @@ def _roomy(plan: Plan, draw: Draw) -> Plan:
     )
 
 
+def shared(plan: Plan, draw: Draw) -> Plan:
+    """Have workers that share what waits, and records that run for longer than others wait.
+
+    Members come and go meanwhile, so partitions go that have detached records.
+    """
+
+    def shares(sub: SubscriptionSettings) -> SubscriptionSettings:
+        if not sub.reliable:
+            return sub  # whose workers keep a row each
+        return replace(
+            sub,
+            workers=worker_names(max(4, len(sub.workers))),
+            routing=RoutingSettings(draw.one(f"shared in {sub.name}", ("ring", "auto-split"))),
+            individually=False,
+            new_workers_wait=False,
+            hands_over=False,
+            ack_timeout=draw.one(
+                f"ack timeout of what is detached in {sub.name}", (None, 0.3, 1.0)
+            ),
+            pooled=True,
+        )
+
+    plan = _each(plan, shares)
+    kind = draw.one("kind of what detaches", DETACHING)
+    return replace(
+        plan,
+        disturbances={**plan.disturbances, **MEMBERS_THROWN_OUT, "handlers hung": 3.0},
+        members=max(plan.members, 2),
+        keys=40,
+        metadata_max=4_096,
+        member=replace(plan.member, pool=replace(plan.member.pool, kind=kind)),
+        habits=replace(
+            plan.habits,
+            failing=min(plan.habits.failing, 0.2),
+            poisoned=min(plan.habits.poisoned, 0.003),
+            at_once=0.3,
+            typical=draw.one("typical while some detach", (0.001, 0.02)),
+            hanging=draw.one("hanging at all", (0.02, 0.06)),
+            hang=draw.one("hang while some detach", (0.15, 0.5, 2.0)),
+        ),
+    )
+
+
 def looked_after(plan: Plan, draw: Draw) -> Plan:
     """Have many lanes closed for long, and somebody who looks after each of them.
 
@@ -150,31 +193,6 @@ def joining(plan: Plan, draw: Draw) -> Plan:
     return _with_more(_each(plan, waits), "a worker that joins went", "a worker died")
 
 
-def lent(plan: Plan, draw: Draw) -> Plan:
-    """Have workers that one record holds up again and again, and that lend their other slots."""
-
-    def lends(sub: SubscriptionSettings) -> SubscriptionSettings:
-        return replace(
-            sub,
-            workers=worker_names(max(4, len(sub.workers))),
-            routing=RoutingSettings(draw.one(f"lending in of {sub.name}", ("ring", "auto-split"))),
-            hands_over=False,
-            lend_after=0.05,
-        )
-
-    return replace(
-        _with_more(_each(plan, lends), "handlers hung"),
-        habits=replace(
-            plan.habits,
-            failing=min(plan.habits.failing, 0.2),
-            at_once=0.3,
-            typical=draw.one("typical while lent", (0.001, 0.02)),
-            hanging=draw.one("hanging at all", (0.003, 0.01)),
-            hang=draw.one("hang while lent", (0.3, 1.0)),
-        ),
-    )
-
-
 def withdrawn(plan: Plan, draw: Draw) -> Plan:
     """Have ranges that are given about, and that are nobody's for a while.
 
@@ -201,11 +219,10 @@ def with_full_chunks(plan: Plan, draw: Draw) -> Plan:
 
 
 def full_chunks(plan: Plan, draw: Draw) -> Plan:
-    """Have chunks that are full one upon the other, so that workers are served in turn.
+    """Have chunks that are full one upon the other, while partitions and slots move.
 
-    Fetches are small for that, instead of logs long; workers are many and quick, and what keeps a
-    member from reading on is left out. Partitions and slots move meanwhile: records that wait for
-    their worker's turn are to be there when they do.
+    Fetches are small, so that chunks are full although logs are short. Workers are many and quick.
+    The plan has none of the disturbances that keep a member from reading on.
     """
 
     def quick(sub: SubscriptionSettings) -> SubscriptionSettings:
@@ -317,10 +334,10 @@ def outages(plan: Plan, draw: Draw) -> Plan:
 
 EMPHASES: Mapping[str, Emphasis] = {
     "outages": Emphasis(0.1, outages),
+    "shared": Emphasis(0.05, shared),
     "stuck": Emphasis(0.22, stuck),
     "looked after": Emphasis(0.08, looked_after),
     "joining": Emphasis(0.208, joining),
-    "lent": Emphasis(0.06, lent),
     "withdrawn": Emphasis(0.13, withdrawn),
     "deadly": Emphasis(0.02, deadly),
     "lettered": Emphasis(0.04, lettered),
@@ -339,6 +356,7 @@ COMMITS_FAIL = frozenset(
 """What keeps commits from being accepted, or from naming what runs."""
 
 MEMBERS_MOVE: Mapping[str, float] = {"a member joined": 5.0, "a member was thrown out": 20.0}
+MEMBERS_THROWN_OUT: Mapping[str, float] = {**MEMBERS_MOVE, "a member was thrown out": 40.0}
 MEMBERS_GO = frozenset(
     {
         *("a member joined", "a member was stopped", "a member was killed"),
@@ -365,6 +383,9 @@ POISON: Sequence[PoisonPolicy] = ("dead_letter", "block", "block_and_dlq", "dive
 LOOKED_AFTER_POISON: Sequence[PoisonPolicy] = (*POISON, "block_and_dlq")
 STUCK_POISON: Sequence[PoisonPolicy] = (*POISON, "block_and_dlq", *("divert",) * 4)
 """With those more often whose lanes are all closed soon, or have letters on their way for long."""
+
+DETACHING: Sequence[PoolKind] = ("thread", "thread", "process", "task")
+"""Pools whose workers may share what waits: those of functions."""
 
 UNENDING: Sequence[PoolKind] = ("thread", "thread", "task")
 """Pools that cannot end a record, or cannot always."""

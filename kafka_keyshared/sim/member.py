@@ -24,6 +24,7 @@ from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.client import SimClient
 from kafka_keyshared.sim.cluster import Cluster
+from kafka_keyshared.sim.detachments import Detachments
 from kafka_keyshared.sim.handlers import Habits, Handlers
 from kafka_keyshared.sim.happenings import (
     BY_A_CALLBACK,
@@ -39,7 +40,6 @@ from kafka_keyshared.sim.publisher import LetterFaults, SimPublisher
 from kafka_keyshared.sim.pulling import SimMembers
 from kafka_keyshared.sim.range_history import RangeAssigned, SettledUnrun
 from kafka_keyshared.sim.routings import may_be_withdrawn
-from kafka_keyshared.sim.shifts import InTurn
 from kafka_keyshared.sim.site import Site
 from kafka_keyshared.sim.stepped import PoolKind
 from kafka_keyshared.sim.tasks import SimTasks
@@ -121,7 +121,7 @@ class CountedDispatcher(Dispatcher):
     on_resize: Callable[[ev.Resize], None]
     on_assign: Callable[[ev.AssignRange], None]
     on_filters: Callable[[str, str, Sequence[str | bytes]], None]
-    in_turn: InTurn
+    detachments: Detachments
     taken = 0
     _looks = 0
 
@@ -136,9 +136,9 @@ class CountedDispatcher(Dispatcher):
             self.taken += 1
         if isinstance(event, ev.Resize):
             self.on_resize(event)
-        self.in_turn.before(event)
+        self.detachments.before(event)
         commands = super().handle(event, now)
-        self.in_turn.after(event)
+        self.detachments.after(commands)
         if isinstance(event, ev.LaneOrder) and any(
             isinstance(each, LaneAnswer) and each.done for each in commands
         ):
@@ -179,7 +179,7 @@ class Member:
         self._core = core
         core.on_order, core.on_resize, core.on_assign = self.ordered, self.resized, self.assigned
         core.on_filters = self.filters
-        core.in_turn = InTurn(core.subscriptions, around.reached)
+        core.detachments = Detachments(core.subscriptions, around.reached)
         self.handlers = Handlers(around.habits, around.chance("handlers"), around.chance.seed)
         self.handlers.away = around.away
         site = Site(number, self.process, around.history)

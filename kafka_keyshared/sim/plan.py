@@ -118,7 +118,7 @@ def plan_of(chance: Chance) -> Plan:
     draw = Draw(chance)
     plain = _with_own_keys(_plain(draw))
     found = emphasised(plain, draw)
-    # What an emphasis is about takes workers that leave, are given up, or lend.
+    # What an emphasis is about takes workers that leave, are given up, or hang.
     if found is not plain:
         return found
     return with_full_chunks(_of_its_own(_on_a_loop(found, draw), draw), draw)
@@ -141,8 +141,7 @@ def _of_its_own(plan: Plan, draw: Draw) -> Plan:
         return plan
     subs = [replace(each, individually=False) for each in member.subscriptions]
     if kind == "lease":  # there is one subscription where members pull, and nothing of its state
-        pulled = replace(subs[0], individually=True, max_leases_per_key=1)
-        subs = [replace(pulled, hands_over=False, lend_after=None)]
+        subs = [replace(subs[0], individually=True, max_leases_per_key=1, hands_over=False)]
     pool = replace(
         member.pool,
         own=True,
@@ -164,7 +163,6 @@ def _on_a_loop(plan: Plan, draw: Draw) -> Plan:
             each,
             individually=True,
             slice_records=1 if each.ack_timeout is not None else most,
-            lend_after=None,
         )
         for each in member.subscriptions
     )
@@ -249,7 +247,6 @@ def without_reliability(settings: SubscriptionSettings) -> SubscriptionSettings:
         new_workers_wait=False,
         hands_over=False,
         on_evict="redeliver",
-        lend_after=None,
     )
 
 
@@ -278,7 +275,6 @@ def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
         individually=draw.happens(f"individually of {name}", 0.25),
         ack_timeout=one("ack_timeout", (None, 1.0, 5.0)),
         on_evict=one("on_evict", EVICTIONS),
-        lend_after=one("lend_after", (None, 0.05, 0.2)),
         pooled=draw.happens(f"pooled {name}", POOLED),
     )
     limit = one("dlq_limit", LIMITS)

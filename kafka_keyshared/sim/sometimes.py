@@ -41,7 +41,6 @@ RARE = (
     "drain blocked, then released",
     "key moved and moved back",
     "state handed over",
-    "slot lent, then back",
     "stale completion after reassign",
     "commit failed, then recovered",
     "metadata dropped for size",
@@ -111,17 +110,16 @@ COUNTED: dict[type[Any], str] = {
 class _Seat:
     """Where a slot is in a process: at which worker, how many of it, and where it was before.
 
-    And when that worker was last given something of it; and whether the one before has lent it.
+    And since when that worker has had nothing of it.
     """
 
-    __slots__ = ("before", "count", "emptied_at", "given_at", "lent", "worker")
+    __slots__ = ("before", "count", "emptied_at", "worker")
 
     def __init__(self, worker: int) -> None:
         self.worker = worker
         self.before: int | None = None
         self.count = 0
-        self.emptied_at = self.given_at = float("-inf")
-        self.lent = False
+        self.emptied_at = float("-inf")
 
 
 class Sometimes:
@@ -132,8 +130,6 @@ class Sometimes:
       before the last lease of the one that had it had ended;
     - *key moved and moved back*: a slot goes to another worker and returns;
     - *state handed over*: a worker adopts what another one remembers of keys;
-    - *slot lent, then back*: it goes to one that was there when the other was last given something
-      of it, and returns: nobody has joined or left in between who would have it;
     - *stale completion after reassign*: a handler ends whose partition has a new reader by then;
     - *commit failed, then recovered*: an accepted commit of an assignment after one that was not;
     - *stop that named what runs again*: what had settled beyond positions did not fit;
@@ -167,8 +163,6 @@ class Sometimes:
         self.counts: Counter[str] = Counter(dict.fromkeys(RARE, 0))
         self._books = books
         self._seats: dict[tuple[int, str], dict[int | None, _Seat]] = {}
-        # Since when each worker is known to be there.
-        self._there: dict[tuple[int, str], dict[int, float]] = {}
         # Assignments whose last commit has failed.
         self._failed: set[int] = set()
         self._gaps: set[tuple[TopicPartition, int]] = set()
@@ -260,12 +254,10 @@ class Sometimes:
     # --- workers ---
 
     def _handed_over(self, told: happened.HandedOver) -> None:
-        place, now = (told.member, told.subscription), self._books.now
+        place = told.member, told.subscription
         seats = self._seats.setdefault(place, {})
-        since = self._there.setdefault(place, {}).setdefault(told.worker, now)
         late = (*place, told.worker) in self._filtering
         self.counts["record given to one that filters late"] += late and len(told.records)
-        lends = self._books.settings[told.subscription].lends is not None
         for each in self._books.deliveries:
             slot = each.lane.slot
             if slot is None:
@@ -276,13 +268,9 @@ class Sometimes:
             elif seat.worker != told.worker:
                 waited = each.first < seat.emptied_at
                 self.counts["drain blocked, then released"] += waited
-                back = seat.before == told.worker
-                self.counts["key moved and moved back"] += back
-                self.counts["slot lent, then back"] += back and seat.lent
-                seat.lent = lends and not back and since < seat.given_at
+                self.counts["key moved and moved back"] += seat.before == told.worker
                 seat.before, seat.worker = seat.worker, told.worker
             seat.count += 1
-            seat.given_at = now
 
     def _range_assigned(self, told: RangeAssigned) -> None:
         nobodys = self._nobodys.setdefault((told.member, told.subscription), set())
@@ -407,5 +395,4 @@ class Sometimes:
             self._over(each)
         for sub in self._books.settings:
             self._seats.pop((told.member, sub), None)
-            self._there.pop((told.member, sub), None)
             self._nobodys.pop((told.member, sub), None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim import detachments
 from kafka_keyshared.sim import history as was
-from kafka_keyshared.sim import shifts
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.cluster import Cluster
 from kafka_keyshared.sim.dependency import let_go_away, names_an_outage
@@ -40,7 +40,7 @@ class World:
         self.history = was.History(self.timeline, summed=summed)
         self.events = 0
         self.turns = 0
-        self.reached: Counter[str] = Counter(dict.fromkeys(shifts.RARE, 0))
+        self.reached: Counter[str] = Counter(dict.fromkeys(detachments.RARE, 0))
         self.topics = [f"topic-{number}" for number in range(plan.topics)]
         self.cluster = Cluster(
             self.timeline,

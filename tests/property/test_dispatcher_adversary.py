@@ -29,7 +29,6 @@ def test_no_seed_breaks_the_contract() -> None:
         "late failure of an old epoch",
         "lost",
         "recall while a fence is pending",
-        "records wait for a turn",
         "revoke while a retry waits",
         "revoked clean",
         "revoked late",

@@ -55,7 +55,7 @@ def whole(told: Told) -> None:
 
 def test_a_run_as_it_should_be_is_right() -> None:
     checkers = assert_right(whole)
-    assert len(checkers) == 13
+    assert len(checkers) == 15
     assert not any(each.violations for each in checkers.values())
 
 

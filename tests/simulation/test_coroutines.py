@@ -26,9 +26,7 @@ DISTURBED = {
 def run(seed: int = 1, steps: int = 600, *, summed: bool = False) -> Outcome:
     """Run a seed whose workers are coroutines, with much of what is hard on them."""
     plan = plan_of(seed, "none")
-    settings = SubscriptionSettings(
-        workers=worker_names(3), individually=True, ack_timeout=1.0, lend_after=None
-    )
+    settings = SubscriptionSettings(workers=worker_names(3), individually=True, ack_timeout=1.0)
     pool = PoolHabits(wakes=0.02, kind="task", loop=True, at_once=10)
     member = replace(plan.member, subscriptions=(settings,), pool=pool, rests=0.1)
     habits = replace(plan.habits, failing=0.2, at_once=0.3, typical=0.02)

@@ -207,26 +207,6 @@ def test_each_rare_state_is_counted_where_it_is_reached(
     assert reached(story) == found
 
 
-def lent(told: Told) -> None:
-    """Both workers are there, and the second one has a key of the first for a while."""
-    told.write("a", "b", "a", "a", "a")
-    told.join(1, 2)
-    told.assign(1)
-    told.deliver(1, *range(5))
-    for offset, worker in ((1, 1), (0, 0), (2, 1), (3, 0), (4, 1)):
-        told.later(1.0)
-        told.hand(1, offset, worker=worker)
-        told.begin(1, offset, worker=worker)
-        told.end(1, offset, worker=worker)
-
-
-def test_a_slot_that_was_lent_counts_when_it_comes_back_where_somebody_may_lend() -> None:
-    moved = {"drain blocked, then released": 3, "key moved and moved back": 2}
-    assert reached(lent) == moved, "nobody lends here"
-    assert reached(lent, lend_after=0.1) == moved | {"slot lent, then back": 1}
-    assert reached(moved_back, lend_after=0.1).get("slot lent, then back") is None, "it has joined"
-
-
 def test_a_log_made_anew_counts_where_somebody_reads_it() -> None:
     remade = happened.Remade(T0)
     assert reached(lambda told: told.tell(remade)) == {}

@@ -42,10 +42,7 @@ def test_what_runs_for_too_long_breaks_no_rule(kind: PoolKind) -> None:
 
 
 def test_a_worker_that_comes_back_within_six_heartbeats_keeps_its_keys() -> None:
-    plan = hanging(20, "thread")
-    # Or its keys are with others for as long as a record holds it up.
-    subs = tuple(replace(each, lend_after=None) for each in plan.member.subscriptions)
-    world = World(20, replace(plan, member=replace(plan.member, subscriptions=subs)))
+    world = World(20, hanging(20, "thread"))
     world.start()
     world.timeline.run(world.timeline.now + 5.0)
     member = world.present()[0]

@@ -14,6 +14,8 @@ from kafka_keyshared.sim.checkers.bounded import Bounded
 from kafka_keyshared.sim.checkers.careful import CarefulStarts
 from kafka_keyshared.sim.checkers.checker import Checker, FreeSince, always
 from kafka_keyshared.sim.checkers.commit_sequence import CommitSequence
+from kafka_keyshared.sim.checkers.conservation import IDLE_MOST, WorkConservation
+from kafka_keyshared.sim.checkers.fairness import Fairness
 from kafka_keyshared.sim.checkers.joining import Joining
 from kafka_keyshared.sim.checkers.keyed_state import KeyedState
 from kafka_keyshared.sim.checkers.liveness import Liveness
@@ -25,6 +27,7 @@ from kafka_keyshared.sim.checkers.order import Order
 from kafka_keyshared.sim.checkers.rights import PatientWithRights
 from kafka_keyshared.sim.checkers.safe_commit import SafeCommit
 from kafka_keyshared.sim.checkers.serial import Serial
+from kafka_keyshared.sim.checkers.shared_work import NEAR, SharedWork
 from kafka_keyshared.sim.history import History
 
 
@@ -39,6 +42,7 @@ def every_checker(
     receives: bool = True,
     authorization_timeout: float | None = None,
     careful: bool = False,
+    idle_most: float = IDLE_MOST,
     go_on: bool = False,
 ) -> list[Checker]:
     """Return one checker for each invariant, which share their books.
@@ -49,7 +53,7 @@ def every_checker(
     :class:`Liveness`.
     """
     books = Books(history, settings)
-    return [
+    found: list[Checker] = [
         Serial(
             history,
             settings,
@@ -68,17 +72,24 @@ def every_checker(
         SafeCommit(history, settings, books, go_on=go_on),
         TrueNotes(history, settings, books, go_on=go_on),
         CommitSequence(history, settings, books, go_on=go_on),
-        Liveness(
-            history,
-            settings,
-            books,
-            bound=bound,
-            revoke_deadline=revoke_deadline,
-            span=span,
-            free_since=free_since,
-            careful=careful,
-            go_on=go_on,
-        ),
+    ]
+    liveness = Liveness(
+        history,
+        settings,
+        books,
+        bound=bound,
+        revoke_deadline=revoke_deadline,
+        span=span,
+        free_since=free_since,
+        careful=careful,
+        go_on=go_on,
+    )
+    work = SharedWork(history, settings, books, liveness, near=min(span, NEAR))
+    return [
+        *found,
+        liveness,
+        Fairness(history, settings, books, work, go_on=go_on),
+        WorkConservation(history, settings, books, work, idle_most=idle_most, go_on=go_on),
         *(
             [CarefulStarts(history, settings, books, free_since=free_since, go_on=go_on)]
             if careful

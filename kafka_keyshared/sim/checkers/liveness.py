@@ -69,7 +69,7 @@ class Crew:
         return found
 
 
-def _begun_by(each: Delivery, free: float) -> float:
+def begun_by(each: Delivery, free: float) -> float:
     """Return when a record that no worker has may start, as far as its partition begins.
 
     ``free`` is since when its member's owner is kept no more.
@@ -126,7 +126,7 @@ class Liveness(Checker):
         self._careful = careful
         self._revoke_most = revoke_deadline + REVOKE_SLACK
         self._span = span
-        self._free_since = free_since
+        self.free_since = free_since
         self._crews: dict[int, dict[str, Crew]] = {}
         # When to look at what again; the number is there so that no two are compared further.
         self._looks: list[tuple[float, int, Delivery]] = []
@@ -137,7 +137,7 @@ class Liveness(Checker):
         # A partition that its dead-letter limit has stopped is not read on.
         self._may_stop = any(each.dlq_limit is not None for each in settings)
         # Since when every key can be read, or will have been tried again; infinity while not.
-        self._read_since = LONG
+        self.read_since = LONG
         # Where somebody filters since, and may have gone, or all others have.
         self._filtering: set[tuple[int, str]] = set()
         # Members that say that they are out of their group.
@@ -257,7 +257,7 @@ class Liveness(Checker):
             if each.over is not End.REVOKED or each.revoking_at is None:
                 continue
             took = each.over_at - each.revoking_at
-            held_up = self._free_since(told.member) > each.revoking_at
+            held_up = self.free_since(told.member) > each.revoking_at
             if took > self._revoke_most and not held_up:
                 self.violated(
                     told.member,
@@ -266,7 +266,7 @@ class Liveness(Checker):
                 )
 
     def _keys_away(self, told: KeysAway) -> None:
-        self._read_since = float("inf") if told.away else self.books.now + BACK_WITHIN
+        self.read_since = float("inf") if told.away else self.books.now + BACK_WITHIN
 
     def _filters_declared(self, told: FiltersDeclared) -> None:
         self._filtering.add((told.member, told.subscription))
@@ -320,8 +320,8 @@ class Liveness(Checker):
         dropped = each.worker is None and each.fate.sub not in self.books.tracked  # or it may be
         if going or dropped or each.running or each.stage not in (Stage.OPEN, Stage.RETRYING):
             return None
-        free = self._free_since(member.number)
-        if member.kept or assignment.misplaced or free > now or self._waits(each, member):
+        free = self.free_since(member.number)
+        if member.kept or assignment.misplaced or free > now or self.waits(each, member):
             return now
         crew = self._crews[member.number][each.fate.sub]
         if each.worker is None:
@@ -342,7 +342,7 @@ class Liveness(Checker):
         died = max(crew.died_at, member.free_since, free) if crew.dead else crew.died_at
         since = max(since, died + DEAD_FOR)
         if self._careful and each.worker is None:
-            since = max(since, _begun_by(each, max(member.free_since, free)))
+            since = max(since, begun_by(each, max(member.free_since, free)))
         held = self._waits_for_older(each, member) or self.books.may_be_stopped(each)
         if now - since >= START_WITHIN and held:
             each.since = now
@@ -355,14 +355,14 @@ class Liveness(Checker):
         )
         return None
 
-    def _waits(self, each: Delivery, member: Member) -> bool:
+    def waits(self, each: Delivery, member: Member) -> bool:
         """Say whether something in its process is in its way."""
         assignment, lane, sub = each.assignment, each.lane, each.fate.sub
         sent = assignment.sent
         position = sent.position if sent is not None else assignment.start or 0
         filtering = (member.number, sub) in self._filtering
         away = filtering or self.books.declared[sub].may_be_away
-        if self.settings[sub].key_of is not None and self._read_since > self.books.now:
+        if self.settings[sub].key_of is not None and self.read_since > self.books.now:
             away = True  # it may be behind one in its partition whose key cannot be read
         if each.worker is None and (away or each.offset - position > self._span):
             return True
@@ -417,7 +417,7 @@ class Liveness(Checker):
         for member in self.books.members.values():
             for partition, each in member.live.items():
                 since = each.revoking_at
-                free = self._free_since(member.number)
+                free = self.free_since(member.number)
                 if since is not None and self.books.now - max(since, free) > self._revoke_most:
                     self.violated(
                         member.number,

@@ -1,0 +1,412 @@
+"""A model of workers that share what waits: their batches, the shards in them, who is idle.
+
+It is worked out from the history and from the rules. A *shard* is an even part of the slots; a
+batch is what one call hands to a worker, and its shards are with that worker until all of it has
+ended or come back. :mod:`kafka_keyshared.core.shards` says the rules.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.hashing import SLOTS
+from kafka_keyshared.sim import history as happened
+from kafka_keyshared.sim.checkers.books import METADATA_USUAL, Books
+from kafka_keyshared.sim.checkers.liveness import START_WITHIN, Liveness, begun_by
+from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Lane
+from kafka_keyshared.sim.happenings import Resized, WorkerJoined, WorkerLeft
+from kafka_keyshared.sim.history import History
+
+SHARDS = 256
+"""Shards of a subscription, each of as many slots."""
+
+LONG_FOR = 0.05
+"""Seconds for which a record runs until it may be detached, and its lane closed."""
+
+DETACHED_WITHIN = 0.35
+"""Seconds after which a shard is ready again whose only leased record still runs.
+
+A record is detached when it has run for 0.05 s. The owner looks every 0.025 s, and may rest for 0.1
+s in between; the worker has to give back the rest first.
+"""
+
+NEAR = 5_000
+"""So many offsets ahead of the position a record is never parked, where metadata has its usual
+room."""
+
+METADATA_BESIDE = 60
+"""Characters of metadata that may have no offsets in them: how they begin, attempts and notes."""
+
+OFFSETS_OF_A_CHARACTER = 2
+"""So many offsets each character of a settled set stands for at least, in a bitmap."""
+
+LONG = float("-inf")
+
+
+class Batch:
+    """What one call has handed to a worker; ``left`` is what has neither ended nor come back."""
+
+    __slots__ = ("began_at", "left", "shards", "touched_at", "worker")
+
+    def __init__(self, worker: int, records: Sequence[Delivery], now: float) -> None:
+        self.worker = worker
+        self.left = set(records)
+        self.shards = {shard for each in records if (shard := shard_of(each.lane)) is not None}
+        # When something of it began or came back last.
+        self.began_at = self.touched_at = now
+
+
+class _Worker:
+    """What a worker has. ``idle_since`` is when it came to have nothing.
+
+    ``left`` says that it goes, by its own will or by order: it still runs what it has begun.
+    """
+
+    __slots__ = ("batches", "idle_since", "left", "name", "present")
+
+    def __init__(self, now: float, name: str = "") -> None:
+        self.name = name
+        self.batches = 0
+        self.idle_since = now
+        self.present = True
+        self.left = False
+
+
+class _Shard:
+    """Which batches have records of a shard, and when the last one that had was over.
+
+    ``closed_at`` is when a lane of it was closed last; infinity where that may go on.
+    """
+
+    __slots__ = ("closed_at", "freed_at", "held_by")
+
+    def __init__(self) -> None:
+        self.held_by: dict[Batch, None] = {}
+        self.freed_at = LONG
+        self.closed_at = LONG
+
+
+class Crew:
+    """The workers of one subscription at one member, and the shards that they have.
+
+    ``handed_at`` are the times of all batches with keyed records.
+    """
+
+    def __init__(self, names: Sequence[str], now: float) -> None:
+        self.workers = {number: _Worker(now, name) for number, name in enumerate(names)}
+        self.batch_of: dict[Delivery, Batch] = {}
+        self.shards: dict[int, _Shard] = {}
+        self.handed_at: list[float] = []
+        # Lanes in which a record has failed.
+        self.troubled: set[Lane] = set()
+        # When each record that runs has begun.
+        self.began_at: dict[Delivery, float] = {}
+
+    def shard(self, number: int) -> _Shard:
+        """Return what is known of a shard."""
+        found = self.shards.get(number)
+        if found is None:
+            found = self.shards[number] = _Shard()
+        return found
+
+    def close(self, lane: Lane, at: float) -> None:
+        """Note that a lane is closed, until then at least."""
+        if (number := shard_of(lane)) is not None:
+            shard = self.shard(number)
+            shard.closed_at = max(shard.closed_at, at)
+
+    def worker(self, number: int, now: float) -> _Worker:
+        """Return what a worker has."""
+        found = self.workers.get(number)
+        if found is None:
+            found = self.workers[number] = _Worker(now)
+        return found
+
+
+class Taken(NamedTuple):
+    """A record that a worker is handed, and that could have started before.
+
+    ``since`` is since when, and ``passed`` how many batches others were handed in that time.
+    ``idle`` is the worker that has had nothing for longest when it was handed over, None where each
+    has something; ``idle_since`` since when. ``waits_its_turn`` says that nothing but other shards
+    was ahead of its shard: no lane of that was closed since.
+    """
+
+    record: Delivery
+    waits_its_turn: bool
+    since: float
+    passed: int
+    idle: int | None
+    idle_since: float
+
+
+Judge: TypeAlias = Callable[[int, str, Crew, Taken], None]
+"""Called with the member, the subscription and its crew for each that is taken."""
+
+
+def shard_of(lane: Lane) -> int | None:
+    """Return the number of a lane's shard, None for a record without a key."""
+    return None if lane.slot is None else lane.slot * SHARDS // SLOTS
+
+
+class SharedWork:
+    """Follows what workers are handed that share what waits, and says what could start since when.
+
+    Left out is whatever may have kept a record for a reason that the history does not show: lanes
+    in which something has failed, partitions whose client has lost its place, what may be beyond
+    the ceiling of its partition, and what follows a detached record before its shard is ready.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        settings: Sequence[SubscriptionSettings],
+        books: Books,
+        liveness: Liveness,
+        *,
+        near: int = NEAR,
+    ) -> None:
+        self._books = books
+        self._liveness = liveness
+        self._near = near
+        self._settings = {each.name: each for each in settings if each.shares}
+        self._crews: dict[tuple[int, str], Crew] = {}
+        # Where the committed positions of an assignment were, and since when.
+        self._positions: dict[int, tuple[list[int], list[float]]] = {}
+        self._misplaced: set[int] = set()
+        self.judges: list[Judge] = []
+        listeners: Mapping[type[Any], Any] = {
+            happened.Joined: self._joined,
+            happened.Misplaced: self._lost_place,
+            happened.CommitSent: self._commit_sent,
+            happened.HandedOver: self._handed_over,
+            happened.TakenBack: self._taken_back,
+            happened.Recalled: self._recalled,
+            happened.Began: self._began,
+            happened.WentOn: self._went_on,
+            happened.Ended: self._ended,
+            happened.WorkerDied: self._died,
+            happened.Gone: self._gone,
+            WorkerLeft: self._left,
+            WorkerJoined: self._worker_joined,
+            Resized: self._resized,
+        }
+        if self._settings:
+            for kind, listener in listeners.items():
+                history.listen(kind, listener)
+
+    # --- who is there ---
+
+    def _joined(self, told: happened.Joined) -> None:
+        for name, settings in self._settings.items():
+            self._crews[told.member, name] = Crew(settings.workers, self._books.now)
+
+    def _gone(self, told: happened.Gone) -> None:
+        for name in self._settings:
+            self._crews.pop((told.member, name), None)
+
+    def _crew(self, told: Any) -> Crew | None:
+        return self._crews.get((told.member, told.subscription))
+
+    def _died(self, told: happened.WorkerDied) -> None:
+        if (crew := self._crew(told)) is not None:
+            crew.worker(told.worker, self._books.now).present = False
+
+    def _left(self, told: WorkerLeft) -> None:
+        if (crew := self._crew(told)) is not None:
+            crew.worker(told.worker, self._books.now).left = True
+
+    def _worker_joined(self, told: WorkerJoined) -> None:
+        if (crew := self._crew(told)) is not None:
+            crew.workers[told.worker] = _Worker(self._books.now, told.name)
+
+    def _resized(self, told: Resized) -> None:
+        if (crew := self._crew(told)) is not None:
+            for worker in crew.workers.values():
+                worker.left = worker.left or worker.name not in told.names
+
+    # --- what is in the way ---
+
+    def _lost_place(self, told: happened.Misplaced) -> None:
+        live = self._books.members[told.member].live
+        self._misplaced.update(live[each].number for each in told.partitions if each in live)
+
+    def _commit_sent(self, told: happened.CommitSent) -> None:
+        del told
+        for assignment, sent in self._books.sent.values():
+            if assignment is not None:
+                positions, times = self._positions.setdefault(assignment.number, ([], []))
+                if not positions or sent.position > positions[-1]:
+                    positions.append(sent.position)
+                    times.append(self._books.now)
+
+    def _unparked_at(self, each: Delivery) -> float:
+        """Return since when it is certain that the record is not parked; infinity while not."""
+        assignment, near = each.assignment, self._near
+        if assignment.member.bare:
+            near = 0
+        elif self._books.metadata_least < METADATA_USUAL:
+            room = self._books.metadata_least - METADATA_BESIDE
+            near = max(0, min(near, OFFSETS_OF_A_CHARACTER * room // len(self._books.settings)))
+        least = each.offset - near
+        if assignment.start is not None and assignment.start >= least:
+            return LONG
+        positions, times = self._positions.get(assignment.number, ([], []))
+        at = bisect_right(positions, least - 1)
+        return times[at] if at < len(times) else float("inf")
+
+    def _could_start(self, crew: Crew, sub: str, each: Delivery) -> float:
+        """Return since when nothing has kept a record from a worker; infinity where that is not
+        known."""
+        assignment, lane = each.assignment, each.lane
+        member, never = assignment.member, float("inf")
+        if not _is_plain(each) or lane in crew.troubled or assignment.number in self._misplaced:
+            return never
+        queue = assignment.queues[sub].get(lane)
+        if lane.slot is not None and (not queue or queue[0] is not each):
+            return never
+        liveness = self._liveness
+        free = liveness.free_since(member.number)
+        if member.kept or liveness.waits(each, member) or self._books.may_be_stopped(each):
+            return never
+        if _may_be_diverted(assignment, each):
+            crew.troubled.add(lane)
+            return never
+        free = max(free, member.free_since)
+        begun = begun_by(each, free)
+        if begun > free:  # an owner that rests looks at the time when it comes to it
+            begun += START_WITHIN
+        since = max(each.since, lane.freed, assignment.lifted_at, begun, self._unparked_at(each))
+        return max(since, liveness.read_since if self._settings[sub].key_of is not None else LONG)
+
+    def _shard_free_at(self, crew: Crew, each: Delivery) -> float:
+        """Return since when the shard of a record is at no worker; infinity while it may be."""
+        number = shard_of(each.lane)
+        shard = None if number is None else crew.shards.get(number)
+        if shard is None:
+            return LONG
+        free = shard.freed_at
+        for batch in shard.held_by:
+            if len(batch.left) > 1 or not all(one.running for one in batch.left):
+                return float("inf")
+            # What is left of it runs: it is detached soon, if anything waits for it.
+            waits_since = max(each.since, batch.began_at, batch.touched_at)
+            free = max(free, waits_since + DETACHED_WITHIN)
+        return free
+
+    # --- what happens ---
+
+    def _handed_over(self, told: happened.HandedOver) -> None:
+        crew, now = self._crew(told), self._books.now
+        if crew is None:
+            return
+        records = self._books.deliveries
+        recalling = self._books.members[told.member].recalling
+        idlest: tuple[int | None, float] = (None, now)
+        for number, worker in crew.workers.items():
+            away = worker.left or not worker.present
+            asked = recalling[told.subscription, number] > 0
+            if not (away or worker.batches or asked) and worker.idle_since < idlest[1]:
+                idlest = number, worker.idle_since
+        for each in records:
+            since = self._could_start(crew, told.subscription, each)
+            since = max(since, self._shard_free_at(crew, each)) if since < now else since
+            if since < now:
+                passed = len(crew.handed_at) - bisect_right(crew.handed_at, since)
+                taken = Taken(each, _waits_its_turn(crew, each, since), since, passed, *idlest)
+                for judge in self.judges:
+                    judge(told.member, told.subscription, crew, taken)
+        batch = Batch(told.worker, records, now)
+        for each in records:
+            crew.batch_of[each] = batch
+        for number in batch.shards:
+            crew.shard(number).held_by[batch] = None
+        if batch.shards:
+            crew.handed_at.append(now)
+        crew.worker(told.worker, now).batches += 1
+
+    def _let_go(self, crew: Crew, each: Delivery) -> None:
+        """Note that a record is in its worker's hands no more."""
+        batch, now = crew.batch_of.pop(each, None), self._books.now
+        if batch is None:
+            return
+        batch.left.discard(each)
+        batch.touched_at = now
+        if batch.left:
+            return
+        worker = crew.worker(batch.worker, now)
+        worker.batches -= 1
+        worker.idle_since = now
+        for number in batch.shards:
+            shard = crew.shards[number]
+            del shard.held_by[batch]
+            shard.freed_at = now
+
+    def _taken_back(self, told: happened.TakenBack) -> None:
+        if (crew := self._crew(told)) is not None:
+            for each in self._books.deliveries:
+                self._let_go(crew, each)
+
+    def _recalled(self, told: happened.Recalled) -> None:
+        if (crew := self._crew(told)) is not None:
+            crew.worker(told.worker, self._books.now).idle_since = self._books.now
+
+    def _began(self, told: happened.Began) -> None:
+        crew, each = self._crew(told), self._books.delivery
+        if crew is None or each is None:
+            return
+        # One that has died may be given something for a while.
+        crew.worker(told.worker, self._books.now).present = True
+        crew.began_at[each] = self._books.now
+        if batch := crew.batch_of.get(each):
+            batch.began_at = self._books.now
+
+    def _went_on(self, told: happened.WentOn) -> None:
+        crew, each = self._crew(told), self._books.delivery
+        if crew is not None and each is not None:
+            self._let_go(crew, each)
+            crew.close(each.lane, float("inf"))
+
+    def _ended(self, told: happened.Ended) -> None:
+        crew, each = self._crew(told), self._books.delivery
+        if crew is None or each is None:
+            return
+        self._let_go(crew, each)
+        if told.outcome not in ("done", "dropped"):
+            crew.troubled.add(each.lane)
+            crew.close(each.lane, float("inf"))
+        elif self._books.now - crew.began_at.pop(each, LONG) > LONG_FOR:
+            crew.close(each.lane, self._books.now)
+
+
+def _waits_its_turn(crew: Crew, each: Delivery, since: float) -> bool:
+    """Say whether no record of a closed lane may have taken a turn of its shard.
+
+    What is behind in such a lane is put aside at a turn of its shard, which ends with that.
+    """
+    number = shard_of(each.lane)
+    shard = None if number is None else crew.shards.get(number)
+    return number is not None and (
+        shard is None or (not shard.held_by and shard.closed_at <= since)
+    )
+
+
+def _is_plain(each: Delivery) -> bool:
+    """Say whether it is a first attempt in an assignment that goes on."""
+    assignment = each.assignment
+    going = assignment.over is not None or assignment.revoking_at is not None
+    begun = assignment.start is not None and not assignment.early and not assignment.misplaced
+    tried = each.tries or each.tries_most or each.stray
+    return begun and not (going or tried or assignment.member.stopping_at)
+
+
+def _may_be_diverted(assignment: Assignment, each: Delivery) -> bool:
+    """Say whether its lane is one of those that are diverted, or may be, at its member."""
+    sub, hash_ = each.fate.sub, each.lane.hash
+    return any(
+        hash_ in live.diverted[sub] or hash_ in live.perhaps_diverted[sub]
+        for live in assignment.member.live.values()
+    )
