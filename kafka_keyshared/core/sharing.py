@@ -129,20 +129,23 @@ def gather(
     records, fitting = batch.records, worker.bytes.fitting
     half = worker.leases_max // 2
     taken = _taken(shared, worker.id, shards)
+    has = {shard: shard.leased for shard in taken}
     while len(records) < room and (ready := [shard for shard in taken if shard.records]):
         quantum, moved = max(1, (room - len(records)) // len(ready)), False
         for shard in ready:
             most = min(quantum, room - len(records))
             if worker.individually:
                 free = worker.leases_max - worker.leased - len(records)
-                most = min(most, max(QUANTUM - shard.leased, free - half))
-            if most <= 0 or not (most := fitting(shard.records, most, records)):
-                continue
-            quantum_of, came = shared.take_from(shard, most)
-            startable, lanes = sub.startable_of(quantum_of)
-            moved = True
-            if startable:
-                batch.add(shard, startable, lanes, came)
+                most = min(most, max(QUANTUM - has[shard], free - half))
+            # What may not start is put where it waits, and costs its shard no turn.
+            startable: list[Record] = []
+            while most > 0 and not startable and (fits := fitting(shard.records, most, records)):
+                quantum_of, came = shared.take_from(shard, fits)
+                startable, lanes = sub.startable_of(quantum_of)
+                moved = True
+                if startable:
+                    batch.add(shard, startable, lanes, came)
+                    has[shard] += len(startable)
         if not moved:
             break
     return batch

@@ -145,7 +145,7 @@ def _over(each: _Detached, id_: int) -> bool:
 
 def _shard_of(sub: Subscription, record: Record) -> int | None:
     key = sub.keys.key(record)
-    return None if key is None else shard_of(sub.keys.slot(key))
+    return None if key is None else shard_of(sub.keys.slot(key), sub.settings.shard_count)
 
 
 def _holders(sub: Subscription, id_: int) -> set[int]:

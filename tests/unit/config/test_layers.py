@@ -161,7 +161,6 @@ def test_no_setting_takes_what_is_no_number(field: Field, file: Path) -> None:
     [
         ("lend_after = 0.1", "'lend_after' is no setting; it is 'detach_after' now (lend_after is"),
         ("wrkers = 8", "'wrkers' is no setting; did you mean 'workers'? (wrkers is from"),
-        ("lend_after = 0.1", "'lend_after' is no setting; it is 'detach_after' now (lend_after is"),
         ("wrkers = 8", "\nthe settings are workers, dlq, "),
         ("attempts = 3", "'attempts' is no setting here: 'attempts' stands in [retry] ("),
         (
