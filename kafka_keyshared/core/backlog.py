@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from kafka_keyshared.core.originals import Chunk, Originals, kept_from
 from kafka_keyshared.core.places import without
@@ -53,6 +54,15 @@ class Backlog:
             del parts[0]
             left -= count
         return taken, chunks
+
+    def take_all(self, records: list[Record], chunks: dict[int, Chunk]) -> None:
+        """Move all records to the end of these, and what they came in to the chunks, by address."""
+        records += self.records
+        self.records.clear()
+        for chunk, _ in self._parts:
+            chunks[id(chunk)] = chunk
+        self._parts.clear()
+        self._counted = 0
 
     def take_last(self, count: int) -> list[Record]:
         """Take so many of the last records, of which there are as many."""
@@ -145,6 +155,20 @@ class Backlog:
             at += count
         if not at == self._counted == len(self.records):
             raise InvariantError(f"{len(self.records)} records wait, and {at} came in chunks")
+
+
+B = TypeVar("B", bound=Backlog)
+
+
+def came_in(backlogs: Iterable[B], chunk: Chunk) -> list[tuple[B, int]]:
+    """Do as :meth:`Backlog.came_in` for all of these; return those that got some, and how many."""
+    found = []
+    for each in backlogs:
+        if new := len(each.records) - each._counted:
+            each._parts.append((chunk, new))
+            each._counted += new
+            found.append((each, new))
+    return found
 
 
 def let_go(keepers: Sequence[Backlog | Originals], spare: int) -> None:

@@ -273,9 +273,14 @@ def _shards(sub: Subscription, shared: SharedRow) -> None:
         for leased in worker.slices.values():
             for shard, count in leased.shards:
                 held.setdefault(cast("Shard", shard), []).append((worker.id, count))
+    count = sum(len(shard.records) for shard in shared.every())
+    if shared.count != count:
+        raise InvariantError(f"{sub.name}: {count} records wait in shards, and not {shared.count}")
     for shard in shared.every():
-        if bool(shard.records) != (shard in shared.queue):
-            raise InvariantError(f"{sub.name}: shard {shard.number} waits, and has no turn")
+        queues: list[int | None] = [None] if shard in shared.free else []
+        queues += [worker for worker, queue in shared.held.items() if shard in queue]
+        if queues != ([shard.at] if shard.records else []) or bool(queues) != bool(shard.turn):
+            raise InvariantError(f"{sub.name}: shard {shard.number} has its turn at {queues}")
         those = held.get(shard, [])
         at = {worker for worker, _ in those}
         where = next(iter(at), None)

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
+from operator import attrgetter
 
-from kafka_keyshared.core.backlog import Backlog
+from kafka_keyshared.core.backlog import Backlog, came_in
 from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.core.places import without
 from kafka_keyshared.core.rows import Row
@@ -40,30 +41,37 @@ LASTS = 2.0
 class Shard(Backlog):
     """The queue of a group of slots; ``slot`` where it is of a single one.
 
-    ``taken`` counts the records that were leased of it since the last heartbeat. ``at`` is the id
-    of the worker that has leases of it, None while nobody has; ``leased`` counts the records of
-    slices that are not over.
+    ``at`` is the id of the worker that has leases of it, None while nobody has; ``leased`` counts
+    the records of slices that are not over. ``turn`` is the number of its turn in the ``row``, 0
+    while nothing waits here. ``taken`` counts the records that were leased of it since the last
+    heartbeat.
     """
 
-    __slots__ = ("at", "leased", "number", "slot", "taken")
+    __slots__ = ("at", "leased", "number", "row", "slot", "taken", "turn")
 
-    def __init__(self, number: int, slot: int | None = None) -> None:
+    def __init__(self, row: SharedRow, number: int, slot: int | None = None) -> None:
         super().__init__()
+        self.row = row
         self.number = number
         self.slot = slot
         self.at: int | None = None
-        self.leased = self.taken = 0
+        self.leased = self.taken = self.turn = 0
 
     def lease(self, worker: int, count: int) -> None:
         """Note that a slice of this worker has so many records of the shard."""
-        self.at = worker
         self.leased += count
+        if self.at is None:
+            self.at = worker
+            if self.turn:
+                self.row.hold(self, worker)
 
     def free(self, count: int) -> None:
         """Note that such a slice is over."""
         self.leased -= count
-        if not self.leased:
-            self.at = None
+        if not self.leased and self.at is not None:
+            worker, self.at = self.at, None
+            if self.turn:
+                self.row.let_go(self, worker)
 
 
 def shard_of(slot: int, shards: int) -> int:
@@ -75,26 +83,32 @@ class SharedRow(Row):
     """A row of shards that all workers of a subscription take from.
 
     ``slot_of`` returns the slot of a record, None where it has no key. ``by_slot`` is for each slot
-    the list that takes its records. ``single`` are the shards of single slots, by these. A
-    hot key is looked for in queues of ``long`` records. ``slow`` are the single slots whose
-    queues last for seconds, as of the last heartbeat.
+    the list that takes its records. ``count`` is how many records wait in shards. Those with
+    records are in ``free`` where nobody has leases of them, else in ``held`` of the worker that
+    has, in the order of their turns. ``single`` are the shards of single slots, by these. A hot key
+    is looked for in queues of ``long`` records. ``slow`` are the single slots whose queues last for
+    seconds, as of the last heartbeat.
     """
 
-    __slots__ = ("by_slot", "long", "queue", "shards", "single", "slot_of", "slow")
+    __slots__ = (
+        *("_turns", "by_slot", "count", "free", "held", "long"),
+        *("shards", "single", "slot_of", "slow"),
+    )
 
     def __init__(self, slot_of: Callable[[Record], int | None], shards: int) -> None:
         super().__init__(None)
         self.slot_of = slot_of
-        self.shards = [Shard(number) for number in range(shards)]
+        self.shards = [Shard(self, number) for number in range(shards)]
         self.by_slot = [self._group_of(slot).records for slot in range(SLOTS)]
+        self.count = self._turns = 0
+        self.free: OrderedDict[Shard, None] = OrderedDict()
+        self.held: dict[int, OrderedDict[Shard, None]] = {}
         self.single: dict[int, Shard] = {}
         self.long = LONG
         self.slow: list[Shard] = []
-        # The shards with records, in the order in which they are served.
-        self.queue: OrderedDict[Shard, None] = OrderedDict()
 
     def __len__(self) -> int:
-        return sum(len(shard.records) for shard in self.queue) + len(self.front)
+        return self.count + len(self.front)
 
     def _group_of(self, slot: int) -> Shard:
         return self.shards[shard_of(slot, len(self.shards))]
@@ -111,22 +125,71 @@ class SharedRow(Row):
         yield from self.shards
         yield from self.single.values()
 
+    # --- turns ---
+
+    def queued(self) -> Iterator[Shard]:
+        """Yield the shards with records."""
+        return chain(self.free, *self.held.values())
+
+    def startable(self, worker: int, most: int) -> list[Shard]:
+        """Return the shards that a batch of a worker is of, the one whose turn is first first.
+
+        Those are the ones that it has, and so many of those that nobody has.
+        """
+        found = [*islice(self.free, most)]
+        if mine := self.held.get(worker):
+            found += mine
+            found.sort(key=_turn)
+        return found
+
+    def hold(self, shard: Shard, worker: int) -> None:
+        """Have a shard with records wait for the leases that a worker has of it now."""
+        del self.free[shard]
+        self._queue_of(worker)[shard] = None
+
+    def let_go(self, shard: Shard, worker: int) -> None:
+        """Have any worker take a shard with records; its turn comes behind all others."""
+        self._leave(shard, worker)
+        self._join(shard)
+
+    def _queue_of(self, worker: int | None) -> OrderedDict[Shard, None]:
+        if worker is None:
+            return self.free
+        queue = self.held.get(worker)
+        if queue is None:
+            queue = self.held[worker] = OrderedDict()
+        return queue
+
+    def _join(self, shard: Shard) -> None:
+        """Give a shard a turn behind all others."""
+        self._turns += 1
+        shard.turn = self._turns
+        self._queue_of(shard.at)[shard] = None
+
+    def _leave(self, shard: Shard, worker: int | None) -> None:
+        queue = self._queue_of(worker)
+        del queue[shard]
+        shard.turn = 0
+        if not queue and worker is not None:
+            del self.held[worker]
+
+    # --- records ---
+
     def came_in(self, chunk: Chunk) -> int:
         """Note that whatever was appended since came in this chunk; return how many these are.
 
         Of a small chunk the shards have their first turn in the order of its records: with little
         to do, keys run in the order in which they came.
         """
-        count, new = 0, []
-        for shard in self.every() if self.single else self.shards:
-            if came := shard.came_in(chunk):
-                count += came
-                if shard not in self.queue:
-                    new.append(shard)
+        found = came_in(self.every() if self.single else self.shards, chunk)
+        count = sum([new for _, new in found])
+        self.count += count
+        new = [shard for shard, _ in found if not shard.turn]
         if len(new) > 1 and len(chunk.records) <= IN_ORDER:
             place = {id(record): at for at, record in enumerate(chunk.records)}
             new.sort(key=lambda shard: place[id(shard.records[0])])
-        self.queue.update(dict.fromkeys(new))
+        for shard in new:
+            self._join(shard)
         return count
 
     def merge(self) -> Backlog:
@@ -138,7 +201,9 @@ class SharedRow(Row):
             by_shard.setdefault(self.shard_of(record), []).append(record)
         for shard, records in by_shard.items():
             shard.put_first(records)
-            self.queue.setdefault(shard, None)
+            if not shard.turn:
+                self._join(shard)
+        self.count += len(self.front)
         self.front = []
         return self.backlog
 
@@ -148,23 +213,26 @@ class SharedRow(Row):
 
     def behind(self, worker: int) -> Iterator[Record]:
         """Return what waits for the leases that a worker has of its shard."""
-        return chain.from_iterable(shard.records for shard in self.queue if shard.at == worker)
-
-    def startable(self, worker: int) -> Iterator[Shard]:
-        """Yield the shards with records that a worker may be leased, the one served first first."""
-        for shard in self.queue:
-            if shard.at is None or shard.at == worker:
-                yield shard
+        return chain.from_iterable(shard.records for shard in self.held.get(worker, ()))
 
     def take_from(self, shard: Shard, most: int) -> tuple[list[Record], list[Chunk]]:
         """Take a quantum of a shard, whose next turn comes behind all others."""
         taken = shard.take(most)
-        shard.taken += len(taken[0])
-        if shard.records:
-            self.queue.move_to_end(shard)
-        else:
-            del self.queue[shard]
+        self._took(shard, len(taken[0]))
         return taken
+
+    def take_all(self, shard: Shard, records: list[Record], chunks: dict[int, Chunk]) -> None:
+        """Move all records of a shard to the end of these; see :meth:`Backlog.take_all`."""
+        count = len(shard.records)
+        shard.take_all(records, chunks)
+        self._took(shard, count)
+
+    def _took(self, shard: Shard, count: int) -> None:
+        self.count -= count
+        shard.taken += count
+        self._leave(shard, shard.at)
+        if shard.records:
+            self._join(shard)
 
     def hot_slot(self, shard: Shard) -> int | None:
         """Return the slot that has at least half of a long queue; None where none has."""
@@ -180,14 +248,14 @@ class SharedRow(Row):
 
         Whoever calls this has the new one wait for what is leased of the old one.
         """
-        old, new = self._group_of(slot), Shard(len(self.shards) + slot, slot)
+        old, new = self._group_of(slot), Shard(self, len(self.shards) + slot, slot)
         new.extend(old.pick([self.slot_of(record) == slot for record in old.records]))
         self.single[slot] = new
         self.by_slot[slot] = new.records
         if new.records:
-            self.queue[new] = None
-        if not old.records:
-            self.queue.pop(old, None)
+            self._join(new)
+            if not old.records:
+                self._leave(old, old.at)
         return old, new
 
     def measure(self, seconds: float) -> None:
@@ -209,27 +277,29 @@ class SharedRow(Row):
     def waiting(self) -> Iterator[Record]:
         """Return every record that waits here."""
         granted = [record for _, record in self.granted]
-        return chain(granted, self.front, *(shard.records for shard in self.queue))
+        return chain(granted, self.front, *[shard.records for shard in self.queued()])
 
     def strays(self) -> Iterator[Record]:
         """Yield the records that are in no chunk that is as it came in."""
         yield from (record for _, record in self.granted)
         yield from self.front
-        for shard in self.queue:
+        for shard in self.queued():
             yield from shard.strays()
 
     def empty(self) -> bool:
         """Say whether nothing waits here."""
-        return not (self.granted or self.front or self.queue)
+        return not (self.granted or self.front or self.count)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Drop what is of these partitions."""
         self.granted = [each for each in self.granted if _of(each[1]) not in partitions]
         self.front[:] = without(self.front, partitions)
-        for shard in [*self.queue]:
+        for shard in [*self.queued()]:
+            self.count -= len(shard.records)
             shard.forget(partitions)
+            self.count += len(shard.records)
             if not shard.records:
-                del self.queue[shard]
+                self._leave(shard, shard.at)
 
 
 class Detaching:
@@ -245,6 +315,9 @@ class Detaching:
         # Workers that were asked for the rest, and the record for which.
         self.asked: dict[int, tuple[int, int]] = {}
         self.total = 0
+
+
+_turn = attrgetter("turn")
 
 
 def _of(record: Record) -> TopicPartition:

@@ -57,10 +57,12 @@ def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
     shared.merge()
     for worker in with_room(sub) if shared.retries else ():
         yield from sub.lease_heads(worker)
-    while shared.queue or shared.granted or sub.keyless.records:
+    workers = 0
+    while waiting := shared.count + len(shared.granted) + len(sub.keyless.records):
         able = with_room(sub)
-        most = _shards_each(sub, shared)
-        waiting = len(shared) + len(shared.granted) + len(sub.keyless)
+        workers = workers or sum(1 for worker in sub.workers.values() if worker.present)
+        # Whoever took all that are ready would leave none for the others.
+        most = max(1, -(-len(shared.free) // max(1, workers)))
         leased = False
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
             share = max(1, -(-waiting // left))
@@ -73,17 +75,12 @@ def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
             return
 
 
-def _shards_each(sub: Subscription, shared: SharedRow) -> int:
-    """Return how many shards a batch may have: whoever took all would leave none for the others."""
-    workers = sum(1 for worker in sub.workers.values() if worker.present)
-    free = sum(1 for shard in shared.queue if shard.at is None)
-    return max(1, -(-free // max(1, workers)))
-
-
 def with_room(sub: Subscription) -> list[Worker]:
     """Return the workers that may be leased something, those first that have nothing."""
     able = [worker for worker in sub.workers.values() if worker.room()]
-    return sorted(able, key=lambda worker: (len(worker.slices) - len(worker.apart), worker.id))
+    if len(able) > 1:
+        able.sort(key=lambda worker: (len(worker.slices) - len(worker.apart), worker.id))
+    return able
 
 
 def _leases(sub: Subscription, worker: Worker, batch: Batch) -> Iterator[Command]:
@@ -94,31 +91,30 @@ def _leases(sub: Subscription, worker: Worker, batch: Batch) -> Iterator[Command
     for at in range(0, len(records), most):
         those = records[at : at + most]
         claimed = batch.lanes[at : at + most]
-        shards = _shards(batch, at, at + len(those))
-        yield sub.lease(worker, those, chunks, claimed, also=batch.keyless, shards=shards)
+        shards, heads = _shards(batch, at, at + len(those))
+        also = [*batch.keyless, *heads]
+        yield sub.lease(worker, those, chunks, claimed, also=also, shards=shards)
 
 
-def _shards(batch: Batch, start: int, end: int) -> dict[Shard, list[Record]]:
-    """Return the shards of this part of a batch, with the records of each."""
-    found: dict[Shard, list[Record]] = {}
-    ends = [*(index for index, _ in batch.runs), len(batch.records)][1:]
-    for (index, shard), after in zip(batch.runs, ends, strict=True):
-        if shard is not None and index < end and after > start:
-            those = batch.records[max(index, start) : min(after, end)]
-            found.setdefault(shard, []).extend(those)
-    return found
+def _shards(batch: Batch, start: int, end: int) -> tuple[dict[Shard, int], list[Record]]:
+    """Return the shards of this part of a batch, with how many records of each, and the first."""
+    found: dict[Shard, int] = {}
+    heads: list[Record] = []
+    records, runs = batch.records, batch.runs
+    for number, (index, shard) in enumerate(runs, 1):
+        after = runs[number][0] if number < len(runs) else len(records)
+        if shard is None or index >= end or after <= start:
+            continue
+        first = max(index, start)
+        heads.append(records[first])
+        found[shard] = found.get(shard, 0) + min(after, end) - first
+    return found, heads
 
 
-def gather(
-    sub: Subscription,
-    shared: SharedRow,
-    worker: Worker,
-    room: int,
-    shards: int,
-) -> Batch:
+def gather(sub: Subscription, shared: SharedRow, worker: Worker, room: int, most: int) -> Batch:
     """Take up to so many records that may start: a quantum of each ready shard, in turn.
 
-    Of so many shards at most, beside those that the worker has already.
+    The shards are those that the worker has, and at most so many that nobody has.
     """
     granted = sub.take_granted(worker, room, ()) if shared.granted else ([], [])
     if shared.front:  # a grant given up puts what waited behind it before the rest
@@ -126,21 +122,53 @@ def gather(
     batch = Batch(*granted)
     if sub.keyless.records and sub.takes_keyless(worker):
         _add_keyless(sub, shared, worker, batch, room)
+    shards = shared.startable(worker.id, most)
+    if sub.all_may_start() and not worker.individually and worker.bytes.most is None:
+        _take_all(batch, shards, room)
+    else:
+        _take_those_that_may(sub, worker, batch, shards, room)
+    return batch
+
+
+def _take_all(batch: Batch, shards: list[Shard], room: int) -> None:
+    """Fill a batch where everything may start: nothing is asked of a single record."""
+    records, chunks, runs = batch.records, batch.chunks, batch.runs
+    while shards and (left := room - len(records)) > 0:
+        quantum, more = max(1, left // len(shards)), []
+        for shard in shards:
+            if left <= 0:
+                break
+            runs.append((len(records), shard))
+            waiting = len(shard.records)
+            if waiting <= quantum:
+                shard.row.take_all(shard, records, chunks)
+                left -= waiting
+                continue
+            part, came = shard.row.take_from(shard, quantum)
+            records += part
+            chunks.update([(id(chunk), chunk) for chunk in came])
+            left -= quantum
+            more.append(shard)
+        shards = more
+
+
+def _take_those_that_may(
+    sub: Subscription, worker: Worker, batch: Batch, shards: list[Shard], room: int
+) -> None:
+    """Fill a batch with what may start; what may not is put where it waits, and costs no turn."""
     records, fitting = batch.records, worker.bytes.fitting
     half = worker.leases_max // 2
-    taken = _taken(shared, worker.id, shards)
-    has = {shard: shard.leased for shard in taken}
-    while len(records) < room and (ready := [shard for shard in taken if shard.records]):
+    has = {shard: shard.leased for shard in shards}
+    while len(records) < room and (ready := [shard for shard in shards if shard.records]):
         quantum, moved = max(1, (room - len(records)) // len(ready)), False
         for shard in ready:
             most = min(quantum, room - len(records))
             if worker.individually:
                 free = worker.leases_max - worker.leased - len(records)
                 most = min(most, max(QUANTUM - has[shard], free - half))
-            # What may not start is put where it waits, and costs its shard no turn.
             startable: list[Record] = []
             while most > 0 and not startable and (fits := fitting(shard.records, most, records)):
-                quantum_of, came = shared.take_from(shard, fits)
+                quantum_of, came = shard.row.take_from(shard, fits)
                 startable, lanes = sub.startable_of(quantum_of)
                 moved = True
                 if startable:
@@ -148,19 +176,6 @@ def gather(
                     has[shard] += len(startable)
         if not moved:
             break
-    return batch
-
-
-def _taken(shared: SharedRow, worker: int, most: int) -> list[Shard]:
-    """Return the shards that a batch is of: those that the worker has, and so many others."""
-    found = []
-    for shard in shared.startable(worker):
-        if shard.at is None:
-            if not most:
-                continue
-            most -= 1
-        found.append(shard)
-    return found
 
 
 def separate_hot(sub: Subscription, seconds: float) -> None:
@@ -175,7 +190,7 @@ def separate_hot(sub: Subscription, seconds: float) -> None:
     shared.merge()
     shared.measure(seconds)
     shared.join()
-    for shard in [*shared.queue]:
+    for shard in [*shared.queued()]:
         slot = shared.hot_slot(shard)
         if slot is None:
             continue

@@ -140,9 +140,9 @@ class Leased:
     beside: int = 0
     shards: Sequence[tuple[HeldBy, int]] = ()
 
-    def hold(self, shards: Mapping[HeldBy, int]) -> None:
+    def hold(self, shards: Iterable[tuple[HeldBy, int]]) -> None:
         """Note of which shards it has how many records: they are with its worker until its end."""
-        self.shards = [*shards.items()]
+        self.shards = [*shards]
         for shard, count in self.shards:
             shard.lease(self.slice.worker, count)
 

@@ -189,21 +189,20 @@ class Subscription(Ownership, Holdings):
         retries: tuple[Lane, ...] = (),
         *,
         also: Sequence[Record] = (),
-        shards: Mapping[Shard, Sequence[Record]] | None = None,
+        shards: Mapping[Shard, int] | None = None,
     ) -> Lease:
-        """Lease records as one slice; ``also`` are those of them that came another way.
+        """Lease records as one slice; ``also`` are the first of those that came another way.
 
-        ``shards`` are those that they are of, with the records of each.
+        ``shards`` are those that they are of, with how many records of each.
 
         ``claimed`` are their lanes where each may have one lease only.
         """
         came = Originals(records, self.counts.topic, chunks)
         slice_ = Slice(self.book.next_id(), self.name, worker.id, self.epochs.now, records, came)
-        heads = [those[0] for those in shards.values()] if shards else []
-        first = (records[0], *also[:1], *heads)
+        first = (records[0], *also)
         leased = Leased(slice_, self.table.version, retries, claimed, first)
         if shards:
-            leased.hold({shard: len(those) for shard, those in shards.items()})
+            leased.hold(shards.items())
         self.book.enter(leased)
         worker.lease(leased)
         self.leased += len(records)
@@ -249,7 +248,7 @@ class Subscription(Ownership, Holdings):
                 slices = [keyed + part] if keyed or part else []
             for records in slices:
                 claimed = () if self.one_lease is None else [*map(self.keys.lane, records)]
-                yield self.lease(worker, records, chunks + came_in, claimed, also=part)
+                yield self.lease(worker, records, chunks + came_in, claimed, also=part[:1])
 
     def _in_turn(self, worker: Worker, room: int, share: int) -> int:
         """Return how many records without a key come before what else fills the room, at least one.
@@ -264,8 +263,7 @@ class Subscription(Ownership, Holdings):
     ) -> tuple[list[Record], list[Chunk], Sequence[Lane]]:
         """Take up to so many records that may start: these, what they came in, claimed lanes."""
         backlog, fitting = worker.row.backlog, worker.bytes.fitting
-        plain = not self.closed.keys and not self.suspects and self.one_lease is None
-        if plain and not self.standing():
+        if self.all_may_start():
             return (*backlog.take(fitting(backlog.records, room, beside)), ())
         has_granted = bool(worker.row.granted)
         taken, lanes = self.take_granted(worker, room, beside) if has_granted else ([], [])
@@ -320,6 +318,11 @@ class Subscription(Ownership, Holdings):
             else:
                 passed.append(record)
         return passed
+
+    def all_may_start(self) -> bool:
+        """Say whether nothing that waits in a row may have to wait elsewhere."""
+        plain = not self.closed.keys and not self.suspects and self.one_lease is None
+        return plain and not self.standing()
 
     def standing(self) -> AbstractSet[TopicPartition]:
         """Return the partitions of which nothing is to start."""
