@@ -99,7 +99,11 @@ class SharedRow(Row):
         super().__init__(None)
         self.slot_of = slot_of
         self.shards = [Shard(self, number) for number in range(shards)]
-        self.by_slot = [self._group_of(slot).records for slot in range(SLOTS)]
+        ends = [-(-SLOTS * number // shards) for number in range(shards + 1)]
+        sizes = map(int.__sub__, ends[1:], ends)
+        self.by_slot = [
+            each.records for each, size in zip(self.shards, sizes, strict=True) for _ in range(size)
+        ]
         self.count = self._turns = 0
         self.free: OrderedDict[Shard, None] = OrderedDict()
         self.held: dict[int, OrderedDict[Shard, None]] = {}
@@ -225,7 +229,13 @@ class SharedRow(Row):
         """Move all records of a shard to the end of these; see :meth:`Backlog.take_all`."""
         count = len(shard.records)
         shard.take_all(records, chunks)
-        self._took(shard, count)
+        self.count -= count
+        shard.taken += count
+        if shard.at is None:  # as in _leave(), without two calls
+            del self.free[shard]
+            shard.turn = 0
+        else:
+            self._leave(shard, shard.at)
 
     def _took(self, shard: Shard, count: int) -> None:
         self.count -= count

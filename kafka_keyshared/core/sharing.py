@@ -65,7 +65,12 @@ def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
         most = max(1, -(-len(shared.free) // max(1, workers)))
         leased = False
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
-            share = max(1, -(-waiting // left))
+            shards = len(shared.free) + (worker.id in shared.held)
+            alone = len(shared.granted) + len(sub.keyless.records)
+            if not (shards or alone):
+                continue
+            # Of few shards few workers can have some.
+            share = max(1, -(-waiting // min(left, shards + alone)))
             batch = gather(sub, shared, worker, min(worker.places(), share), most)
             waiting -= len(batch.records)
             for command in _leases(sub, worker, batch):
@@ -99,16 +104,18 @@ def _leases(sub: Subscription, worker: Worker, batch: Batch) -> Iterator[Command
 def _shards(batch: Batch, start: int, end: int) -> tuple[dict[Shard, int], list[Record]]:
     """Return the shards of this part of a batch, with how many records of each, and the first."""
     found: dict[Shard, int] = {}
-    heads: list[Record] = []
     records, runs = batch.records, batch.runs
-    for number, (index, shard) in enumerate(runs, 1):
-        after = runs[number][0] if number < len(runs) else len(records)
-        if shard is None or index >= end or after <= start:
-            continue
-        first = max(index, start)
-        heads.append(records[first])
-        found[shard] = found.get(shard, 0) + min(after, end) - first
-    return found, heads
+    starts = [index for index, _ in runs]
+    if start or end < len(records):
+        part = [number for number, index in enumerate(starts) if index < end]
+        while len(part) > 1 and starts[part[1]] <= start:
+            del part[0]
+        runs = [runs[number] for number in part]
+        starts = [max(start, starts[number]) for number in part]
+    for (_, shard), index, after in zip(runs, starts, [*starts[1:], end], strict=True):
+        if shard is not None:
+            found[shard] = found.get(shard, 0) + after - index
+    return found, [records[index] for index in starts]
 
 
 def gather(sub: Subscription, shared: SharedRow, worker: Worker, room: int, most: int) -> Batch:
@@ -124,14 +131,17 @@ def gather(sub: Subscription, shared: SharedRow, worker: Worker, room: int, most
         _add_keyless(sub, shared, worker, batch, room)
     shards = shared.startable(worker.id, most)
     if sub.all_may_start() and not worker.individually and worker.bytes.most is None:
-        _take_all(batch, shards, room)
+        _take_all(batch, shards, room, worker.places())
     else:
         _take_those_that_may(sub, worker, batch, shards, room)
     return batch
 
 
-def _take_all(batch: Batch, shards: list[Shard], room: int) -> None:
-    """Fill a batch where everything may start: nothing is asked of a single record."""
+def _take_all(batch: Batch, shards: list[Shard], room: int, places: int) -> None:
+    """Fill a batch where everything may start: nothing is asked of a single record.
+
+    A shard that has little more than a quantum is taken whole, up to so many ``places``.
+    """
     records, chunks, runs = batch.records, batch.chunks, batch.runs
     while shards and (left := room - len(records)) > 0:
         quantum, more = max(1, left // len(shards)), []
@@ -140,14 +150,14 @@ def _take_all(batch: Batch, shards: list[Shard], room: int) -> None:
                 break
             runs.append((len(records), shard))
             waiting = len(shard.records)
-            if waiting <= quantum:
+            if waiting <= min(2 * quantum, places - len(records)):
                 shard.row.take_all(shard, records, chunks)
                 left -= waiting
                 continue
-            part, came = shard.row.take_from(shard, quantum)
+            part, came = shard.row.take_from(shard, min(quantum, left))
             records += part
             chunks.update([(id(chunk), chunk) for chunk in came])
-            left -= quantum
+            left -= len(part)
             more.append(shard)
         shards = more
 

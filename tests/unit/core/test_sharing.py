@@ -243,12 +243,11 @@ def test_a_key_that_gets_more_than_a_worker_can_do_holds_back_its_partition_at_h
     shared.come(*[hot] * 180, *others[:3])
     shared.beat()
     held = shared.core.holds.held_back
-    worker = next(each for each in shared.pool.workers.values() if each.inbox)
     for more in (20, 40):
         assert not held(Reason.WAITING), "until it is half of the window, nobody notices"
         done = 3 if slow else 80
         for _ in range(done):
-            worker.start()
+            worker = next(each for each in shared.pool.workers.values() if each.start())
             worker.finish()
             shared.deliver()
         shared.come(*[hot] * (done + more))
