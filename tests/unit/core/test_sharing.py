@@ -159,6 +159,29 @@ def test_a_detached_record_settles_once_and_its_key_goes_on_in_order(verdict: ob
     assert shared.sub().counts.ok == 4
 
 
+def test_a_record_that_has_ended_before_the_rest_came_back_is_not_detached() -> None:
+    """Its worker went on to the next one before it answered."""
+    shared = Shared(replace(PLAIN, workers=("a",)))
+    slow, following, *_ = shared.come(*keys(5))
+    worker = shared.worker()
+    shared.pool.answers_later = lambda: True
+    shared.pool.hesitates = lambda: True
+    assert worker.start() is slow
+    shared.look(LONG)
+    shared.look(LONG)
+    assert worker.asked
+    worker.finish()
+    assert worker.start() is following
+    worker.answer()
+    shared.deliver()
+    assert not shared.sub().closed.lanes, "it runs nothing that takes long"
+    shared.core.check()
+    shared.pool.hesitates = lambda: False
+    worker.finish()
+    shared.work()
+    assert shared.committed() == (5, [])
+
+
 def test_the_time_of_each_record_counts_also_where_the_last_of_a_batch_is_detached() -> None:
     shared = Shared(replace(PLAIN, workers=("a",)))
     first, slow, *_ = shared.come(*keys(4))
