@@ -34,7 +34,12 @@ def worker_names(count: int) -> tuple[str, ...]:
 
 
 SHARDS = 256
-"""Shards of a subscription with up to 64 workers, besides those of single slots."""
+"""Shards of coroutines: what a shard costs is little beside a coroutine."""
+
+SHARDS_LEAST = 32
+SHARDS_EACH = 4
+"""Shards for each worker that takes batches, besides those of single slots. Each chunk goes to all
+of them, and each costs the owner some 2 us."""
 
 DETACH_AFTER = 0.05
 """Seconds for which a record runs until it is detached, where nobody has said it."""
@@ -66,7 +71,7 @@ class SubscriptionSettings:
     With ``pooled`` no worker has keys of its own: each takes whatever is ready (:mod:`.shards`).
     There ``detach_after`` is how long a record runs until what else its worker has goes to others
     (:mod:`.detaching`): 0 for never, None for the default. ``shards`` is how many there are; None
-    for 256, and for four per worker where that is more.
+    for four per worker and at least 32, and for 256 of coroutines.
 
     ``key_of`` is None for the record's own key; ``slot_function`` is a name of
     :data:`~kafka_keyshared.hashing.SLOT_FUNCTIONS`. ``undecodable`` None means ``dead_letter``
@@ -111,7 +116,11 @@ class SubscriptionSettings:
     @property
     def shard_count(self) -> int:
         """Return how many shards there are, where workers share what waits."""
-        return self.shards or min(SLOTS, max(SHARDS, 4 * len(self.workers)))
+        if self.shards is not None:
+            return self.shards
+        if self.individually:
+            return SHARDS
+        return min(SLOTS, max(SHARDS_LEAST, SHARDS_EACH * len(self.workers)))
 
     @property
     def detaches(self) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from kafka_keyshared.core.settings import SHARDS, SubscriptionSettings, worker_names
+from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.happenings import Resized, WorkerLeft
@@ -87,10 +87,10 @@ def test_a_worker_that_was_asked_is_idle_from_its_answer_on() -> None:
 
 def in_the_shard_of(key: str) -> str:
     """Another key of the same shard."""
-    slot = settings().keys().slot
-    number = slot(key.encode()) * SHARDS // SLOTS
+    slot, shards = settings().keys().slot, settings().shard_count
+    number = slot(key.encode()) * shards // SLOTS
     names = (f"key-{at}" for at in itertools.count())
-    return next(name for name in names if slot(name.encode()) * SHARDS // SLOTS == number)
+    return next(name for name in names if slot(name.encode()) * shards // SLOTS == number)
 
 
 def behind_a_batch(told: Told, *batch: int, after: float) -> None:

@@ -8,7 +8,7 @@ ended or come back. :mod:`kafka_keyshared.core.shards` says the rules.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from kafka_keyshared.core.settings import SubscriptionSettings
@@ -19,9 +19,6 @@ from kafka_keyshared.sim.checkers.liveness import START_WITHIN, Liveness, begun_
 from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Lane
 from kafka_keyshared.sim.happenings import Resized, WorkerJoined, WorkerLeft
 from kafka_keyshared.sim.history import History
-
-SHARDS = 256
-"""Shards of a subscription, each of as many slots."""
 
 LONG_FOR = 0.05
 """Seconds for which a record runs until it may be detached, and its lane closed."""
@@ -51,10 +48,12 @@ class Batch:
 
     __slots__ = ("began_at", "left", "shards", "touched_at", "worker")
 
-    def __init__(self, worker: int, records: Sequence[Delivery], now: float) -> None:
+    def __init__(
+        self, worker: int, records: Sequence[Delivery], shards: Iterable[int], now: float
+    ) -> None:
         self.worker = worker
         self.left = set(records)
-        self.shards = {shard for each in records if (shard := shard_of(each.lane)) is not None}
+        self.shards = set(shards)
         # When something of it began or came back last.
         self.began_at = self.touched_at = now
 
@@ -81,21 +80,23 @@ class _Shard:
     ``closed_at`` is when a lane of it was closed last; infinity where that may go on.
     """
 
-    __slots__ = ("closed_at", "freed_at", "held_by")
+    __slots__ = ("closed_at", "freed_at", "freed_by", "held_by")
 
     def __init__(self) -> None:
         self.held_by: dict[Batch, None] = {}
         self.freed_at = LONG
+        self.freed_by: int | None = None
         self.closed_at = LONG
 
 
 class Crew:
     """The workers of one subscription at one member, and the shards that they have.
 
-    ``handed_at`` are the times of all batches with keyed records.
+    There are ``count`` shards. ``handed_at`` are the times of all batches with keyed records.
     """
 
-    def __init__(self, names: Sequence[str], now: float) -> None:
+    def __init__(self, names: Sequence[str], count: int, now: float) -> None:
+        self.count = count
         self.workers = {number: _Worker(now, name) for number, name in enumerate(names)}
         self.batch_of: dict[Delivery, Batch] = {}
         self.shards: dict[int, _Shard] = {}
@@ -112,9 +113,13 @@ class Crew:
             found = self.shards[number] = _Shard()
         return found
 
+    def shard_of(self, lane: Lane) -> int | None:
+        """Return the number of a lane's shard, None for a record without a key."""
+        return None if lane.slot is None else lane.slot * self.count // SLOTS
+
     def close(self, lane: Lane, at: float) -> None:
         """Note that a lane is closed, until then at least."""
-        if (number := shard_of(lane)) is not None:
+        if (number := self.shard_of(lane)) is not None:
             shard = self.shard(number)
             shard.closed_at = max(shard.closed_at, at)
 
@@ -145,11 +150,6 @@ class Taken(NamedTuple):
 
 Judge: TypeAlias = Callable[[int, str, Crew, Taken], None]
 """Called with the member, the subscription and its crew for each that is taken."""
-
-
-def shard_of(lane: Lane) -> int | None:
-    """Return the number of a lane's shard, None for a record without a key."""
-    return None if lane.slot is None else lane.slot * SHARDS // SLOTS
 
 
 class SharedWork:
@@ -202,7 +202,9 @@ class SharedWork:
 
     def _joined(self, told: happened.Joined) -> None:
         for name, settings in self._settings.items():
-            self._crews[told.member, name] = Crew(settings.workers, self._books.now)
+            self._crews[told.member, name] = Crew(
+                settings.workers, settings.shard_count, self._books.now
+            )
 
     def _gone(self, told: happened.Gone) -> None:
         for name in self._settings:
@@ -214,6 +216,10 @@ class SharedWork:
     def _died(self, told: happened.WorkerDied) -> None:
         if (crew := self._crew(told)) is not None:
             crew.worker(told.worker, self._books.now).present = False
+            # It may have died before it said that its batch had ended.
+            for shard in crew.shards.values():
+                if shard.freed_by == told.worker:
+                    shard.freed_at = float("inf")
 
     def _left(self, told: WorkerLeft) -> None:
         if (crew := self._crew(told)) is not None:
@@ -284,7 +290,7 @@ class SharedWork:
 
     def _shard_free_at(self, crew: Crew, each: Delivery) -> float:
         """Return since when the shard of a record is at no worker; infinity while it may be."""
-        number = shard_of(each.lane)
+        number = crew.shard_of(each.lane)
         shard = None if number is None else crew.shards.get(number)
         if shard is None:
             return LONG
@@ -319,7 +325,8 @@ class SharedWork:
                 taken = Taken(each, _waits_its_turn(crew, each, since), since, passed, *idlest)
                 for judge in self.judges:
                     judge(told.member, told.subscription, crew, taken)
-        batch = Batch(told.worker, records, now)
+        found = (crew.shard_of(each.lane) for each in records)
+        batch = Batch(told.worker, records, (each for each in found if each is not None), now)
         for each in records:
             crew.batch_of[each] = batch
         for number in batch.shards:
@@ -343,7 +350,7 @@ class SharedWork:
         for number in batch.shards:
             shard = crew.shards[number]
             del shard.held_by[batch]
-            shard.freed_at = now
+            shard.freed_at, shard.freed_by = now if worker.present else float("inf"), batch.worker
 
     def _taken_back(self, told: happened.TakenBack) -> None:
         if (crew := self._crew(told)) is not None:
@@ -387,7 +394,7 @@ def _waits_its_turn(crew: Crew, each: Delivery, since: float) -> bool:
 
     What is behind in such a lane is put aside at a turn of its shard, which ends with that.
     """
-    number = shard_of(each.lane)
+    number = crew.shard_of(each.lane)
     shard = None if number is None else crew.shards.get(number)
     return number is not None and (
         shard is None or (not shard.held_by and shard.closed_at <= since)
