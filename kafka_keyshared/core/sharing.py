@@ -71,7 +71,12 @@ def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
                 continue
             # Of few shards few workers can have some.
             share = max(1, -(-waiting // min(left, shards + alone)))
-            batch = gather(sub, shared, worker, min(worker.places(), share), most)
+            many = most
+            if share < worker.worth:
+                # Few workers have the others' part, too, for as long as waking those would take.
+                share = worker.worth
+                many = max(most, -(-len(shared.free) * share // waiting))
+            batch = gather(sub, shared, worker, min(worker.places(), share), many)
             waiting -= len(batch.records)
             for command in _leases(sub, worker, batch):
                 leased = True
@@ -112,7 +117,8 @@ def _shards(batch: Batch, start: int, end: int) -> tuple[dict[Shard, int], list[
             del part[0]
         runs = [runs[number] for number in part]
         starts = [max(start, starts[number]) for number in part]
-    for (_, shard), index, after in zip(runs, starts, [*starts[1:], end], strict=True):
+    ends = [*starts[1:], end] if starts else []
+    for (_, shard), index, after in zip(runs, starts, ends, strict=True):
         if shard is not None:
             found[shard] = found.get(shard, 0) + after - index
     return found, [records[index] for index in starts]

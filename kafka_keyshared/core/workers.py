@@ -30,6 +30,9 @@ SLICE_SECONDS = 0.1
 SHARED_SECONDS = 0.02
 """Seconds of work in a slice, about: where workers share what waits, so long others wait for it."""
 
+WORTH_SECONDS = 0.0005
+"""Seconds of work that are worth a batch: of less, what waking a thread costs is the most of it."""
+
 FIRST_SLICE = 32
 
 
@@ -103,6 +106,8 @@ class Worker:
         self.slices_max = leases_max if individually else SLICES_MAX
         self.slice_max = slice_records if individually else max(1, leases_max // SLICES_MAX)
         self.slice_size = self.slice_max if individually else min(FIRST_SLICE, self.slice_max)
+        # How many records are worth a batch, by the time that the last one took.
+        self.worth = 1
         self.row = Row(id_ if state in GETS_LEASES else None) if row is None else row
         self.shares = row is not None
         # By their ids, in the order of the leases.
@@ -298,6 +303,7 @@ class Worker:
         most = SHARED_SECONDS if self.shares else SLICE_SECONDS
         fits = int(most * count / seconds) if seconds > 0 else self.slice_max
         self.slice_size = max(1, min(fits, self.slice_size * 2, self.slice_max))
+        self.worth = max(1, int(WORTH_SECONDS * count / seconds)) if seconds > 0 else 1
 
 
 def merged(keyed: Iterable[Record], keyless: Iterable[Record]) -> list[Record]:

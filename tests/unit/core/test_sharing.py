@@ -93,6 +93,29 @@ def test_whoever_is_free_takes_what_is_ready_and_few_keys_are_spread() -> None:
     assert [worker.leased for worker in shared.sub().workers.values()] == [2] * 4
 
 
+def test_what_takes_less_time_than_to_wake_a_worker_goes_to_few() -> None:
+    shared = Shared()
+    shared.pool.seconds = 1e-6
+    shared.come(*keys(20))
+    shared.work()
+    shared.come(*keys(20))
+    assert [worker.leased for worker in shared.sub().workers.values()] == [20, 0, 0, 0]
+    shared.work()
+    shared.pool.seconds = 0.01
+    shared.come(*keys(20))
+    shared.work()
+    shared.come(*keys(20))
+    assert max(worker.leased for worker in shared.sub().workers.values()) < 20
+
+
+def test_with_one_lease_per_key_each_record_follows_the_one_before_it() -> None:
+    shared = Shared(replace(PLAIN, max_leases_per_key=1))
+    one, two = keys(2)
+    shared.come(one, one, two, one)
+    assert sorted(shared.work()) == [0, 1, 2, 3]
+    assert shared.committed() == (4, [])
+
+
 def test_the_records_of_a_key_are_with_one_worker_which_may_be_given_more_of_them() -> None:
     shared = Shared()
     first = shared.come(b"hot")
