@@ -51,7 +51,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium(SECONDS) as browser:
+    with chromium() as browser:
         yield browser
 
 
