@@ -40,6 +40,9 @@ ASK_AGAIN_AFTER = 0.1
 """Seconds until a coordinator is asked again that does not know yet."""
 
 # They are about the user's own consumer, which this is not. oauth_cb has to stay: it lets us in.
+ALL_DOWN = "brokers are down"
+"""What the client says after a cause, or instead of one: "1/1 brokers are down"."""
+
 _CALLBACKS = ("on_commit", "stats_cb", "throttle_cb")
 
 
@@ -104,7 +107,7 @@ def refused(error: Exception) -> ConfigError:
 
 def cause_in(reasons: list[str]) -> str:
     """Return the last reason that names a cause, if any; "all brokers are down" does not."""
-    return next((each for each in reversed(reasons) if "brokers are down" not in each), "")
+    return next((each for each in reversed(reasons) if ALL_DOWN not in each), "")
 
 
 def telling(reasons: list[str]) -> str:

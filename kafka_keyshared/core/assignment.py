@@ -277,6 +277,5 @@ def _open_without_head(sub: Subscription) -> None:
     """Let lanes go on whose head is forgotten; none of them is to run it again."""
     for closed in list(sub.closed.lanes.values()):
         if closed.head is None:
-            for row in sub.rows():
-                row.withdraw(closed)
+            sub.withdraw(closed)
             advance(sub, closed)

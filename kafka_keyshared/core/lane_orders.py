@@ -71,8 +71,7 @@ def obey(
         return [LaneAnswer(refused=f"{_named(closed)}: {why}")]
     name, waiting = _named(closed), sum(1 for _ in closed.waiting())
     about = _about(closed)
-    for row in sub.rows():
-        row.withdraw(closed)
+    sub.withdraw(closed)
     commands = _ACTIONS[order.action](sub, closed, now, at_ms)
     behind = f"; {counted(waiting, 'record')} behind it" if waiting else ""
     done = f"{name} {_DONE[order.action]}{behind}"

@@ -252,6 +252,11 @@ class Ownership:
             if closed.head is not None:
                 self.row_of(closed.head).ready(closed)
 
+    def withdraw(self, closed: ClosedLane) -> None:
+        """Take the head of a closed lane out of the row in which it waits to run again, if any."""
+        for row in self.rows():
+            row.withdraw(closed)
+
     def open_slots(self, slots: AbstractSet[int] | Slots) -> None:
         """Open slots for their owners; what has waited for them goes before all that these have.
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError
 
+from kafka_keyshared.client.groupless import ALL_DOWN
 from kafka_keyshared.config import Fault
 from kafka_keyshared.doctor.findings import (
     Check,
@@ -133,8 +134,6 @@ class _Meaning(NamedTuple):
     why: str
     cure: str
 
-
-ALL_DOWN = "brokers are down"
 
 _MUTE = _Meaning(
     ("timed out", "transport failure", "Timed out"),

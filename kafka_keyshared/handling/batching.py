@@ -104,7 +104,7 @@ def outcome_of(answer: Any) -> Outcome:
         return answer
     try:
         return error_in(answer)
-    except Exception as error:  # noqa: BLE001 - the answer is an object that cannot be looked at
+    except BaseException as error:  # noqa: BLE001 - the answer is an object that cannot be looked at
         return error
 
 

@@ -58,6 +58,7 @@ def test_no_seed_breaks_the_contract_with_orders_and_nearly_full_metadata() -> N
         pytest.param(66, id="a record is dropped whose letter is written"),
         pytest.param(1_536, id="a lane is released whose head was sent unrun"),
         pytest.param(900_148, id="a limit is lifted while a retry without a key waits"),
+        pytest.param(910_325, id="a head is ordered away that its partition has no hash left for"),
     ],
 )
 def test_seeds_that_once_broke_the_contract_under_orders_hold(

@@ -180,11 +180,13 @@ class Adversary(World):
             self._end_by_itself()
         self.heal()
 
-    def _end_by_itself(self) -> None:
-        """End a process whose owner cannot go on: it has a worker that nobody can restart."""
-        if self.member.halted:
+    def _end_by_itself(self) -> bool:
+        """End a process that has a worker which cannot be restarted; say whether it has one."""
+        ended = bool(self.member.halted)
+        if ended:
             self.reached["a process ended by itself"] += 1
             self.new_member()
+        return ended
 
     def heal(self) -> None:
         """End all trouble: from here everything must settle, in bounded time."""
@@ -222,8 +224,7 @@ class Adversary(World):
 
     def look_after(self) -> None:
         """See to what nothing but a person ends, and start a process again that has ended."""
-        if self.member.halted:
-            self._end_by_itself()
+        if self._end_by_itself():
             self.assign(self.partitions)
         closed = [sub.closed.lanes for sub in self.member.core.subscriptions.values()]
         states = {each.state for lanes in closed for each in lanes.values()}

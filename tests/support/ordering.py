@@ -48,7 +48,7 @@ class OrderedOracle(KeyedOracle):
         self.alone: set[tuple[str, Coordinates]] = set()
         self.dropped: set[tuple[str, Coordinates]] = set()
         self.posted: set[tuple[str, Coordinates]] = set()  # and not acknowledged
-        self.obeying = False
+        self.obeying: LaneOrder | None = None
         # Partitions that a limit has stopped; letters since it was lifted, and those in a row.
         self.limited: set[tuple[str, TopicPartition]] = set()
         self.letters: Counter[tuple[str, TopicPartition]] = Counter()
@@ -88,10 +88,22 @@ class OrderedOracle(KeyedOracle):
     def published(self, sub: str, record: FakeRecord, last: Failure) -> None:
         each = sub, coordinates_of(record)
         self.posted.add(each)
-        if self.obeying and last.disposition is not Disposition.DIVERT:
+        diverted = last.disposition is Disposition.DIVERT
+        if self.obeying and (not diverted or self._is_named(self.obeying, sub, record)):
             self.alone.add(each)
         if each not in self.alone:
             super().published(sub, record, last)
+
+    def _is_named(self, order: LaneOrder, sub: str, record: FakeRecord) -> bool:
+        """Say whether this is the head that is ordered into the dead-letter topic.
+
+        Its letter may say that its lane is diverted in another partition; it diverts nothing here.
+        """
+        if (order.subscription, order.action) != (sub, LaneAction.DEAD_LETTER):
+            return False
+        if order.key is None:
+            return (order.partition, order.offset) == coordinates_of(record)
+        return self.lane(sub, record) == self._lane_of(sub, partition_of(record), order.key)
 
     def archived(self, sub: str, record: FakeRecord) -> None:
         each = sub, coordinates_of(record)
@@ -341,9 +353,9 @@ class OrderingAdversary(JoiningAdversary, KeyedAdversary):
         """Give the order; say whether it was obeyed. One that is refused settles nothing."""
         member, oracle = self.member, self.oracle
         held = member.core.unsettled_count()
-        oracle.obeying = True
+        oracle.obeying = order
         member.tell(order)
-        oracle.obeying = False
+        oracle.obeying = None
         answer = member.actor.lane_answers.pop()
         assert bool(answer.done) != bool(answer.refused), answer
         how = answer.done or answer.refused

@@ -406,6 +406,11 @@ class Threads(Side):
     def end(self, ending: Ending = None, record: Record | None = None) -> None:
         self._endings[id(self._note_end(ending, record))].put(ending)
 
+    def _owes_state(self) -> bool:
+        """Say whether a slot's state was asked for, and its thread may not have come to it yet."""
+        given_up = sum(isinstance(each, Released) for each in self.rules.posted)
+        return self._releases > given_up and not self.is_lost
+
     def end_beside(self, record: Record, ending: Ending = None, *, dies: bool = False) -> None:
         id_ = self.rules.slice_of(record).id
         (cell,) = [each for each in self.pool.beside if each.is_in(id_)]
@@ -477,11 +482,16 @@ class Batches(Threads):
     """A thread whose handler takes several records, called with one at a time."""
 
     serial = False
+    _releases = 0
 
     def make_pool(self, spec: WorkerSpec) -> Any:
         made = self.made()._replace(handle=lambda records: self.handle(records[0]))
         taking = replace(spec, make=lambda: made)
         return BatchPool([taking], self._stream, Clock(wall=self._wall), BatchRule(1))
+
+    def release(self, *slots: int) -> None:
+        self._releases += 1
+        super().release(*slots)
 
     def start(self) -> Any:
         return None if self.rules.running() else super().start()
@@ -493,7 +503,7 @@ class Batches(Threads):
             cell = self.pool.cells[self.whose]
             with cell.bell:
                 waits = any(not each.started for each in cell.given.values())
-                quiet = not cell.running and not waits
+                quiet = not (cell.running or waits or self._owes_state())
                 # It may have started what it has not told of yet.
                 told = not any(
                     each.started and self.rules.waits_to_start(each.slice)
@@ -513,6 +523,11 @@ class Batches(Threads):
                 self.rules.at_rest(self.progress())
                 return item.record
             self.rules.heard(item)
+
+    def _owes_state(self) -> bool:
+        """Say whether a slot's state was asked for, and its thread may not have come to it yet."""
+        given_up = sum(isinstance(each, Released) for each in self.rules.posted)
+        return self._releases > given_up and not self.is_lost
 
     def end_beside(self, record: Record, ending: Ending = None, *, dies: bool = False) -> None:
         id_ = self.rules.slice_of(record).id
