@@ -155,9 +155,12 @@ class Originals:
         return () if all(chunk.received for chunk in self._chunks) else self._records
 
     def chunks(self) -> Iterator[tuple[Chunk, int]]:
-        """Yield what the records came in, and how many of them in each, roughly."""
-        for number, chunk in enumerate(self._chunks):
-            yield chunk, 0 if number else len(self._records)
+        """Yield what the records came in, and how many of them in each, roughly: equally many."""
+        records, chunks, at = len(self._records), len(self._chunks), 0
+        for number, chunk in enumerate(self._chunks, 1):
+            end = records * number // chunks
+            yield chunk, end - at
+            at = end
 
     def let_go(self, received: int) -> None:
         """Let go of what came before so many records were received and is not in the slice."""

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 QUANTUM = 16
 """Records of a shard that run at once, or wait to, where half of the worker's places are taken."""
 
+NEARLY = 8
+"""A batch that has all but an eighth of what it could have does not ask every shard once more."""
+
 
 class Batch:
     """What is to go to a worker: records, what they came in, the lanes they claim, their shards."""
@@ -50,6 +53,34 @@ class Batch:
         self.records += records
         self.lanes += lanes
         self.chunks.update((id(chunk), chunk) for chunk in came)
+
+    def append(self, other: Batch) -> None:
+        """Add all of another batch."""
+        at = len(self.records)
+        self.runs += [(at + start, shard) for start, shard in other.runs] if at else other.runs
+        self.records += other.records
+        self.lanes += other.lanes
+        self.chunks.update(other.chunks)
+
+    def leave_out(self, sub: Subscription) -> bool:
+        """Put what may not start where it has to wait; say whether that was nothing."""
+        records, runs = self.records, self.runs
+        self.records, self.lanes = sub.startable_of(records)
+        if len(self.records) == len(records):
+            return True
+        starts = [*(start for start, _ in runs), len(records)]
+        self.runs, kept = [], 0
+        stays = iter(map(id, self.records))
+        following = next(stays, None)
+        for number, (start, shard) in enumerate(runs):
+            before = kept
+            for record in records[start : starts[number + 1]]:
+                if id(record) == following:
+                    kept += 1
+                    following = next(stays, None)
+            if kept > before:
+                self.runs.append((before, shard))
+        return False
 
 
 def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
@@ -136,27 +167,45 @@ def gather(sub: Subscription, shared: SharedRow, worker: Worker, room: int, most
     if sub.keyless.records and sub.takes_keyless(worker):
         _add_keyless(sub, shared, worker, batch, room)
     shards = shared.startable(worker.id, most)
-    if sub.all_may_start() and not worker.individually and worker.bytes.most is None:
-        _take_all(batch, shards, room, worker.places())
+    if worker.individually or worker.bytes.most is not None:
+        _take_one_by_one(sub, worker, batch, shards, room)
     else:
-        _take_those_that_may(sub, worker, batch, shards, room)
+        _take_at_once(sub, worker, batch, shards, room)
     return batch
 
 
-def _take_all(batch: Batch, shards: list[Shard], room: int, places: int) -> None:
+def _take_at_once(
+    sub: Subscription, worker: Worker, batch: Batch, shards: list[Shard], room: int
+) -> None:
+    """Fill a batch with what may start; of all that is taken this is asked at once."""
+    while (left := room - len(batch.records)) > 0:
+        taken = Batch([], [])
+        _take_all(taken, shards, left, worker)
+        if not taken.records:
+            return
+        everything = sub.all_may_start() or taken.leave_out(sub)
+        batch.append(taken)
+        if everything:
+            return
+        shards = [shard for shard in shards if shard.records]
+
+
+def _take_all(batch: Batch, shards: list[Shard], room: int, worker: Worker) -> None:
     """Fill a batch where everything may start: nothing is asked of a single record.
 
-    A shard that has little more than a quantum is taken whole, up to so many ``places``.
+    A shard that has little more than a quantum is taken whole, and one whose records all take no
+    longer than waking a worker. A batch that is nearly full is full.
     """
     records, chunks, runs = batch.records, batch.chunks, batch.runs
-    while shards and (left := room - len(records)) > 0:
+    places, worth = worker.places(), worker.worth
+    while shards and (left := room - len(records)) * NEARLY > room:
         quantum, more = max(1, left // len(shards)), []
         for shard in shards:
             if left <= 0:
                 break
             runs.append((len(records), shard))
             waiting = len(shard.records)
-            if waiting <= min(2 * quantum, places - len(records)):
+            if waiting <= min(max(2 * quantum, worth), places - len(records)):
                 shard.row.take_all(shard, records, chunks)
                 left -= waiting
                 continue
@@ -168,7 +217,7 @@ def _take_all(batch: Batch, shards: list[Shard], room: int, places: int) -> None
         shards = more
 
 
-def _take_those_that_may(
+def _take_one_by_one(
     sub: Subscription, worker: Worker, batch: Batch, shards: list[Shard], room: int
 ) -> None:
     """Fill a batch with what may start; what may not is put where it waits, and costs no turn."""
