@@ -290,7 +290,9 @@ def _shards(sub: Subscription, shared: SharedRow) -> None:
             )
         for record in shard.records:
             key = sub.keys.key(record)
-            if key is None or sub.table.rows[sub.keys.slot(key)] is not shard.records:
+            routed = None if key is None else sub.table.rows[sub.keys.slot(key)]
+            of_slot = shard if shard.slot is None else shared.single[shard.slot]
+            if shared.shard_of(record) is not shard or routed is not of_slot.records:
                 raise InvariantError(f"{sub.name}: {name_of(record)} waits in another shard")
 
 

@@ -55,8 +55,9 @@ class Ownership:
         self.changing: list[Worker] = []
         # The last one of each name that is gone, for whoever looks on.
         self.gone: dict[str, Worker] = {}
-        self.shared = SharedRow(self._slot_of, settings.shard_count) if settings.shares else None
-        if self.shared is not None:
+        self.shared = None
+        if settings.shares:
+            self.shared = SharedRow(self.keys.key, self.keys.slot, settings.shard_count)
             self.places.append(self.shared)
         for name in settings.workers:
             self.add(name, WorkerState.ACTIVE)
@@ -76,10 +77,6 @@ class Ownership:
         unowned = {**self.unowned.takers(), Unowned.ANYBODY: self.keyless.records}
         shared = None if self.shared is None else self.shared.by_slot
         return SlotTable(self.workers.values(), chosen.of(names), unowned, filtered, shared)
-
-    def _slot_of(self, record: Record) -> int | None:
-        key = self.keys.key(record)
-        return None if key is None else self.keys.slot(key)
 
     # --- who there is ---
 

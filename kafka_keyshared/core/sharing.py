@@ -180,7 +180,7 @@ def _take_at_once(
     """Fill a batch with what may start; of all that is taken this is asked at once."""
     while (left := room - len(batch.records)) > 0:
         taken = Batch([], [])
-        _take_all(taken, shards, left, worker)
+        _take_all(taken, shards, left, worker.places() - len(batch.records), worker.worth)
         if not taken.records:
             return
         everything = sub.all_may_start() or taken.leave_out(sub)
@@ -190,14 +190,13 @@ def _take_at_once(
         shards = [shard for shard in shards if shard.records]
 
 
-def _take_all(batch: Batch, shards: list[Shard], room: int, worker: Worker) -> None:
+def _take_all(batch: Batch, shards: list[Shard], room: int, places: int, worth: int) -> None:
     """Fill a batch where everything may start: nothing is asked of a single record.
 
-    A shard that has little more than a quantum is taken whole, and one whose records all take no
-    longer than waking a worker. A batch that is nearly full is full.
+    A shard that has little more than a quantum is taken whole, and one whose records are no more
+    than is ``worth`` a batch, up to so many ``places``. A batch that is nearly full is full.
     """
     records, chunks, runs = batch.records, batch.chunks, batch.runs
-    places, worth = worker.places(), worker.worth
     while shards and (left := room - len(records)) * NEARLY > room:
         quantum, more = max(1, left // len(shards)), []
         for shard in shards:
@@ -256,14 +255,21 @@ def separate_hot(sub: Subscription, seconds: float) -> None:
     shared.measure(seconds)
     shared.join()
     for shard in [*shared.queued()]:
-        slot = shared.hot_slot(shard)
-        if slot is None:
-            continue
-        old, new = shared.split(slot)
-        worker = None if old.at is None else sub.workers[old.at]
-        for leased in () if worker is None else worker.slices.values():
-            if any(each is old for each, _ in leased.shards):
-                leased.hold_also(new)
+        key = shared.hot_key(shard)
+        if key is not None:
+            old, new = shared.split(key)
+            _wait_as(sub, old, new)
+    for shard in shared.single.values():
+        if shared.has_others(shard):
+            _wait_as(sub, shard, shared.set_beside(shard))
+
+
+def _wait_as(sub: Subscription, old: Shard, new: Shard) -> None:
+    """Have a new shard wait for whatever is leased of the old one."""
+    worker = None if old.at is None else sub.workers[old.at]
+    for leased in () if worker is None else worker.slices.values():
+        if any(each is old for each, _ in leased.shards):
+            leased.hold_also(new)
 
 
 def _add_keyless(
