@@ -80,7 +80,6 @@ class Shard(Backlog):
             if self.turn:
                 self.row.let_go(self, worker)
 
-
     def is_over(self) -> bool:
         """Say whether nothing waits here and nothing is leased."""
         return not self.records and self.at is None
