@@ -4,9 +4,9 @@ Of a closed lane nothing runs but its head; whatever else comes for it waits. So
 behind a record that runs for long (:mod:`.slow`). A log is read in its order, so nobody gets past
 those records without taking them in, and one key that always fails, or that hangs, would fill the
 window with what waits behind it, for all others to wait too. So they may fill a quarter of it
-together (half of ``window_share``), in records or in bytes. What is beyond, :mod:`.pressure` holds back partition by
-partition; one that has less than an even share of the quarter goes on, or a single poison record
-would stop a partition for what another one holds.
+together (half of ``window_share``), in records or in bytes. What is beyond, :mod:`.pressure` holds
+back partition by partition; one that has less than an even share of the quarter goes on, or a
+single poison record would stop a partition for what another one holds.
 
 Of a hot key one record runs at a time, and the others wait (:mod:`.shards`): where they last for
 seconds, they count too.
@@ -96,6 +96,7 @@ class LookAhead:
         closed: ClosedLanes,
         epochs: Epochs,
         leases: OneLease | None = None,
+        *,
         hot: Sequence[Shard] = (),
         share: float = 0.5,
     ) -> None:
