@@ -46,11 +46,11 @@ class Shard(Backlog):
 
     ``at`` is the id of the worker that has leases of it, None while nobody has; ``leased`` counts
     the records of slices that are not over. ``turn`` is the number of its turn in the ``row``, 0
-    while nothing waits here. ``taken`` counts the records that were leased of it since the last
-    heartbeat.
+    while nothing waits here. Since the last heartbeat ``taken`` records were taken out of it, and
+    ``back`` of them came back.
     """
 
-    __slots__ = ("at", "beside", "key", "leased", "number", "row", "slot", "taken", "turn")
+    __slots__ = ("at", "back", "beside", "key", "leased", "number", "row", "slot", "taken", "turn")
 
     def __init__(
         self, row: SharedRow, number: int, slot: int | None = None, key: bytes | None = None
@@ -62,7 +62,7 @@ class Shard(Backlog):
         self.key = key
         self.beside: Shard | None = None
         self.at: int | None = None
-        self.leased = self.taken = self.turn = 0
+        self.leased = self.taken = self.back = self.turn = 0
 
     def lease(self, worker: int, count: int) -> None:
         """Note that a slice of this worker has so many records of the shard."""
@@ -94,7 +94,8 @@ class SharedRow(Row):
     """A row of shards that all workers of a subscription take from.
 
     ``key_of`` returns the key of a record, None where it has none, and ``slot_of`` the slot of a
-    key. ``by_slot`` is for each slot the list that takes its records. ``count`` is how many records wait in shards. Those with
+    key. ``by_slot`` is for each slot the list that takes its records. ``count`` is how many records
+    wait in shards, and ``came`` how many ever came in. Those with
     records are in ``free`` where nobody has leases of them, else in ``held`` of the worker that
     has, in the order of their turns. ``single`` are the shards of single slots, by these. A hot key
     is looked for in queues of ``long`` records. ``slow`` are the single slots whose queues last for
@@ -102,7 +103,7 @@ class SharedRow(Row):
     """
 
     __slots__ = (
-        *("_turns", "by_slot", "count", "free", "held", "key_of", "long"),
+        *("_turns", "by_slot", "came", "count", "free", "held", "key_of", "long"),
         *("shards", "single", "slot_of", "slow"),
     )
 
@@ -121,7 +122,7 @@ class SharedRow(Row):
         self.by_slot = [
             each.records for each, size in zip(self.shards, sizes, strict=True) for _ in range(size)
         ]
-        self.count = self._turns = 0
+        self.count = self.came = self._turns = 0
         self.free: OrderedDict[Shard, None] = OrderedDict()
         self.held: dict[int, OrderedDict[Shard, None]] = {}
         self.single: dict[int, Shard] = {}
@@ -212,6 +213,7 @@ class SharedRow(Row):
         found = came_in(self.every() if self.single else self.shards, chunk)
         count = sum([new for _, new in found])
         self.count += count
+        self.came += count
         if self.single:
             found += self._sort_out(found)
         new = [shard for shard, _ in found if shard.records and not shard.turn]
@@ -231,6 +233,7 @@ class SharedRow(Row):
             by_shard.setdefault(self.shard_of(record), []).append(record)
         for shard, records in by_shard.items():
             shard.put_first(records)
+            shard.back += len(records)
             if not shard.turn:
                 self._join(shard)
         self.count += len(self.front)
@@ -336,14 +339,17 @@ class SharedRow(Row):
         for shard in self.single.values():
             if len(shard.records) * seconds > LASTS * shard.taken:
                 self.slow.append(shard)
-            shard.taken = 0
+            shard.taken = shard.back = 0
 
-    def join(self) -> None:
-        """Let slots that have nothing waiting and nothing leased be of their groups again."""
+    def join(self, kept: Collection[int] = ()) -> None:
+        """Let slots that have nothing waiting and nothing leased be of their groups again.
+
+        Those in ``kept`` have records that wait elsewhere.
+        """
         for slot, shard in [*self.single.items()]:
             if shard.beside is not None and shard.beside.is_over():
                 shard.beside = None
-            if shard.beside is None and shard.is_over():
+            if shard.beside is None and shard.is_over() and slot not in kept:
                 del self.single[slot]
                 self.by_slot[slot] = self._group_of(slot).records
 
@@ -378,7 +384,8 @@ class SharedRow(Row):
 class Detaching:
     """What each worker was seen to run, by its id, and since when; ``due`` is the next look.
 
-    A record is detached that has run for ``after`` seconds; so far ``total`` were.
+    A record is detached that has run for ``after`` seconds; so far ``total`` were. ``since`` says
+    when each record that is detached now was first seen, by the id of its slice.
     """
 
     def __init__(self, after: float) -> None:
@@ -388,6 +395,7 @@ class Detaching:
         # Workers that were asked for the rest, and the record for which.
         self.asked: dict[int, tuple[int, int]] = {}
         self.total = 0
+        self.since: dict[int, float] = {}
 
 
 _turn = attrgetter("turn")

@@ -242,7 +242,7 @@ def _take_one_by_one(
             break
 
 
-def separate_hot(sub: Subscription, seconds: float) -> None:
+def separate_hot(sub: Subscription, seconds: float, now: float) -> None:
     """Give slots that fill the queue of their shard a shard of their own, and take back empty ones.
 
     What is leased of the old shard may be of the slot: so the new one waits for these leases, too.
@@ -252,8 +252,9 @@ def separate_hot(sub: Subscription, seconds: float) -> None:
     if shared is None:
         return
     shared.merge()
+    elsewhere = sub.hot_keys.beat(sub, shared, now)
     shared.measure(seconds)
-    shared.join()
+    shared.join(elsewhere)
     for shard in [*shared.queued()]:
         key = shared.hot_key(shard)
         if key is not None:
@@ -262,6 +263,7 @@ def separate_hot(sub: Subscription, seconds: float) -> None:
     for shard in shared.single.values():
         if shared.has_others(shard):
             _wait_as(sub, shard, shared.set_beside(shard))
+    sub.hot_keys.follow(sub, shared, now)
 
 
 def _wait_as(sub: Subscription, old: Shard, new: Shard) -> None:
