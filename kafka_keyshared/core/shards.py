@@ -232,8 +232,8 @@ class SharedRow(Row):
         for record in self.front:
             by_shard.setdefault(self.shard_of(record), []).append(record)
         for shard, records in by_shard.items():
-            shard.put_first(records)
             shard.back += len(records)
+            shard.put_first(records)
             if not shard.turn:
                 self._join(shard)
         self.count += len(self.front)
