@@ -135,8 +135,13 @@ def test_what_waits_in_a_closed_lane_waits_all_the_same() -> None:
         watched.come(*[HOT] * 10)
         watched.beat()
     assert watched.hot().waiting >= 130
-    assert watched.hot().rate == pytest.approx(16, abs=1), "what comes back did not arrive"
+    assert watched.hot().rate == pytest.approx(16, abs=1)
     watched.later(10.0)
+    watched.run(HOT, 5)
+    watched.beat()
+    assert not watched.sub().closed.lanes
+    assert watched.hot().waiting >= 120
+    assert watched.hot().rate < 5, "what comes back from the lane has not arrived again"
     watched.work()
     watched.beat()
     assert watched.shown().hot == 0
