@@ -30,6 +30,9 @@ BUSY_LEAST = 1.0
 SPAN_LEAST = 1.0
 """Seconds between the timestamps of waiting records, for them to tell a rate."""
 
+LASTS = 2.0
+"""Seconds: the queue of a hot key that lasts longer counts as waiting for what runs of it."""
+
 NAMED = 5
 """Hot keys that a status names: those of which most records wait."""
 
@@ -42,12 +45,14 @@ class Heat:
 
     The sums fade with :data:`FADES`. In ``seconds`` seconds ``came`` records arrived, of ``every``
     in all shards. In ``busy`` of those seconds records waited all the time, and ``done`` of them
-    were run. ``lanes`` are the lanes that records of the slot were seen in. At the last heartbeat
-    ``waiting`` records were in the shard, and ``left`` there and in closed lanes.
+    were run. ``lanes`` are the lanes that records of the slot were seen in. As of the last
+    heartbeat ``waiting`` records were in the shard, ``queued`` there and in closed lanes, and
+    ``left`` with those that were leased. ``lasts`` says that what was queued lasts for longer than
+    :data:`LASTS`.
     """
 
     __slots__ = (
-        *("busy", "came", "done", "every", "lanes", "left", "seconds"),
+        *("busy", "came", "done", "every", "lanes", "lasts", "left", "queued", "seconds"),
         *("shard", "since", "waiting"),
     )
 
@@ -55,7 +60,9 @@ class Heat:
         self.shard = shard
         self.since = since
         self.lanes: set[Lane] = set()
-        self.waiting = self.left = len(shard.records)
+        self.waiting = self.queued = len(shard.records)
+        self.left = self.waiting + shard.leased
+        self.lasts = False
         self.seconds = self.busy = self.came = self.done = self.every = 0.0
 
     def learn(self, sub: Subscription) -> None:
@@ -63,10 +70,10 @@ class Heat:
         records = self.shard.records
         self.lanes.update(map(sub.keys.lane, (*records[:1], *records[-1:])))
 
-    def beat(self, left: int, every: int, seconds: float) -> None:
+    def beat(self, queued: int, every: int, seconds: float) -> None:
         """Add what happened in the seconds since the last heartbeat.
 
-        ``left`` and ``every`` are as above: those that wait now, and those that arrived since.
+        So many records are ``queued`` now, and ``every`` arrived since in all shards.
         """
         shard, fade = self.shard, math.exp(-seconds / FADES)
         waiting = len(shard.records)
@@ -77,20 +84,31 @@ class Heat:
         self.every = self.every * fade + every
         self.busy *= fade
         self.done *= fade
-        if left and self.left:
+        left = queued + shard.leased
+        done = self.left + came - left
+        if queued and self.queued:
             self.busy += seconds
-            self.done += max(0, self.left + came - left)
-        self.waiting, self.left = waiting, left
+            self.done += done
+        self.lasts = queued * seconds > LASTS * done
+        self.waiting, self.queued, self.left = waiting, queued, left
 
     @property
     def rate(self) -> float:
         """Return how many records arrived per second."""
         return self.came / self.seconds if self.seconds else 0.0
 
+    def share(self, rate: float) -> float:
+        """Return the part of the key in what arrives, if its records arrive at this rate.
+
+        Nothing is known of the others before the first heartbeat: then it is all of it.
+        """
+        others = max(0.0, self.every - self.came) / self.seconds if self.seconds else 0.0
+        return rate / (rate + others) if rate + others else 1.0
+
     @property
     def capacity(self) -> float | None:
         """Return how many records run per second while others wait; None until that is known."""
-        return self.done / self.busy if self.busy >= BUSY_LEAST else None
+        return max(0.0, self.done / self.busy) if self.busy >= BUSY_LEAST else None
 
 
 class HotKeys:
@@ -104,7 +122,7 @@ class HotKeys:
     def beat(self, sub: Subscription, shared: SharedRow, now: float) -> Collection[int]:
         """Measure every hot key; return the slots of which records wait in closed lanes.
 
-        This has to come before :meth:`.SharedRow.measure`, which begins to count anew.
+        Those whose queues last too long are the slow ones from now on.
         """
         seconds, self._at = now - self._at, now
         every, self._came = shared.came - self._came, shared.came
@@ -112,10 +130,11 @@ class HotKeys:
         for slot, heat in self.heats.items():
             records = heat.shard.records
             heat.learn(sub)
-            left = len(records) + sum(map(len, _behind(sub, heat)))
-            heat.beat(left, every, seconds)
-            if left > len(records):
+            queued = len(records) + sum(map(len, _behind(sub, heat)))
+            heat.beat(queued, every, seconds)
+            if queued > len(records):
                 elsewhere.add(slot)
+        shared.measured(heat.shard for heat in self.heats.values() if heat.lasts)
         return elsewhere
 
     def follow(self, sub: Subscription, shared: SharedRow, now: float) -> None:
@@ -137,19 +156,21 @@ class HotKeys:
                 waiting += records
             found.append((len(waiting), slot, heat, waiting))
         found.sort(key=lambda each: (-each[0], each[1]))
-        return tuple(
-            HotKey(
-                slot=slot % SLOTS,
-                key=key_text(heat.shard.key),
-                partitions=tuple(_partitions(waiting)),
-                waiting=count,
-                share=_share(sub, heat, count),
-                rate=max(heat.rate, written(waiting)),
-                capacity=heat.capacity,
-                seconds=now - heat.since,
-            )
-            for count, slot, heat, waiting in found[:NAMED]
-        )
+        return tuple(_hot_key(*each, now) for each in found[:NAMED])
+
+
+def _hot_key(count: int, slot: int, heat: Heat, waiting: Sequence[Record], now: float) -> HotKey:
+    rate = max(heat.rate, written(waiting))
+    return HotKey(
+        slot=slot % SLOTS,
+        key=key_text(heat.shard.key),
+        partitions=tuple(_partitions(waiting)),
+        waiting=count,
+        share=heat.share(rate),
+        rate=rate,
+        capacity=heat.capacity,
+        seconds=now - heat.since,
+    )
 
 
 def _behind(sub: Subscription, heat: Heat) -> Iterator[Collection[Record]]:
@@ -161,13 +182,6 @@ def _behind(sub: Subscription, heat: Heat) -> Iterator[Collection[Record]]:
             yield closed.queue
         if sub.one_lease is not None:
             yield sub.one_lease.behind(lane)
-
-
-def _share(sub: Subscription, heat: Heat, waiting: int) -> float:
-    """Return its part of what arrived; of what is held, while nothing has arrived."""
-    if heat.every:
-        return min(1.0, heat.came / heat.every)
-    return min(1.0, waiting / sub.window.records) if sub.window.records else 0.0
 
 
 def _sample(records: Sequence[Record]) -> Sequence[Record]:

@@ -17,7 +17,7 @@ are the records of the slot looked at, chunk by chunk.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import attrgetter
 
@@ -33,10 +33,6 @@ IN_ORDER = 64
 
 LONG = 64
 """Records of a queue in which a hot key is looked for, and of the sample that is looked at."""
-
-
-LASTS = 2.0
-"""Seconds: the queue of a hot key that lasts longer counts as waiting for what runs of it."""
 
 
 class Shard(Backlog):
@@ -332,13 +328,10 @@ class SharedRow(Row):
             self._leave(shard, shard.at)
         return sum(others)
 
-    def measure(self, seconds: float) -> None:
-        """Note which single slots have more waiting than runs in :data:`LASTS`, at their pace of
-        the last so many seconds."""
-        self.slow.clear()
+    def measured(self, slow: Iterable[Shard]) -> None:
+        """Note which single slots are slow, and count anew what is taken of each."""
+        self.slow[:] = slow
         for shard in self.single.values():
-            if len(shard.records) * seconds > LASTS * shard.taken:
-                self.slow.append(shard)
             shard.taken = shard.back = 0
 
     def join(self, kept: Collection[int] = ()) -> None:

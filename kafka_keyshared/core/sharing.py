@@ -242,18 +242,16 @@ def _take_one_by_one(
             break
 
 
-def separate_hot(sub: Subscription, seconds: float, now: float) -> None:
+def separate_hot(sub: Subscription, now: float) -> None:
     """Give slots that fill the queue of their shard a shard of their own, and take back empty ones.
 
     What is leased of the old shard may be of the slot: so the new one waits for these leases, too.
-    This was last done so many seconds ago.
     """
     shared = sub.shared
     if shared is None:
         return
     shared.merge()
     elsewhere = sub.hot_keys.beat(sub, shared, now)
-    shared.measure(seconds)
     shared.join(elsewhere)
     for shard in [*shared.queued()]:
         key = shared.hot_key(shard)
