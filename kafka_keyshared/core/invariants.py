@@ -207,8 +207,7 @@ def _closed_lanes_lease_only_their_head(sub: Subscription, held: _Held) -> None:
         sub.keys.lane(leased.slice.came[index])
         for leased in held.leases
         for index in leased.indices()
-        # What has come back failed is held by its lane, also before the end of its slice is heard.
-        if index not in leased.let_go and index not in leased.unsettled
+        if index not in leased.let_go
     )
     for lane, closed in closed_now.items():
         most = 1 if closed.state in HEAD_LEASED else 0

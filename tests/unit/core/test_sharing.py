@@ -183,6 +183,24 @@ def test_a_detached_record_settles_once_and_its_key_goes_on_in_order(verdict: ob
     assert shared.sub().counts.ok == 4
 
 
+def test_a_member_that_checks_itself_hears_a_detached_record_fail_before_its_slice_ends() -> None:
+    shared = Shared(replace(PLAIN, workers=("a", "b")))
+    one, two = keys(2)
+    slow, *_ = shared.come(one, one, two, two)
+    worker = shared.worker(shared.at(slow) or 0)
+    worker.start()
+    shared.look(LONG)
+    shared.look(LONG)
+    shared.work_beside(worker)
+    worker.finish(ERROR)
+    worker.step()
+    while shared.mailbox:
+        shared.deliver(1)
+        shared.core.check()
+    shared.later(0.1)
+    assert shared.work() == [0, 1]
+
+
 def test_a_record_that_has_ended_before_the_rest_came_back_is_not_detached() -> None:
     """Its worker went on to the next one before it answered."""
     shared = Shared(replace(PLAIN, workers=("a",)))
