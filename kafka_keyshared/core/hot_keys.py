@@ -61,7 +61,7 @@ class Heat:
         self.since = since
         self.lanes: set[Lane] = set()
         self.waiting = self.queued = len(shard.records)
-        self.left = self.waiting + shard.leased
+        self.left = self.waiting
         self.lasts = False
         self.seconds = self.busy = self.came = self.done = self.every = 0.0
 
@@ -145,6 +145,7 @@ class HotKeys:
             if heat is None or heat.shard is not shard:
                 heat = Heat(shard, now)
                 heat.learn(sub)
+                heat.left += _leased(sub, shard)
             self.heats[slot] = heat
 
     def shown(self, sub: Subscription, now: float) -> tuple[HotKey, ...]:
@@ -171,6 +172,18 @@ def _hot_key(count: int, slot: int, heat: Heat, waiting: Sequence[Record], now: 
         capacity=heat.capacity,
         seconds=now - heat.since,
     )
+
+
+def _leased(sub: Subscription, shard: Shard) -> int:
+    """Return how many records of a hot key are leased when its slot is split off.
+
+    The shard counts one for each slice then.
+    """
+    if shard.at is None:
+        return 0
+    key_of, slices = sub.keys.key, sub.workers[shard.at].slices.values()
+    records = [each for leased in slices for each in leased.records()]
+    return sum(1 for each in records if key_of(each) == shard.key)
 
 
 def _behind(sub: Subscription, heat: Heat) -> Iterator[Collection[Record]]:

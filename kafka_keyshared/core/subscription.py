@@ -83,6 +83,7 @@ class Subscription(Ownership, Holdings):
         self.look_ahead = LookAhead(
             self.window, self.closed, self.epochs, self.one_lease, hot, share
         )
+        self.look_ahead.workers = self.workers
         self.look_ahead.held += self.unowned.rows if self.has_gaps else []
         self._tidy_at = 0
 
