@@ -4,9 +4,9 @@ Of a closed lane nothing runs but its head; whatever else comes for it waits. So
 behind a record that runs for long (:mod:`.slow`). A log is read in its order, so nobody gets past
 those records without taking them in, and one key that always fails, or that hangs, would fill the
 window with what waits behind it, for all others to wait too. So they may fill a quarter of it
-together (half of ``window_share``), in records or in bytes. What is beyond, :mod:`.pressure` holds back partition by
-partition; one that has less than an even share of the quarter goes on, or a single poison record
-would stop a partition for what another one holds.
+together (half of ``window_share``), in records or in bytes. What is beyond, :mod:`.pressure` holds
+back partition by partition; one that has less than an even share of the quarter goes on, or a
+single poison record would stop a partition for what another one holds.
 
 Of a hot key one record runs at a time, and the others wait (:mod:`.shards`): where they last for
 seconds, they count too.
@@ -98,6 +98,7 @@ class LookAhead:
         closed: ClosedLanes,
         epochs: Epochs,
         leases: OneLease | None = None,
+        *,
         hot: Sequence[Shard] = (),
         share: float = 0.5,
     ) -> None:
@@ -144,9 +145,7 @@ class LookAhead:
         """Return what they hold."""
         found = Found()
         count = 0
-        detached = {
-            each.detached for each in self.workers.values() if each.detached is not None
-        }
+        detached = {each.detached for each in self.workers.values() if each.detached is not None}
         for lane in self._closed.lanes.values():
             blocked = lane.state in HEAD_HELD_UP and lane.attempt not in detached
             far = blocked or (lane.due is not None and lane.due - now > SOON)

@@ -95,11 +95,15 @@ class Ownership:
         )
         self.workers[worker.id] = worker
         self.places += [worker.later] if worker.shares else [worker.row, worker.later]
+        if self.shared is not None:
+            self.shared.is_for(len(self.workers))
         return worker
 
     def drop(self, worker: Worker) -> None:
         """Forget a worker that is gone and at which nothing waits."""
         del self.workers[worker.id]
+        if self.shared is not None:
+            self.shared.is_for(len(self.workers))
         if not worker.shares:
             self.places.remove(worker.row)
         self.places.remove(worker.later)

@@ -10,8 +10,8 @@ waits behind the other shards, and not the other way round.
 
 The slot of a key that has most of a long queue is split off: it becomes a shard of its own, so that
 the other keys of the shard do not wait behind it. That costs nothing per record: the slot table
-has another list there. Other keys of that very slot get a shard, too, once there are some: only then
-are the records of the slot looked at, chunk by chunk.
+has another list there. Other keys of that very slot get a shard, too, once there are some: only
+then are the records of the slot looked at, chunk by chunk.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from operator import attrgetter
 from kafka_keyshared.core.backlog import Backlog, came_in
 from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.core.places import without
-from kafka_keyshared.core.rows import Row
+from kafka_keyshared.core.rows import SLICE_SECONDS, Row
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, TopicPartition
 
@@ -33,6 +33,11 @@ IN_ORDER = 64
 
 LONG = 64
 """Records of a queue in which a hot key is looked for, and of the sample that is looked at."""
+
+BATCH_SECONDS = 0.02
+BATCHES_MOST = 2_000
+"""Of all workers together in a second, about: with so many the owner has a tenth of its time for
+them. More than 40 workers have longer batches."""
 
 
 class Shard(Backlog):
@@ -91,11 +96,11 @@ class SharedRow(Row):
 
     ``key_of`` returns the key of a record, None where it has none, and ``slot_of`` the slot of a
     key. ``by_slot`` is for each slot the list that takes its records. ``count`` is how many records
-    wait in shards, and ``came`` how many ever came in. Those with
-    records are in ``free`` where nobody has leases of them, else in ``held`` of the worker that
-    has, in the order of their turns. ``single`` are the shards of single slots, by these. A hot key
-    is looked for in queues of ``long`` records. ``slow`` are the single slots whose queues last for
-    seconds, as of the last heartbeat.
+    wait in shards, and ``came`` how many ever came in. Those with records are in ``free`` where
+    nobody has leases of them, else in ``held`` of the worker that has, in the order of their turns.
+    ``single`` are the shards of single slots, by these. A hot key is looked for in queues of
+    ``long`` records. ``slow`` are the single slots whose queues last for seconds, as of the last
+    heartbeat.
     """
 
     __slots__ = (
@@ -149,6 +154,10 @@ class SharedRow(Row):
             yield shard
             if shard.beside is not None:
                 yield shard.beside
+
+    def is_for(self, workers: int) -> None:
+        """Have the batches of so many workers be as long as the owner can follow."""
+        self.slice_seconds = min(SLICE_SECONDS, max(BATCH_SECONDS, workers / BATCHES_MOST))
 
     # --- turns ---
 

@@ -81,7 +81,7 @@ class Subscription(Ownership, Holdings):
         hot = () if self.shared is None else self.shared.slow
         share = settings.window_share
         self.look_ahead = LookAhead(
-            self.window, self.closed, self.epochs, self.one_lease, hot, share
+            self.window, self.closed, self.epochs, self.one_lease, hot=hot, share=share
         )
         self.look_ahead.workers = self.workers
         self.look_ahead.held += self.unowned.rows if self.has_gaps else []
