@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.shared_status import SharedStatus
 
 VERSION = 1
 
@@ -117,7 +118,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     waits for one of these: others have somebody else who goes on. ``dropped`` counts what came
     while it was full, which only happens without reliability. ``draining`` are slots of which it
     has leases, and that are another worker's by now. One is ``detached`` whose record
-    takes long: all else that it had is with others.
+    takes long: all else that it had is with others. It holds so many ``shards``.
     """
 
     name: str
@@ -134,6 +135,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     share: float
     draining: tuple[DrainingHash, ...] = ()
     detached: bool = False
+    shards: int = 0
 
 
 class BlockedKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -273,7 +275,8 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     So many records were ever ``stuck``: past the ack timeout, and not to be ended; so many attempts
     ``timed_out``: ended for it. ``late`` is what members settled that was theirs no more, and
     ``written_off`` what counted as done when its worker was evicted. So many records took so
-    long that all but their keys went on elsewhere (``detached``).
+    long that all but their keys went on elsewhere (``detached``). ``shared`` is None where workers
+    own their keys. ``slot_function`` names the setting.
     """
 
     name: str
@@ -319,6 +322,8 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     hottest_key: str | None = None
     hottest_slot: int | None = None
     full_seconds: float = 0.0
+    shared: SharedStatus | None = None
+    slot_function: str = "mmh3"
     process_seconds: Distribution
     wait_seconds: Distribution
     age_seconds: Distribution

@@ -51,12 +51,9 @@ class Chosen(NamedTuple):
         """Return the routing; raise :class:`ConfigError` for one that cannot be."""
         names = worker_names(self.workers)
         if self.routing == "ring":
-            weights = {
-                name: _number(name, text) for name, text in _pairs("--weight", self.weights).items()
-            }
             if self.ranges:
                 raise ConfigError("--range is for --routing sticky, not for ring")
-            return VnodeRing(names, self.vnodes, weights)
+            return VnodeRing(names, self.vnodes, self.weighed())
         if self.routing not in MODES or self.routing == "unordered":
             raise ConfigError(
                 f"--routing {self.routing}: give ring, sticky, auto-split or exclusive; in any "
@@ -68,6 +65,11 @@ class Chosen(NamedTuple):
         settings = RoutingSettings(self.routing, ranges, on_unmatched="hold")
         settings.check(names)
         return settings.of(names)
+
+    def weighed(self) -> dict[str, float]:
+        """Return the weights of workers; raise :class:`ConfigError` for what is no number."""
+        pairs = _pairs("--weight", self.weights)
+        return {name: _number(name, text) for name, text in pairs.items()}
 
 
 def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
@@ -109,24 +111,25 @@ def where_verb(
         result = where(typed_key(key), routing, slot_function)
     title = f"where a key goes among {chosen.workers} workers"
     if output is Output.TABLE and key is not None:
-        write_table(title, {"": "left", " ": "left", "  ": "left"}, _steps(result))
+        write_table(title, {"": "left", " ": "left", "  ": "left"}, steps(result))
     else:
         write_result(result, output, title)
     return 0
 
 
-def _steps(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    steps = [
+def steps(found: Mapping[str, Any], owner: str = "worker") -> list[tuple[str, str, str]]:
+    """Return the rows of a table that show the way of a key, the last one for its ``owner``."""
+    rows = [
         ("key", found["key"], f"bytes {found['bytes'] or 'none'}"),
         ("hash", f"0x{found['hash']:08x}", found["slot_function"]),
         ("slot", str(found["slot"]), f"of 0 to {SLOTS - 1}"),
     ]
     if "vnode" in found:
         at = f"at point 0x{found['vnode_point']:08x} of the ring"
-        steps.append(("vnode", found["vnode"], at))
-    else:
-        steps.append(("range", found["range"], ""))
-    return [*steps, ("worker", found["worker"] or "none", found.get("why", ""))]
+        rows.append(("vnode", found["vnode"], at))
+    elif "range" in found:
+        rows.append(("range", found["range"], ""))
+    return [*rows, (owner, found["worker"] or "none", found.get("why", ""))]
 
 
 def where(key: bytes, routing: Routing, slot_function: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from kafka_keyshared.cli.live import Live
 from kafka_keyshared.core.lanes import LETTERS_ON_THEIR_WAY, LaneState
+from kafka_keyshared.core.shared_look import lane_states
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import counted
 from kafka_keyshared.owner.view import InstanceView
@@ -194,9 +195,9 @@ class StatusLine:
 
     def _progress(self, view: InstanceView) -> Progress:
         subscriptions = view.subscriptions.values()
-        states = Counter(
-            closed.state for sub in subscriptions for closed in sub.closed.lanes.values()
-        )
+        states: Counter[LaneState] = Counter()
+        for sub in subscriptions:
+            states += lane_states(sub)
         progress = view.progress()
         # The core counts a slice as a whole, at its end: of a slow handler that may be minutes.
         early = sum(sub.ended_early(progress) for sub in subscriptions)

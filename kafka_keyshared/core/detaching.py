@@ -102,3 +102,7 @@ def _set_apart(
     if leased.has(index):
         stuck.set_beside(sub, worker, leased, index)
         detaching.total += 1
+        there = {each.detached for each in sub.workers.values()}
+        detaching.since = {each: at for each, at in detaching.since.items() if each in there}
+        if (seen := detaching.seen.get(worker.id)) is not None and seen[0] == (id_, index):
+            detaching.since[id_] = seen[1]

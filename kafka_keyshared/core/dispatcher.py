@@ -440,7 +440,7 @@ class Dispatcher:
             left = [id_ for each, id_ in event.departed if each == name]
             commands += worker_lifecycle.departures(sub, left)
             worker_lifecycle.caught_up(sub)
-            sharing.separate_hot(sub, heartbeat.BEAT_SECONDS)
+            sharing.separate_hot(sub, now)
             commands += self._flush_one(sub, now)
             commands += pressure.look_at_closed(self.holds, sub, len(self.partitions), now)
         if self._check_invariants:

@@ -228,6 +228,17 @@ def urgency(closed: ClosedLane) -> int:
     return _URGENCY[closed.state]
 
 
+def shown_state(sub: Subscription, closed: ClosedLane) -> LaneState:
+    """Return the state of a lane for a status: a detached head is running, not stuck.
+
+    Such a head is not past any ack timeout.
+    """
+    stuck = closed.state is LaneState.STUCK
+    if stuck and any(each.detached == closed.attempt for each in sub.workers.values()):
+        return LaneState.RUNNING
+    return closed.state
+
+
 def shown(sub: Subscription, closed: ClosedLane, now: float, wall: float) -> LaneStatus:
     """Return what a status says of a closed lane; ``wall`` is ``now`` in seconds since 1970."""
     head, first, last, key = closed.head, closed.first, closed.last, closed.key
@@ -235,7 +246,7 @@ def shown(sub: Subscription, closed: ClosedLane, now: float, wall: float) -> Lan
     return LaneStatus(
         subscription=sub.name,
         key=key_text(key),
-        state=closed.state.value,
+        state=shown_state(sub, closed).value,
         topic=closed.partition.topic,
         partition=closed.partition.partition,
         offset=-1 if head is None else head.offset(),

@@ -33,6 +33,7 @@ from kafka_keyshared.core.shards import Shard
 from kafka_keyshared.core.slices import Epochs
 from kafka_keyshared.core.slow import Running, Slow
 from kafka_keyshared.core.window import Window
+from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 SOON = 1.0
@@ -87,7 +88,8 @@ class LookAhead:
     ``grown`` counts what has come for them since the last look. Besides lanes, what waits in the
     places in ``held`` counts: it is for slots that have no worker now. And what waits for the
     records in ``slow``, as of the last beat; with one lease per key, in ``leases`` too; and what
-    waits in the ``hot`` shards. Times are monotonic seconds.
+    waits in the ``hot`` shards. A lane whose head is detached at one of the ``workers`` waits for a
+    record that runs, and is not blocked. Times are monotonic seconds.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class LookAhead:
         self._most_bytes = window.bytes_max * share * SOON_WEIGHT
         self.held: list[WaitingPlace] = []
         self.slow: Sequence[Slow] = ()
+        self.workers: Mapping[int, Worker] = {}
         self.grown = 0
         # At the last look.
         self._lanes = self._behind_slow = 0
@@ -142,8 +145,9 @@ class LookAhead:
         """Return what they hold."""
         found = Found()
         count = 0
+        detached = {each.detached for each in self.workers.values() if each.detached is not None}
         for lane in self._closed.lanes.values():
-            blocked = lane.state in HEAD_HELD_UP
+            blocked = lane.state in HEAD_HELD_UP and lane.attempt not in detached
             far = blocked or (lane.due is not None and lane.due - now > SOON)
             kept = _by_partition(lane.records())
             for partition, records in kept.items():

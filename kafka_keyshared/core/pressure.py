@@ -12,7 +12,7 @@ from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.commands import Command, Level, Notice
 from kafka_keyshared.core.dlq_limit import DlqWatch
 from kafka_keyshared.core.holds import Holds, Reason
-from kafka_keyshared.core.lanes import ClosedLane
+from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.core.look_ahead import Behind
 from kafka_keyshared.core.opening import advance
 from kafka_keyshared.core.returns import of_partitions, recall
@@ -154,6 +154,9 @@ def _waits(sub: Subscription, partition: TopicPartition, behind: Behind, now: fl
             f"{most} of the {key} wait for each other, because it gets more than one worker can do "
             "(give its records finer keys, or make its handler faster); other partitions go on"
         )
+    if lane.state is LaneState.STUCK and lane.head is not None:
+        where = f"{name_of(lane.head)} ({named_key(lane.key)})"
+        return Line(f"{most} of it wait for {where}, which is detached; other partitions go on")
     again = "" if lane.due is None else f" (next try in {in_words(lane.due - now)})"
     follows = f"{again}; other partitions go on"
     return Line(f"{most} of the {named_key(lane.key)} are behind a failure", follows=follows)

@@ -17,7 +17,7 @@ then are the records of the slot looked at, chunk by chunk.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import attrgetter
 
@@ -39,9 +39,6 @@ BATCHES_MOST = 2_000
 """Of all workers together in a second, about: with so many the owner has a tenth of its time for
 them. More than 40 workers have longer batches."""
 
-LASTS = 2.0
-"""Seconds: the queue of a hot key that lasts longer counts as waiting for what runs of it."""
-
 
 class Shard(Backlog):
     """The queue of a group of slots; ``slot`` where it is of a single one.
@@ -50,11 +47,11 @@ class Shard(Backlog):
 
     ``at`` is the id of the worker that has leases of it, None while nobody has; ``leased`` counts
     the records of slices that are not over. ``turn`` is the number of its turn in the ``row``, 0
-    while nothing waits here. ``taken`` counts the records that were leased of it since the last
-    heartbeat.
+    while nothing waits here. Since the last heartbeat ``taken`` records were taken out of it, and
+    ``back`` of them came back.
     """
 
-    __slots__ = ("at", "beside", "key", "leased", "number", "row", "slot", "taken", "turn")
+    __slots__ = ("at", "back", "beside", "key", "leased", "number", "row", "slot", "taken", "turn")
 
     def __init__(
         self, row: SharedRow, number: int, slot: int | None = None, key: bytes | None = None
@@ -66,7 +63,7 @@ class Shard(Backlog):
         self.key = key
         self.beside: Shard | None = None
         self.at: int | None = None
-        self.leased = self.taken = self.turn = 0
+        self.leased = self.taken = self.back = self.turn = 0
 
     def lease(self, worker: int, count: int) -> None:
         """Note that a slice of this worker has so many records of the shard."""
@@ -99,14 +96,15 @@ class SharedRow(Row):
 
     ``key_of`` returns the key of a record, None where it has none, and ``slot_of`` the slot of a
     key. ``by_slot`` is for each slot the list that takes its records. ``count`` is how many records
-    wait in shards. Those with records are in ``free`` where nobody has leases of them, else in
-    ``held`` of the worker that has, in the order of their turns. ``single`` are the shards of
-    single slots, by these. A hot key is looked for in queues of ``long`` records. ``slow`` are the
-    single slots whose queues last for seconds, as of the last heartbeat.
+    wait in shards, and ``came`` how many ever came in. Those with records are in ``free`` where
+    nobody has leases of them, else in ``held`` of the worker that has, in the order of their turns.
+    ``single`` are the shards of single slots, by these. A hot key is looked for in queues of
+    ``long`` records. ``slow`` are the single slots whose queues last for seconds, as of the last
+    heartbeat.
     """
 
     __slots__ = (
-        *("_turns", "by_slot", "count", "free", "held", "key_of", "long"),
+        *("_turns", "by_slot", "came", "count", "free", "held", "key_of", "long"),
         *("shards", "single", "slot_of", "slow"),
     )
 
@@ -125,7 +123,7 @@ class SharedRow(Row):
         self.by_slot = [
             each.records for each, size in zip(self.shards, sizes, strict=True) for _ in range(size)
         ]
-        self.count = self._turns = 0
+        self.count = self.came = self._turns = 0
         self.free: OrderedDict[Shard, None] = OrderedDict()
         self.held: dict[int, OrderedDict[Shard, None]] = {}
         self.single: dict[int, Shard] = {}
@@ -220,6 +218,7 @@ class SharedRow(Row):
         found = came_in(self.every() if self.single else self.shards, chunk)
         count = sum([new for _, new in found])
         self.count += count
+        self.came += count
         if self.single:
             found += self._sort_out(found)
         new = [shard for shard, _ in found if shard.records and not shard.turn]
@@ -238,6 +237,7 @@ class SharedRow(Row):
         for record in self.front:
             by_shard.setdefault(self.shard_of(record), []).append(record)
         for shard, records in by_shard.items():
+            shard.back += len(records)
             shard.put_first(records)
             if not shard.turn:
                 self._join(shard)
@@ -337,21 +337,21 @@ class SharedRow(Row):
             self._leave(shard, shard.at)
         return sum(others)
 
-    def measure(self, seconds: float) -> None:
-        """Note which single slots have more waiting than runs in :data:`LASTS`, at their pace of
-        the last so many seconds."""
-        self.slow.clear()
+    def measured(self, slow: Iterable[Shard]) -> None:
+        """Note which single slots are slow, and count anew what is taken of each."""
+        self.slow[:] = slow
         for shard in self.single.values():
-            if len(shard.records) * seconds > LASTS * shard.taken:
-                self.slow.append(shard)
-            shard.taken = 0
+            shard.taken = shard.back = 0
 
-    def join(self) -> None:
-        """Let slots that have nothing waiting and nothing leased be of their groups again."""
+    def join(self, kept: Collection[int] = ()) -> None:
+        """Let slots that have nothing waiting and nothing leased be of their groups again.
+
+        Those in ``kept`` have records that wait elsewhere.
+        """
         for slot, shard in [*self.single.items()]:
             if shard.beside is not None and shard.beside.is_over():
                 shard.beside = None
-            if shard.beside is None and shard.is_over():
+            if shard.beside is None and shard.is_over() and slot not in kept:
                 del self.single[slot]
                 self.by_slot[slot] = self._group_of(slot).records
 
@@ -386,7 +386,8 @@ class SharedRow(Row):
 class Detaching:
     """What each worker was seen to run, by its id, and since when; ``due`` is the next look.
 
-    A record is detached that has run for ``after`` seconds; so far ``total`` were.
+    A record is detached that has run for ``after`` seconds; so far ``total`` were. ``since`` says
+    when each record that is detached now was first seen, by the id of its slice.
     """
 
     def __init__(self, after: float) -> None:
@@ -396,6 +397,7 @@ class Detaching:
         # Workers that were asked for the rest, and the record for which.
         self.asked: dict[int, tuple[int, int]] = {}
         self.total = 0
+        self.since: dict[int, float] = {}
 
 
 _turn = attrgetter("turn")

@@ -246,18 +246,17 @@ def _take_one_by_one(
             break
 
 
-def separate_hot(sub: Subscription, seconds: float) -> None:
+def separate_hot(sub: Subscription, now: float) -> None:
     """Give slots that fill the queue of their shard a shard of their own, and take back empty ones.
 
     What is leased of the old shard may be of the slot: so the new one waits for these leases, too.
-    This was last done so many seconds ago.
     """
     shared = sub.shared
     if shared is None:
         return
     shared.merge()
-    shared.measure(seconds)
-    shared.join()
+    elsewhere = sub.hot_keys.beat(sub, shared, now)
+    shared.join(elsewhere)
     for shard in [*shared.queued()]:
         key = shared.hot_key(shard)
         if key is not None:
@@ -266,6 +265,7 @@ def separate_hot(sub: Subscription, seconds: float) -> None:
     for shard in shared.single.values():
         if shared.has_others(shard):
             _wait_as(sub, shard, shared.set_beside(shard))
+    sub.hot_keys.follow(sub, shared, now)
 
 
 def _wait_as(sub: Subscription, old: Shard, new: Shard) -> None:

@@ -27,6 +27,7 @@ from kafka_keyshared.core.meters import Histogram, Rebalance
 from kafka_keyshared.core.pending import pending_acks
 from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import nobodys, written
+from kafka_keyshared.core.shared_look import detached_since, lane_states, shards_at, shared
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.surroundings import Stand, Surroundings
@@ -160,7 +161,7 @@ def _subscription(look: _Look, sub: Subscription) -> SubscriptionStatus:
     core, progress, now, around, lasting = look
     counts = sub.counts
     topics = _topics(core, around)
-    lanes = Counter(closed.state for closed in sub.closed.lanes.values())
+    lanes = lane_states(sub)
     keys: Counter[bytes] = Counter(
         key
         for _, record in sub.unsettled(progress)
@@ -214,6 +215,8 @@ def _subscription(look: _Look, sub: Subscription) -> SubscriptionStatus:
         draining_hashes_blocked_messages=sum(1 for _ in sub.draining.waiting()),
         draining_hashes_cleared_total=sub.draining.cleared_total,
         detached=0 if sub.detaching is None else sub.detaching.total,
+        shared=shared(sub, now),
+        slot_function=sub.settings.slot_function,
         pending=_pending(sub, progress, around),
         process_seconds=_distribution(counts.process_seconds),
         wait_seconds=_distribution(counts.wait_seconds),
@@ -272,10 +275,10 @@ def _worker(
         for index in leased.running(progress):
             runs += 1
             known = watch.running.get((id_, index))
-            stuck += id_ in worker.apart
+            stuck += id_ in worker.apart and id_ != worker.detached
             if running is None:
                 record = leased.slice.came[index]
-                since = now if known is None else known.since
+                since = detached_since(sub, id_, now if known is None else known.since)
                 topic, partition = partition_of(record)
                 key = sub.keys.key(record)
                 where, stack = around.stands.get((sub.name, worker.id, id_, index), Stand("", ""))
@@ -290,7 +293,7 @@ def _worker(
                     stack=stack,
                 )
     state: ShownState = "idle"
-    if worker.waits:
+    if worker.waits and worker.detached is None:
         state = "stuck"
     elif running is not None:
         state = "running"
@@ -311,6 +314,7 @@ def _worker(
         share=sub.table.shares.get(worker.id, 0.0),
         draining=drains,
         detached=worker.detached is not None,
+        shards=shards_at(worker),
     )
 
 

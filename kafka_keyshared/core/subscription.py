@@ -20,6 +20,7 @@ from kafka_keyshared.core.dlq_limit import DlqWatch
 from kafka_keyshared.core.errors_seen import ErrorsSeen
 from kafka_keyshared.core.failure_watch import FailureWatch
 from kafka_keyshared.core.holdings import Holdings
+from kafka_keyshared.core.hot_keys import HotKeys
 from kafka_keyshared.core.lane_notes import Tried
 from kafka_keyshared.core.lanes import ClosedLanes, Lane, LaneEvent, LaneState
 from kafka_keyshared.core.look_ahead import LookAhead
@@ -69,6 +70,7 @@ class Subscription(Ownership, Holdings):
         self.places += [each for each in (self.one_lease, self.dlq_watch) if each is not None]
         self.stopped = self.commit_at_once = False
         self.leased = 0  # records, at all workers
+        self.hot_keys = HotKeys()
         self.detaching = None if settings.detaches is None else Detaching(settings.detaches)
         self.reminder = Reminder(dlq=settings.dlq)
         # Settled without their handler since the last time that this was told.
@@ -81,6 +83,7 @@ class Subscription(Ownership, Holdings):
         self.look_ahead = LookAhead(
             self.window, self.closed, self.epochs, self.one_lease, hot=hot, share=share
         )
+        self.look_ahead.workers = self.workers
         self.look_ahead.held += self.unowned.rows if self.has_gaps else []
         self._tidy_at = 0
 

@@ -232,9 +232,12 @@ HOT_KEY = Cause(
     "hot-key",
     20,
     "warn",
-    "the backlog grows, and most of it is of one key, which one worker runs one record after the "
-    "other: more workers gain nothing",
-    "make the handler of that key faster, or give its records finer keys (keyshared advise)",
+    "a key gets more records than one worker runs, one after the other: its partition is held "
+    "back, or most of a backlog that grows is of it; more workers gain nothing, and other keys go "
+    "on",
+    "make the handler of that key faster: a coroutine can wait for several calls at once, and a "
+    "batch handler takes several of its records at once; or give its records finer keys (keyshared "
+    "advise)",
 )
 WINDOW_FULL = Cause(
     "window-full",

@@ -14,6 +14,7 @@ from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.diagnosis import causes
 from kafka_keyshared.diagnosis.causes import CAUSES
 from kafka_keyshared.diagnosis.findings import Diagnosis, Finding
+from kafka_keyshared.diagnosis.hot import hot_keys
 from kafka_keyshared.diagnosis.limits import limits
 from kafka_keyshared.diagnosis.say import found, key_of, place
 from kafka_keyshared.model import counted, does, in_words, some
@@ -345,9 +346,24 @@ def _running(sub: SubscriptionStatus) -> Iterator[Finding]:
             f"{in_words(run.seconds)}"
         )
         text += f", {run.where}" if run.where else ""
+        text += _detached(sub, first)
         yield found(
             cause, text, sub=sub, at=run, worker=first.name, count=len(those), stack=run.stack
         )
+
+
+def _detached(sub: SubscriptionStatus, worker: WorkerStatus) -> str:
+    """Return in words what waits for the record of a worker, if that is detached."""
+    if not worker.detached or worker.running is None or sub.shared is None:
+        return ""
+    at = place(worker.running)
+    waiting = next((each.waiting for each in sub.shared.detached if place(each) == at), None)
+    if waiting is None:
+        return ""
+    return (
+        f"; it is detached: {counted(waiting, 'record')} of its key {does(waiting, 'wait')}, other "
+        "keys go on"
+    )
 
 
 def _runs(worker: WorkerStatus) -> float:
@@ -405,7 +421,7 @@ def _draining(sub: SubscriptionStatus) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[Status], Iterator[Finding]], ...] = (
-    *(_loop, _brokers, _rights, _commits, _group, _held, _beats, _standstill),
+    *(_loop, _brokers, _rights, _commits, _group, _held, _beats, _standstill, hot_keys),
 )
 _SUB_RULES: tuple[Callable[[SubscriptionStatus], Iterator[Finding]], ...] = (
     *(_rates, _unread, _letters, _blocked, _diverted, _retrying, _running, _absent, _draining),

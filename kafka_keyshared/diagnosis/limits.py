@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 
 from kafka_keyshared.diagnosis import causes
 from kafka_keyshared.diagnosis.findings import Finding
+from kafka_keyshared.diagnosis.hot import hot_key_of, rates
 from kafka_keyshared.diagnosis.say import found, key_of
 from kafka_keyshared.status import Lately, Status
 
@@ -51,16 +52,20 @@ def limits(status: Status, named: Collection[str]) -> Iterator[Finding]:
         f"a backlog of {backlog:,} has not fallen in {lately.seconds:.0f} s at "
         f"{per_second:,.0f} records/s"
     )
-    yield from _which(status, lately, grows)
+    yield from _which(status, lately, grows, named)
 
 
-def _which(status: Status, lately: Lately, grows: str) -> Iterator[Finding]:
+def _which(status: Status, lately: Lately, grows: str, named: Collection[str]) -> Iterator[Finding]:
     seconds = lately.seconds
     share = f"{lately.busy:.0%} of the workers were busy"
+    if causes.HOT_KEY.code in named and lately.busy < BUSY:
+        return
     for sub in status.subscriptions:
         if len(sub.workers) > 1 and lately.busy < IDLE and sub.hottest > HOT * sub.records > 0:
             key = key_of(sub.hottest_key, sub.hottest_slot)
-            text = f"{grows}: {sub.hottest:,} of the {sub.records:,} held are of {key}; {share}"
+            text = f"{grows}: {sub.hottest:,} of the {sub.records:,} held are of {key}"
+            hot = hot_key_of(sub, sub.hottest_slot)
+            text += f"; {share}" if hot is None else f", which {rates(hot)}; {share}"
             yield found(
                 causes.HOT_KEY,
                 text,

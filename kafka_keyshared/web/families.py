@@ -25,6 +25,7 @@ from kafka_keyshared.web.family import (
     worker_states,
 )
 from kafka_keyshared.web.group_families import GROUP
+from kafka_keyshared.web.shard_families import SHARDS
 
 WORKER = ("worker",)
 
@@ -330,4 +331,6 @@ WORK = (
     ),
 )
 
-FAMILIES: tuple[Family, ...] = (*(*DIAGNOSIS, *FLOW, *DRAINING, *OFFSETS, *WORK, *GROUP, *CLIENT),)
+FAMILIES: tuple[Family, ...] = (
+    *(*DIAGNOSIS, *FLOW, *DRAINING, *SHARDS, *OFFSETS, *WORK, *GROUP, *CLIENT),
+)

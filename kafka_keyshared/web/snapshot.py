@@ -14,7 +14,8 @@ import msgspec
 
 from kafka_keyshared.diagnosis.findings import Finding
 from kafka_keyshared.diagnosis.judge import diagnose
-from kafka_keyshared.status import Status, SubscriptionStatus
+from kafka_keyshared.shared_status import SharedStatus
+from kafka_keyshared.status import Status, SubscriptionStatus, WorkerStatus
 
 VERSION = 1
 
@@ -83,9 +84,10 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 class StuckRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record that does not get on: it runs for long, or its lane is closed.
 
-    ``state`` is ``running``, or that of its lane. ``where`` is where its handler stands or its last
-    attempt has failed, ``error`` what that one failed with, and ``waiting`` how many records are
-    behind it. ``due_seconds`` is the time until its next attempt, where that is known.
+    ``state`` is ``running``, ``detached``, ``stuck``, or that of its lane. ``where`` is where its
+    handler stands or its last attempt has failed, ``error`` what that one failed with, and
+    ``waiting`` how many records are behind it. ``due_seconds`` is the time until its next attempt,
+    where that is known.
     """
 
     subscription: str
@@ -213,15 +215,18 @@ def stuck(status: Status) -> tuple[StuckRecord, ...]:
 
 def _stuck(sub: SubscriptionStatus) -> Iterator[StuckRecord]:
     """Yield what does not get on, what runs for longest first, then closed lanes as they come."""
+    detached = () if sub.shared is None else sub.shared.detached
+    behind = {(each.topic, each.partition, each.offset): each.waiting for each in detached}
     long = [
         (each.running, each)
         for each in sub.workers
         if each.running is not None and (each.stuck or each.running.seconds >= STUCK_AFTER)
     ]
     for running, worker in sorted(long, key=lambda pair: -pair[0].seconds):
+        apart = behind.get((running.topic, running.partition, running.offset))
         yield StuckRecord(
             subscription=sub.name,
-            state="stuck" if worker.stuck else "running",
+            state="detached" if apart is not None else "stuck" if worker.stuck else "running",
             topic=running.topic,
             partition=running.partition,
             offset=running.offset,
@@ -230,7 +235,7 @@ def _stuck(sub: SubscriptionStatus) -> Iterator[StuckRecord]:
             worker=worker.name,
             seconds=running.seconds,
             attempts=0,
-            waiting=max(0, worker.queued + worker.leased - worker.runs),
+            waiting=_behind(worker) if apart is None else apart,
             due_seconds=None,
             where=running.where,
             error="",
@@ -256,6 +261,11 @@ def _stuck(sub: SubscriptionStatus) -> Iterator[StuckRecord]:
             error=lane.error,
             stack=lane.stack,
         )
+
+
+def _behind(worker: WorkerStatus) -> int:
+    """Return how many records wait for what a worker runs."""
+    return max(0, worker.queued + worker.leased - worker.runs)
 
 
 def _dead_letters(status: Status, topics: dict[str, str]) -> DeadLetters:
@@ -284,6 +294,7 @@ def without_keys(status: Status) -> Status:
             replace(
                 sub,
                 hottest_key=None,
+                shared=_without_keys(sub.shared),
                 blocked=tuple(replace(each, key=None) for each in sub.blocked),
                 closed=tuple(replace(each, key=None) for each in sub.closed),
                 errors=tuple(
@@ -299,6 +310,17 @@ def without_keys(status: Status) -> Status:
             )
             for sub in status.subscriptions
         ),
+    )
+
+
+def _without_keys(shared: SharedStatus | None) -> SharedStatus | None:
+    if shared is None:
+        return None
+    replace = msgspec.structs.replace
+    return replace(
+        shared,
+        hot_keys=tuple(replace(each, key=None) for each in shared.hot_keys),
+        detached=tuple(replace(each, key=None) for each in shared.detached),
     )
 
 

@@ -303,3 +303,38 @@ def test_who_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]) -> Non
     ended = in_process(capsys, "ring", "assign", "0-9", "worker-0")
     assert ended.status == 2
     assert "give --status-url" in ended.err
+
+
+def test_where_a_record_of_a_key_runs_is_said_with_its_home(
+    embedded_cluster: Cluster,
+    topic: str,
+    handler: Held,
+    capsys: pytest.CaptureFixture[str],
+    eventually: Eventually,
+) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    conf = client_conf(embedded_cluster, group_name())
+    member = Member(conf, [topic], handler, workers=2, http_port=0).start()
+    try:
+        write(embedded_cluster, topic, [(LOW, b"0"), (LOW, b"1")])
+        eventually(handler.began.is_set, WAIT)
+        eventually(lambda: member.app.http is not None, WAIT)
+
+        def where() -> Any:
+            url = address(member)
+            ended = in_process(capsys, "ring", "where", LOW.decode(), "--status-url", url, "--json")
+            assert ended.status == 0, ended.err
+            return json.loads(ended.out)
+
+        # Another record of the key waits for it: so it is detached.
+        eventually(lambda: [each["state"] for each in where()["now"]] == ["detached"], WAIT)
+        told = where()
+        (now,) = told["now"]
+        assert (now["record"], now["waiting"]) == (f"{topic}-0@0", 1)
+        assert {told["worker"], now["worker"]} <= {"worker-0", "worker-1"}
+        assert "by the ring; workers share what waits" in told["why"]
+        handler.go_on.set()
+        eventually(lambda: where()["now"] == [], WAIT)
+    finally:
+        handler.go_on.set()
+        assert member.stop() == 0

@@ -57,6 +57,8 @@ class Scene:
             "console_port": 0,
             "show_keys": True,
             "revoke_deadline": 1.0,
+            # Workers that share what waits have no slots that drain.
+            "new_workers_wait": True,
         }
         self.app = KeyShared(client_conf(cluster, group_name()), [topic], **(given | options))
         self.app.handler(self._handle)

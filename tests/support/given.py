@@ -38,7 +38,7 @@ def nothing(real: Told) -> Told:
     }
     sub = told["status"]["subscriptions"][0]
     sub |= {"workers": [], "pending": [], "closed": [], "errors": [], "slots": []}
-    sub |= {"draining_hashes_count": 0, "draining_hashes_cleared_total": 0}
+    sub |= {"draining_hashes_count": 0, "draining_hashes_cleared_total": 0, "shared": None}
     return told
 
 
@@ -65,6 +65,8 @@ def single(real: Told) -> Told:
     sub["workers"] = [{**sub["workers"][2], "leased": 1, "runs": 1, "share": 1.0, "stuck": 1}]
     sub |= {"slots": [[0, 65535, 0]], "pending": sub["pending"][:1], "draining_hashes_count": 1}
     sub["errors"] = [{**sub["errors"][0], "count": 1, "keys": [["a", 1]], "slots": [7]}]
+    sub["workers"][0] |= {"shards": 1, "detached": True}
+    sub["shared"] = _shared("worker-2", 1, 1)
     return told
 
 
@@ -87,6 +89,7 @@ def much(real: Told) -> Told:
     running = next(each["running"] for each in sub["workers"] if each["running"])
     sub["workers"] = [_worker(sub["workers"][2], running, at) for at in range(32)]
     lease = {**sub["pending"][0], "topic": TOPIC}
+    sub["shared"] = _shared("worker-1", 5, 123_456)
     sub["pending"] = [
         {**lease, "worker": f"worker-{at % 32}", "offset": LARGE + at} for at in range(300)
     ]
@@ -142,4 +145,21 @@ def _worker(one: Told, running: Told, number: int) -> Told:
         "share": 1 / 32,
         "draining": [drains | {"blocked": 123_456}] if number % 4 == 1 else [],
         "detached": number % 4 == 1,
+        "shards": 4,
+    }
+
+
+def _shared(worker: str, hot: int, records: int) -> Told:
+    """What workers share: so many hot keys with so many records each, and a detached record."""
+    large = records > 1
+    of = {"topic": TOPIC, "partition": 1, "offset": LARGE, "key": KEY, "slot": 7}
+    key = {"key": KEY, "partitions": [[TOPIC, 1], [TOPIC, 2]], "waiting": records, "share": 0.5}
+    key |= {"rate": 12_345.6 if large else 1.0, "capacity": 1_234.5 if large else None}
+    return {
+        "shards": 4 * hot,
+        "ready": 1,
+        "held": 1,
+        "hot": hot,
+        "hot_keys": [key | {"slot": at, "seconds": 190_000.0} for at in range(hot)],
+        "detached": [of | {"worker": worker, "seconds": 190_000.0, "waiting": records}],
     }

@@ -10,6 +10,7 @@ from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.meters import KNOWN_ERRORS, LetterAnswer, Processed, Rebalance
 from kafka_keyshared.diagnosis.causes import CAUSES
 from kafka_keyshared.status import ShownState
+from kafka_keyshared.web.shard_families import SHARD_STATES
 
 ENUMERATED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("keyshared_records_processed_total", "outcome"): tuple(Processed),
@@ -18,6 +19,7 @@ ENUMERATED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("keyshared_closed_lanes", "state"): tuple(each.value for each in LaneState),
     ("keyshared_commits_total", "result"): tuple(CommitResult),
     ("keyshared_workers", "state"): get_args(ShownState),
+    ("keyshared_shards", "state"): SHARD_STATES,
     ("keyshared_rebalances_total", "event"): tuple(Rebalance),
     ("keyshared_diagnosis_cause", "cause"): tuple(each.code for each in CAUSES),
     ("keyshared_group_beats_total", "result"): ("written", "failed"),

@@ -162,6 +162,29 @@ def test_one_is_not_several(shown: Given) -> None:
     assert {screen: found for screen in said if (found := re.findall(several, said[screen]))} == {}
 
 
+def test_hot_keys_and_shards_are_shown_where_workers_share_what_waits(shown: Given) -> None:
+    page = shown(given.much)
+    said = go(page, "workers")
+    assert "of 20 shards 1 ready, 1 held" in said
+    assert "123,456 records of its key behind it, other keys go on" in said
+    assert page.locator("table:has(caption:text-is('Hot keys')) tbody tr:visible").count() == 5
+    assert "12,346/s" in said
+    page = shown(given.nothing)
+    assert "Hot keys" not in go(page, "workers")
+
+
+def test_a_slot_with_a_hot_key_is_followed(shown: Given) -> None:
+    page = shown(given.single)
+    page.keyboard.press("/")
+    for slot, said in (
+        ("0x0007", "runs detached at worker-2"),
+        ("0x0000", "It has a hot key: 1 record waiting, 50.0 % of what arrives"),
+    ):
+        page.fill("#follow", slot)
+        page.wait_for_selector(f".followed:has-text('{said}')")
+        assert page.locator(".followed li").count() >= 2
+
+
 def test_every_chart_has_a_unit_and_says_its_numbers(shown: Given) -> None:
     page = shown(given.single)
     until(page, lambda: page.locator(".plot:visible canvas").count() == 4, "four charts")

@@ -10,6 +10,7 @@ import pytest
 from kafka_keyshared.web.families import FAMILIES
 from kafka_keyshared.web.family import Family
 from kafka_keyshared.web.metrics import BUILD_HELP, BUILD_INFO, BUILD_LABELS
+from tests.support.looked_at import instance
 from tests.web.labels import ENUMERATED, OF_THE_WORLD
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
@@ -38,6 +39,17 @@ def test_labels_are_bounded_and_partitions_stand_on_gauges_only(family: Family) 
     assert enumerated.isdisjoint(OF_THE_WORLD)
     assert set(family.labels) <= OF_THE_WORLD | enumerated
     assert not family.by_partition or family.kind == "gauge"
+
+
+def test_shards_are_counted_by_what_they_do_and_hot_keys_without_their_names() -> None:
+    read = {each.name: each.read for each in FAMILIES}
+    shared = {"shards": 33, "ready": 5, "held": 4, "hot": 2}
+    told = instance(own={"shared": shared})
+    assert [*read["keyshared_shards"](told)] == [(("idle",), 24), (("ready",), 5), (("held",), 4)]
+    assert [*read["keyshared_hot_keys"](told)] == [((), 2)]
+    owned = instance()
+    assert {count for _, count in read["keyshared_shards"](owned)} == {0}
+    assert [*read["keyshared_hot_keys"](owned)] == [((), 0)]
 
 
 def test_the_documentation_lists_every_metric_as_it_is() -> None:

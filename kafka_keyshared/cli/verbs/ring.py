@@ -49,19 +49,23 @@ def ring_where(  # noqa: PLR0917 - each is an option of the command line
     slot_function: Annotated[
         str, typer.Option(metavar="TEXT", help="mmh3, fnv1a, pulsar or blake3_u16.")
     ] = "mmh3",
+    status_url: StatusUrl = None,
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:
-    """Show the way of a key: its hash, slot, vnode and worker."""
+    """Show the way of a key: its hash, slot, vnode and worker.
+
+    With --status-url in a running instance, with the records of the key that run or wait there.
+    """
     from kafka_keyshared.cli.ring import Chosen, where_verb
 
-    return where_verb(
-        key,
-        null=null,
-        chosen=Chosen(workers, vnodes, routing, ranges or (), weights or ()),
-        slot_function=slot_function,
-        output=Output.JSON if json else output,
-    )
+    chosen = Chosen(workers, vnodes, routing, ranges or (), weights or ())
+    shown = Output.JSON if json else output
+    if status_url is not None:
+        from kafka_keyshared.cli.ring_where import where_running_verb
+
+        return where_running_verb(status_url, None if null else key, chosen, shown)
+    return where_verb(key, null=null, chosen=chosen, slot_function=slot_function, output=shown)
 
 
 @verbs.command("show")

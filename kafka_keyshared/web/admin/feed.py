@@ -71,7 +71,12 @@ class Feed:
 
 def _workers(found: Snapshot) -> Any:
     return {
-        sub.name: {"pool": sub.pool, "workers": sub.workers, "pending": sub.pending or ()}
+        sub.name: {
+            "pool": sub.pool,
+            "workers": sub.workers,
+            "shared": sub.shared,
+            "pending": sub.pending or (),
+        }
         for sub in found.status.subscriptions
     }
 

@@ -2,7 +2,7 @@
 
 import { close, show } from "./dialogs.js";
 import { h, keyed, say } from "./dom.js";
-import { count, key, many, place, seconds, slot as slotText } from "./format.js";
+import { count, key, many, percent, place, rate, seconds, slot as slotText } from "./format.js";
 import { slotOf } from "./hashing.js";
 
 /** What was asked for: {slot} or {topic?, partition, offset}, or {wrong}. */
@@ -41,11 +41,17 @@ function* ofSlot(snapshot, slot) {
     const owner = ownerOf(sub, slot);
     const named = snapshot.status.subscriptions.length > 1 ? ` of ${sub.name}` : "";
     if (!sub.slots?.length) yield `${unowned(sub)}${named && ` (${sub.name})`}`;
-    else yield owner ? `Slot ${slotText(slot)}${named} is ${owner}'s.` : `Slot ${slotText(slot)}${named} is nobody's.`;
+    else yield owner ? `Slot ${slotText(slot)}${named} is ${owner}'s${sub.shared ? " by the ring; workers share what waits, so any of them runs it" : ""}.` : `Slot ${slotText(slot)}${named} is nobody's.`;
     for (const worker of sub.workers) {
       for (const each of worker.draining) {
         if (each.hash === slot) yield `It drains: ${worker.name} has ${many(each.pending, "lease")} to end, ${many(each.blocked, "record")} wait for that, ${seconds(each.seconds)}.`;
       }
+    }
+    for (const each of sub.shared?.detached ?? []) {
+      if (each.slot === slot) yield `${place(each)} runs detached at ${each.worker} for ${seconds(each.seconds)}, with ${many(each.waiting, "record")} of its key behind it.`;
+    }
+    for (const each of sub.shared?.hot_keys ?? []) {
+      if (each.slot === slot) yield `It has a hot key: ${many(each.waiting, "record")} waiting, ${percent(each.share)} of what arrives, ${rate(each.rate)} a second${each.capacity === null ? "" : `; one worker runs ${rate(each.capacity)} a second`}.`;
     }
     const leases = (sub.pending ?? []).filter((each) => each.slot === slot);
     for (const each of leases.slice(0, 8)) yield `${place(each)} ${each.running ? "runs" : "waits in the mailbox"} at ${each.worker}${each.draining ? ", and the slot waits for it" : ""}.`;

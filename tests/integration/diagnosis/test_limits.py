@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from kafka_keyshared.diagnosis.causes import CAUSES
 from kafka_keyshared.local.embedded import EmbeddedCluster
+from tests.conftest import Eventually
 from tests.integration.diagnosis.conftest import Started
-from tests.support.causes import FACTS, WAIT, Named
-from tests.support.live import Written
+from tests.support.causes import FACTS, WAIT, Named, found
+from tests.support.live import Written, numbered
 from tests.support.odd import ODD, Gate, nothing
 
 HERE = Path(__file__).parent
@@ -54,6 +58,39 @@ def test_a_key_that_most_of_the_work_is_of_is_named(
     assert hot.key == "odd"
     gate.open()
     named.cleared(member.app, "hot-key")
+
+
+def test_a_key_that_gets_more_than_one_worker_runs_is_named_while_others_go_on(
+    started: Started, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    monkeypatch.setattr("kafka_keyshared.diagnosis.hot.HELD", 0.5)
+    quick = threading.Event()
+
+    def handle(record: Any) -> None:
+        if record.key() == ODD:
+            quick.wait(0.03)
+
+    records = [(ODD, b"%d" % number) for number in range(1_200)]
+    member = started(handle, records=[*records, *numbered(200)], workers=4, window_records=200)
+    app = member.app
+    eventually(lambda: found(app, "hot-key") is not None, WAIT)
+    hot = found(app, "hot-key")
+    assert hot is not None
+    assert hot.key == "odd"
+    assert re.search(
+        r"^key 'odd' has \d+% of what arrives, [\d,.]+ records/s, and one worker runs [\d.]+ "
+        r"records/s of it; \d+ records of it wait, so .+-\d is held back; other partitions go on$",
+        hot.sentence,
+    )
+    status = app.status()
+    assert status is not None
+    shared = status.subscriptions[0].shared
+    assert shared is not None
+    capacity = shared.hot_keys[0].capacity
+    assert capacity is not None
+    assert capacity < 40, "33 at most, but for what is leased and has not run"
+    quick.set()
+    eventually(lambda: found(app, "hot-key") is None, WAIT)
 
 
 def test_brokers_that_give_out_less_than_is_written_are_named(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core.holds import Reason
-from kafka_keyshared.diagnosis import judge
+from kafka_keyshared.diagnosis import hot, judge
 from kafka_keyshared.diagnosis.causes import CAUSES
 from kafka_keyshared.diagnosis.findings import Diagnosis, Finding
 from kafka_keyshared.diagnosis.judge import diagnose
@@ -59,6 +59,29 @@ AWAY = {"away": 12, "away_at": ["orders", 1, 17], "missing": ["worker-9"]}
 UNREAD = AT | {"records": 4, "error": "OSError: registry", "seconds": judge.UNREAD}
 COORDINATOR = {"coordinator": "wait-coord", "coordinator_seconds": judge.COORDINATOR}
 HOT = {"records": 900, "hottest": 800, "hottest_key": "customer-7", "hottest_slot": 0x3F2A}
+
+HOT_KEY = {
+    "slot": 0x3F2A,
+    "key": "customer-7",
+    "partitions": [["orders", 0]],
+    "waiting": 4_980,
+    "share": 0.5,
+    "rate": 150.0,
+    "capacity": 9.5,
+    "seconds": 70.0,
+}
+
+
+def shared(**more: Any) -> dict[str, Any]:
+    """Workers that share what waits, of which there is a hot key."""
+    told = {"shards": 65, "ready": 3, "held": 4, "hot": 1, "hot_keys": [HOT_KEY]}
+    return {"shared": told | more, "records": 6_000}
+
+
+def hot_held(seconds: float = hot.HELD, **more: Any) -> dict[str, Any]:
+    """The partition of the hot key is held back because of it."""
+    return {"partitions": [held_back(Reason.WAITING, seconds), partition(1)], "own": shared(**more)}
+
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "loop-silent": ({"silent_seconds": judge.SILENT}, "has not turned for 10 s"),
@@ -165,6 +188,77 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "6,000 were fetched in that time",
     ),
 }
+
+
+def test_a_hot_key_is_named_when_its_partition_is_held_back_while_others_go_on() -> None:
+    found = first(hot_held())
+    assert found.code == "hot-key"
+    assert found.sentence == (
+        "key 'customer-7' has 50% of what arrives, 150 records/s, and one worker runs 9.5 "
+        "records/s of it; 4,980 records of it wait, so orders-0 is held back; other partitions go "
+        "on"
+    )
+    assert (found.topic, found.partition, found.seconds) == ("orders", 0, hot.HELD)
+    assert (found.key, found.slot, found.count) == ("customer-7", 0x3F2A, 4_980)
+    unknown = first(hot_held(hot_keys=[HOT_KEY | {"capacity": None}]))
+    assert "150 records/s; 4,980 records of it wait" in unknown.sentence
+
+
+def test_a_hot_key_is_not_named_by_its_key_without_leave() -> None:
+    found = diagnose(instance(**hot_held())).first
+    assert found is not None
+    assert found.key is None
+    assert found.sentence.startswith("a key of slot 0x3f2a has 50% of what arrives")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        hot_held(seconds=1.0),
+        hot_held(hot_keys=[]),
+        hot_held(hot_keys=[HOT_KEY | {"waiting": 100}]),
+        hot_held(hot_keys=[HOT_KEY | {"partitions": [["orders", 1]]}]),
+        hot_held() | {"partitions": [partition(0)]},
+        hot_held() | {"partitions": [held_back(Reason.WINDOW, 60.0)]},
+    ],
+    ids=["a burst", "no hot key", "little of it", "of another partition", "not held", "other"],
+)
+def test_a_hot_key_that_holds_no_partition_back_is_no_finding(told: dict[str, Any]) -> None:
+    assert diagnose(instance(**told)) == Diagnosis()
+
+
+def test_behind_blocked_keys_a_partition_is_held_back_for_these_and_for_no_hot_one() -> None:
+    told = {"partitions": [held_back(Reason.BLOCKED, 60.0)], "own": shared()}
+    assert first(told).code == "hot-key", "its records take so long that each is detached"
+    told |= {"lanes": {"blocked": 1}, "blocked": [blocked(7)]}
+    assert [each.code for each in diagnose(instance(**told)).findings] == ["key-blocked"]
+
+
+def test_a_hot_key_that_is_named_explains_a_window_that_is_full_and_no_busy_workers() -> None:
+    for busy, codes in ((0.1, ["hot-key"]), (0.97, ["hot-key", "workers-limit"])):
+        held = held_back(Reason.WAITING, 60.0) | {"backlog": 60_000, "lag": 60_000}
+        told = {"partitions": [held], "lately": lately(busy=busy, full=1.0), "own": shared()}
+        found = [each.code for each in diagnose(instance(**told)).findings]
+        assert found == codes
+
+
+def test_the_limit_of_a_hot_key_says_its_rate_and_its_capacity() -> None:
+    told = dict(CASES["hot-key"][0])
+    told["own"] = shared() | HOT
+    assert (
+        "800 of the 900 held are of key 'customer-7', which has 50% of what arrives, 150 "
+        "records/s, and one worker runs 9.5 records/s of it; 10% of the workers were busy"
+    ) in first(told).sentence
+
+
+def test_of_a_detached_record_it_is_said_what_waits_for_it() -> None:
+    of = AT | KEY | {"worker": "worker-0", "seconds": 40.0, "waiting": 12}
+    told = {"workers": [running(40.0, detached=True)], "own": shared(hot_keys=[], detached=[of])}
+    found = first(told)
+    assert found.code == "handler-slow"
+    assert found.sentence.endswith(
+        ", at app.py:14; it is detached: 12 records of its key wait, other keys go on"
+    )
 
 
 def sentence(**more: Any) -> str:

@@ -35,11 +35,15 @@ def test_neither_a_key_nor_what_an_error_says_of_a_record_is_in_a_beat() -> None
         "error": f"ValueError at app.py:9: no such address: {SECRET}",
     }
     unread = AT | {"records": 4, "error": f"no JSON: {SECRET}", "seconds": 60.0}
+    hot = {"slot": 7, "key": SECRET, "partitions": [["orders", 1]], "waiting": 9, "share": 1.0}
+    hot |= {"rate": 9.0, "capacity": 1.0, "seconds": 9.0}
+    apart = AT | {"worker": "worker-0", "seconds": 90.0, "waiting": 2, "key": SECRET, "slot": 7}
+    shared = {"shards": 33, "ready": 1, "held": 1, "hot_keys": [hot], "detached": [apart]}
     told = instance(
         workers=[worker(0) | {"running": run, "runs": 1}],
         lanes={"blocked": 1, "waiting": 1},
         blocked=[blocked(7) | {"slot": 7, "error": f"KeyError at app.py:6: {SECRET}"}],
-        own={"closed": [lane], "unread": [unread], "hottest_key": SECRET},
+        own={"closed": [lane], "unread": [unread], "hottest_key": SECRET, "shared": shared},
     )
     assert SECRET.encode() in msgspec.json.encode(told)
     found = beat_of(told, who("a"), EVERY)

@@ -4,7 +4,7 @@ import { badge, folded, h, keyed, mark, say } from "../dom.js";
 import { count, key, place, seconds, slot } from "../format.js";
 import { button, note } from "../verbs.js";
 
-const KINDS = { running: "warn", stuck: "fail", blocked: "fail", archived: "fail", waiting: "warn" };
+const KINDS = { running: "warn", detached: "warn", stuck: "fail", blocked: "fail", archived: "fail", waiting: "warn" };
 const DECIDED = new Set(["blocked", "archived", "diverted", "diverting"]);
 
 function card(shown) {

@@ -34,6 +34,7 @@ function columns(shown, busy) {
     { title: "Running", number: true, text: (each) => count(each.runs), hint: "Records that run" },
     { title: "Leased", number: true, text: (each) => count(each.leased), hint: "Given to it and not settled" },
     { title: "Waiting", number: true, text: (each) => count(each.queued), hint: "In its row: not leased yet" },
+    { title: "Shards", number: true, text: (each) => count(each.shards), spare: (each) => !each.shards, hint: "Leased to it" },
     { title: "Busy", number: true, text: (each) => percent(busy(each)), hint: "Of the last 10 s" },
     { title: "Share", number: true, text: (each) => percent(each.share), hint: "Of all slots" },
     { title: "Restarts", number: true, text: (each) => count(each.restarts), spare: (each) => each.restarts === 0 },
@@ -45,7 +46,7 @@ function besides(each) {
   const told = [];
   if (each.stuck) told.push(`${count(each.stuck)} stuck`);
   if (each.draining.length) told.push(`${many(each.draining.length, "slot")} draining`);
-  if (each.detached) told.push("its record takes long, other keys go on");
+  if (each.detached) told.push(`detached${each.behind ? `: ${many(each.behind, "record")} of its key behind it` : ""}, other keys go on`);
   if (each.dropped) told.push(`${count(each.dropped)} dropped while full`);
   return told.join("; ") || UNKNOWN;
 }
@@ -56,6 +57,17 @@ const LEASES = [
   { title: "Slot", brief: true, text: (each) => slot(each.slot) },
   { title: "State", brief: true, text: (each) => (each.running ? "running" : "in the mailbox") },
   { title: "Drains", text: (each) => (each.draining ? "the slot waits for it" : UNKNOWN), spare: (each) => !each.draining },
+];
+
+const HOT = (shown) => [
+  { title: "Key", text: (each) => key(each.key, each.slot, shown()) },
+  { title: "Slot", brief: true, text: (each) => slot(each.slot) },
+  { title: "Partition", text: (each) => each.partitions.map(([topic, number]) => `${topic}-${number}`).join(", ") || UNKNOWN },
+  { title: "Waiting", number: true, text: (each) => count(each.waiting), hint: "Records of it" },
+  { title: "Share", number: true, text: (each) => percent(each.share), hint: "Of what arrived in the last 30 s" },
+  { title: "Arrive", number: true, text: (each) => `${rate(each.rate)}/s`, hint: "Records per second" },
+  { title: "Run", number: true, text: (each) => (each.capacity === null ? UNKNOWN : `${rate(each.capacity)}/s`), hint: "Records per second that one worker runs of it" },
+  { title: "For", number: true, text: (each) => seconds(each.seconds) },
 ];
 
 const MOST = 25; // leases that are listed: thousands of them are no list that anybody reads
@@ -71,17 +83,24 @@ export function screen(root) {
     };
     const workers = table({ caption: "Workers", columns: columns(() => now.keys_shown, busy), keyOf: (each) => each.name, empty: "There is no worker, and nothing runs until there is one. In the pool pull, workers are your own code: one comes with join()." });
     const leases = table({ caption: "Leases", columns: LEASES, keyOf: (each) => `${each.topic}/${each.partition}/${each.offset}`, empty: "No worker has a record just now." });
+    const hot = table({ caption: "Hot keys", columns: HOT(() => now.keys_shown), keyOf: (each) => each.slot, empty: "" });
     const choice = h("select", { id: `of-${name}` });
     choice.append(h("option", { value: "" }, "all workers"));
     choice.addEventListener("change", () => update());
     const bar = h("p", { class: "bar" }, h("label", { for: `of-${name}` }, "Of"), choice);
     const first = panel(name === "default" ? "What each runs" : `What each runs in ${name}`, workers.node);
     const second = panel("Leases", bar, leases.node);
-    root.append(first.node, second.node);
+    const third = panel("Hot keys", hot.node);
+    root.append(first.node, third.node, second.node);
     const update = () => {
       const sub = now.status.subscriptions.find((each) => each.name === name);
-      say(first.beside, `pool ${sub.pool}`);
-      workers.update(sub.workers.map((each, at) => ({ ...each, at })));
+      const shared = sub.shared;
+      say(first.beside, `pool ${sub.pool}${shared ? ` · of ${many(shared.shards, "shard")} ${count(shared.ready)} ready, ${count(shared.held)} held` : ""}`);
+      const behind = new Map(shared?.detached.map((each) => [each.worker, each.waiting]));
+      workers.update(sub.workers.map((each, at) => ({ ...each, at, behind: behind.get(each.name) })));
+      third.node.hidden = !shared?.hot_keys.length;
+      hot.update(shared?.hot_keys ?? []);
+      say(third.beside, shared ? count(shared.hot) : "");
       const names = sub.workers.map((each) => each.name);
       if (choice.options.length !== names.length + 1) {
         const kept = choice.value;
@@ -93,7 +112,7 @@ export function screen(root) {
       leases.update(pending.slice(0, MOST));
       say(second.beside, pending.length > MOST ? `the first ${MOST} of ${count(pending.length)}` : many(pending.length, "lease"));
     };
-    return { update, remove: () => [first.node, second.node].forEach((each) => each.remove()) };
+    return { update, remove: () => [first.node, second.node, third.node].forEach((each) => each.remove()) };
   };
   return {
     update(snapshot, history) {

@@ -1,0 +1,159 @@
+"""``keyshared ring where --status-url``: the home of a key, and where its records are now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kafka_keyshared.cli.instances import only_subscription, status_of
+from kafka_keyshared.cli.output import Output, write_result, write_table
+from kafka_keyshared.cli.ring import Chosen, steps, where
+from kafka_keyshared.cli.settings import typed_key
+from kafka_keyshared.core.key_text import key_text
+from kafka_keyshared.core.routing.ranges import read_back
+from kafka_keyshared.core.routing.ring import VnodeRing
+from kafka_keyshared.diagnosis.hot import rates
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.model import counted, does, in_words
+from kafka_keyshared.shared_status import HotKey
+from kafka_keyshared.status import SubscriptionStatus, WorkerStatus
+
+SHOWN = 10
+"""Records that a table names."""
+
+NEAR = 1e-6
+"""Two shares of the slots that differ by less are the same."""
+
+_SHARED = "by the ring; workers share what waits, so any of them runs it"
+_ELSEWHERE = ("running", "stuck", "opening")
+"""States of a lane whose head is at a worker, or gone."""
+
+
+def where_running_verb(url: str, key: str | None, chosen: Chosen, output: Output) -> int:
+    """Print the way of a key in a running instance, and where its records are now."""
+    if key is None:
+        raise ConfigError("ring where --status-url: give a key, as text or as hex:…")
+    status = status_of(url, pending=True)
+    found = where_running(only_subscription(status), typed_key(key), chosen)
+    if output is not Output.TABLE:
+        write_result(found, output, "ring where")
+        return 0
+    write_table(
+        f"where a key goes in group {status.group}",
+        {"": "left", " ": "left", "  ": "left"},
+        [*steps(found, "home"), *_rows(found)],
+    )
+    return 0
+
+
+def where_running(sub: SubscriptionStatus, key: bytes, chosen: Chosen) -> dict[str, Any]:
+    """Return the steps from a key to its home worker, and its records that are not settled.
+
+    ``now`` has those that a worker has, and those that keep its lane closed. ``hot`` says how many
+    more wait, where the key is hot. Raises :class:`ConfigError` for a key that the slot function of
+    the instance cannot take.
+    """
+    there = [worker.name for worker in sub.workers if worker.state != "gone"]
+    if sub.routing == "unordered" or not there:
+        routing = VnodeRing(there or ["none"], chosen.vnodes)
+        found = where(key, routing, sub.slot_function)
+        for each in ("vnode", "vnode_point"):
+            del found[each]
+        found |= {"worker": None, "why": "no slot has an owner: any worker may have any record"}
+    elif sub.routing == "ring":
+        ring = VnodeRing(there, chosen.vnodes, chosen.weighed())
+        found = where(key, ring, sub.slot_function)
+        shares = ring.share()
+        other = any(abs(shares[each.name] - each.share) > NEAR for each in _there(sub))
+        found["why"] = _SHARED if sub.shared is not None else "by the ring"
+        if other:
+            found["why"] += "; its shares are others, so give --weight as the instance has it"
+    else:
+        found = where(key, read_back(sub.ranges, there), sub.slot_function)
+    if any(sub.filters.values()):
+        found["why"] = "workers filter: among those that take the key its slot decides"
+    slot, text = found["slot"], key_text(key)
+    hot = () if sub.shared is None else sub.shared.hot_keys
+    return found | {
+        "shared": sub.shared is not None,
+        "now": [*_at_workers(sub, slot), *_in_lanes(sub, slot, text)],
+        "hot": next((_hot(each) for each in hot if each.slot == slot), None),
+    }
+
+
+def _there(sub: SubscriptionStatus) -> Iterator[WorkerStatus]:
+    yield from (worker for worker in sub.workers if worker.state != "gone")
+
+
+def _hot(hot: HotKey) -> dict[str, Any]:
+    return {
+        "partitions": [f"{topic}-{number}" for topic, number in hot.partitions],
+        "waiting": hot.waiting,
+        "share": hot.share,
+        "rate": hot.rate,
+        "capacity": hot.capacity,
+        "text": rates(hot),
+    }
+
+
+def _at_workers(sub: SubscriptionStatus, slot: int) -> Iterator[dict[str, Any]]:
+    """Yield the records of a slot that workers have, those that run first."""
+    workers = {worker.name: worker for worker in sub.workers}
+    detached = () if sub.shared is None else sub.shared.detached
+    apart = {(each.topic, each.partition, each.offset): each for each in detached}
+    those = [each for each in sub.pending or () if each.slot == slot]
+    for each in sorted(those, key=lambda each: not each.running):
+        at = each.topic, each.partition, each.offset
+        record = f"{each.topic}-{each.partition}@{each.offset}"
+        told: dict[str, Any] = {"record": record, "worker": each.worker}
+        told |= {"seconds": None, "waiting": None}
+        run = workers[each.worker].running
+        if at in apart:
+            told |= {"seconds": apart[at].seconds, "waiting": apart[at].waiting}
+            yield told | {"state": "detached"}
+        elif run is not None and at == (run.topic, run.partition, run.offset):
+            stuck = workers[each.worker].stuck > 0
+            yield told | {"state": "stuck" if stuck else "running", "seconds": run.seconds}
+        else:
+            yield told | {"state": "running" if each.running else "leased"}
+
+
+def _in_lanes(sub: SubscriptionStatus, slot: int, key: str | None) -> Iterator[dict[str, Any]]:
+    """Yield the records that keep lanes of the slot closed, unless a worker has them."""
+    for each in sub.closed:
+        if each.slot != slot or each.state in _ELSEWHERE:
+            continue
+        if each.key is not None and each.key != key:
+            continue  # another key of the slot
+        offset = "" if each.offset < 0 else f"@{each.offset}"
+        yield {
+            "record": f"{each.topic}-{each.partition}{offset}",
+            "worker": None,
+            "seconds": each.seconds,
+            "waiting": each.waiting,
+            "state": each.state,
+        }
+
+
+def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    hot = found["hot"]
+    if hot is not None:
+        waiting = f"{counted(hot['waiting'], 'record')} {does(hot['waiting'], 'wait')}"
+        yield "hot", waiting, f"it {hot['text']}"
+    now = found["now"]
+    if not now:
+        yield "now", "none", "no worker has a record of this slot"
+    for each in now[:SHOWN]:
+        yield "now", each["record"], _in_words(each)
+    if len(now) > SHOWN:
+        yield "", f"{len(now) - SHOWN:,} more", ""
+
+
+def _in_words(each: dict[str, Any]) -> str:
+    state = "in the mailbox of" if each["state"] == "leased" else f"{each['state']} on"
+    text = each["state"] if each["worker"] is None else f"{state} {each['worker']}"
+    if each["seconds"] is not None:
+        text += f" for {in_words(each['seconds'])}"
+    if each["waiting"]:
+        text += f"; {counted(each['waiting'], 'record')} {does(each['waiting'], 'wait')} behind it"
+    return text

@@ -1,0 +1,218 @@
+"""Hot keys: how fast their records arrive, and how fast one worker runs them.
+
+A hot key is one whose slot is a shard of its own (:mod:`.shards`). Both rates follow from the
+lengths of its queues at two heartbeats, so they cost nothing per record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kafka_keyshared.core.key_text import key_text
+from kafka_keyshared.core.shards import Shard, SharedRow
+from kafka_keyshared.hashing import SLOTS
+from kafka_keyshared.model import Record, TopicPartition, partition_of
+from kafka_keyshared.shared_status import HotKey
+
+if TYPE_CHECKING:
+    from kafka_keyshared.core.lanes import Lane
+    from kafka_keyshared.core.subscription import Subscription
+
+FADES = 30.0
+"""Seconds: what was measured longer ago than this counts for little."""
+
+BUSY_LEAST = 1.0
+"""Seconds for which records of a key have to wait until its capacity is known."""
+
+SPAN_LEAST = 1.0
+"""Seconds between the timestamps of waiting records, for them to tell a rate."""
+
+LASTS = 2.0
+"""Seconds: the queue of a hot key that lasts longer counts as waiting for what runs of it."""
+
+NAMED = 5
+"""Hot keys that a status names: those of which most records wait."""
+
+SAMPLE = 64
+"""Waiting records of one key that a status looks at."""
+
+
+class Heat:
+    """The rates of one hot key, with the shard of its slot.
+
+    The sums fade with :data:`FADES`. In ``seconds`` seconds ``came`` records arrived, of ``every``
+    in all shards. In ``busy`` of those seconds records waited all the time, and ``done`` of them
+    were run. ``lanes`` are the lanes that records of the slot were seen in. As of the last
+    heartbeat ``waiting`` records were in the shard, ``queued`` there and in closed lanes, and
+    ``left`` with those that were leased. ``lasts`` says that what was queued lasts for longer than
+    :data:`LASTS`.
+    """
+
+    __slots__ = (
+        *("busy", "came", "done", "every", "lanes", "lasts", "left", "queued", "seconds"),
+        *("shard", "since", "waiting"),
+    )
+
+    def __init__(self, shard: Shard, since: float) -> None:
+        self.shard = shard
+        self.since = since
+        self.lanes: set[Lane] = set()
+        self.waiting = self.queued = len(shard.records)
+        self.left = self.waiting
+        self.lasts = False
+        self.seconds = self.busy = self.came = self.done = self.every = 0.0
+
+    def learn(self, sub: Subscription) -> None:
+        """Note the lanes of the first and the last record that wait in the shard."""
+        records = self.shard.records
+        self.lanes.update(map(sub.keys.lane, (*records[:1], *records[-1:])))
+
+    def beat(self, queued: int, every: int, seconds: float) -> None:
+        """Add what happened in the seconds since the last heartbeat.
+
+        So many records are ``queued`` now, and ``every`` arrived since in all shards.
+        """
+        shard, fade = self.shard, math.exp(-seconds / FADES)
+        waiting = len(shard.records)
+        # What was taken is leased or waits in a closed lane, and some of it came back.
+        came = max(0, waiting - self.waiting + shard.taken - shard.back)
+        self.seconds = self.seconds * fade + seconds
+        self.came = self.came * fade + came
+        self.every = self.every * fade + every
+        self.busy *= fade
+        self.done *= fade
+        left = queued + shard.leased
+        done = self.left + came - left
+        if queued and self.queued:
+            self.busy += seconds
+            self.done += done
+        self.lasts = queued * seconds > LASTS * done
+        self.waiting, self.queued, self.left = waiting, queued, left
+
+    @property
+    def rate(self) -> float:
+        """Return how many records arrived per second."""
+        return self.came / self.seconds if self.seconds else 0.0
+
+    def share(self, rate: float) -> float:
+        """Return the part of the key in what arrives, if its records arrive at this rate.
+
+        Nothing is known of the others before the first heartbeat: then it is all of it.
+        """
+        others = max(0.0, self.every - self.came) / self.seconds if self.seconds else 0.0
+        return rate / (rate + others) if rate + others else 1.0
+
+    @property
+    def capacity(self) -> float | None:
+        """Return how many records run per second while others wait; None until that is known."""
+        return max(0.0, self.done / self.busy) if self.busy >= BUSY_LEAST else None
+
+
+class HotKeys:
+    """The hot keys of a subscription whose workers share what waits, by their slots."""
+
+    def __init__(self) -> None:
+        self.heats: dict[int, Heat] = {}
+        self._at = 0.0
+        self._came = 0
+
+    def beat(self, sub: Subscription, shared: SharedRow, now: float) -> Collection[int]:
+        """Measure every hot key; return the slots of which records wait in closed lanes.
+
+        Those whose queues last too long are the slow ones from now on.
+        """
+        seconds, self._at = now - self._at, now
+        every, self._came = shared.came - self._came, shared.came
+        elsewhere = set()
+        for slot, heat in self.heats.items():
+            records = heat.shard.records
+            heat.learn(sub)
+            queued = len(records) + sum(map(len, _behind(sub, heat)))
+            heat.beat(queued, every, seconds)
+            if queued > len(records):
+                elsewhere.add(slot)
+        shared.measured(heat.shard for heat in self.heats.values() if heat.lasts)
+        return elsewhere
+
+    def follow(self, sub: Subscription, shared: SharedRow, now: float) -> None:
+        """Begin with the slots that were split off since, and drop those that are no more."""
+        before, self.heats = self.heats, {}
+        for slot, shard in shared.single.items():
+            heat = before.get(slot)
+            if heat is None or heat.shard is not shard:
+                heat = Heat(shard, now)
+                heat.learn(sub)
+                heat.left += _leased(sub, shard)
+            self.heats[slot] = heat
+
+    def shown(self, sub: Subscription, now: float) -> tuple[HotKey, ...]:
+        """Return the hottest keys for the status, the one with most waiting records first."""
+        found = []
+        for slot, heat in self.heats.items():
+            waiting = [*heat.shard.records]
+            for records in _behind(sub, heat):
+                waiting += records
+            found.append((len(waiting), slot, heat, waiting))
+        found.sort(key=lambda each: (-each[0], each[1]))
+        return tuple(_hot_key(*each, now) for each in found[:NAMED])
+
+
+def _hot_key(count: int, slot: int, heat: Heat, waiting: Sequence[Record], now: float) -> HotKey:
+    rate = max(heat.rate, written(waiting))
+    return HotKey(
+        slot=slot % SLOTS,
+        key=key_text(heat.shard.key),
+        partitions=tuple(_partitions(waiting)),
+        waiting=count,
+        share=heat.share(rate),
+        rate=rate,
+        capacity=heat.capacity,
+        seconds=now - heat.since,
+    )
+
+
+def _leased(sub: Subscription, shard: Shard) -> int:
+    """Return how many records of a hot key are leased when its slot is split off.
+
+    The shard counts one for each slice then.
+    """
+    if shard.at is None:
+        return 0
+    key_of, slices = sub.keys.key, sub.workers[shard.at].slices.values()
+    records = [each for leased in slices for each in leased.records()]
+    return sum(1 for each in records if key_of(each) == shard.key)
+
+
+def _behind(sub: Subscription, heat: Heat) -> Iterator[Collection[Record]]:
+    """Yield what waits for a hot key in closed lanes, or for the one lease of its lane."""
+    for lane in heat.lanes:
+        closed = sub.closed.get(lane)
+        if closed is not None:
+            yield closed.aside
+            yield closed.queue
+        if sub.one_lease is not None:
+            yield sub.one_lease.behind(lane)
+
+
+def _sample(records: Sequence[Record]) -> Sequence[Record]:
+    return records[:: max(1, len(records) // SAMPLE)]
+
+
+def _partitions(records: Sequence[Record]) -> Iterator[TopicPartition]:
+    """Yield the partitions of the records, the one with the most first."""
+    counts = Counter(map(partition_of, _sample(records)))
+    yield from (partition for partition, _ in counts.most_common())
+
+
+def written(records: Sequence[Record]) -> float:
+    """Return how many of these were written per second, by their timestamps; 0.0 if unknown.
+
+    While a partition is held back, no more of it arrives than is run. The timestamps of waiting
+    records tell how fast its key really grows.
+    """
+    times = [at for kind, at in (each.timestamp() for each in _sample(records)) if kind]
+    span = (max(times) - min(times)) / 1000 if times else 0.0
+    return (len(records) - 1) / span if span >= SPAN_LEAST else 0.0
