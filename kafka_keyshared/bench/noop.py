@@ -146,7 +146,7 @@ def run_pair(
     pair: dict[str, Result] = {}
     for side in sides_of(number):
         pair[side] = run_side(plan.task(side, cluster.bootstrap, topic))
-        _check_commits(side, pair[side])
+        check_commits(side, pair[side])
     bare, layer = pair["bare"], pair["keyshared"]
     progress(
         f"pair {number + 1} of {plan.repeat}: bare {bare.records / bare.seconds:,.0f}/s, keyshared "
@@ -155,7 +155,7 @@ def run_pair(
     return pair
 
 
-def _check_commits(side: str, result: Result) -> None:
+def check_commits(side: str, result: Result) -> None:
     """A run must have committed about as often as its length says, or it measured less work."""
     # The final one, and of the periodic ones all but two that fell into the start or the end.
     least = 1 + max(0, int(result.seconds / COMMIT_INTERVAL) - 2)
