@@ -1,4 +1,4 @@
-"""Runs of ``bench compare`` whose records come by the clock: latency, and one hot key."""
+"""Paced runs of ``bench compare``: latency, and one hot key."""
 
 from __future__ import annotations
 

@@ -166,6 +166,16 @@ def check_commits(side: str, result: Result) -> None:
         )
 
 
+def slow_bare(per_s: float) -> list[str]:
+    """Return why a bare loop that did so many records a second is doubtful, if it is."""
+    if per_s >= SUSPECT_BELOW:
+        return []
+    return [
+        f"the bare loop reached {per_s:,.0f}/s, below {SUSPECT_BELOW:,}/s: the machine is busy or "
+        "slow, measure again when it is idle"
+    ]
+
+
 def short_runs(shortest: float) -> list[str]:
     """Return why a shortest run of so many seconds is doubtful, if it is."""
     if shortest >= SEVERAL * COMMIT_INTERVAL:
@@ -183,13 +193,6 @@ def _summary(plan: NoopPlan, kind: str, pairs: list[dict[str, Result]]) -> dict[
     )
     ratios = [pair["bare"].seconds / pair["keyshared"].seconds for pair in pairs]
     shortest = min(result.seconds for pair in pairs for result in pair.values())
-    suspect = []
-    if bare < SUSPECT_BELOW:
-        suspect.append(
-            f"the bare loop reached {bare:,.0f}/s, below {SUSPECT_BELOW:,}/s: the machine is busy "
-            "or slow, measure again when it is idle"
-        )
-    suspect += short_runs(shortest)
     return {
         "records": plan.records,
         "bare_per_s": round(bare),
@@ -201,7 +204,7 @@ def _summary(plan: NoopPlan, kind: str, pairs: list[dict[str, Result]]) -> dict[
         "commits": min(result.commits for pair in pairs for result in pair.values()),
         "failed_attempts": max(pair["keyshared"].failed for pair in pairs),
         "shortest_s": round(shortest, 2),
-        "suspect": suspect,
+        "suspect": [*slow_bare(bare), *short_runs(shortest)],
     }
 
 

@@ -1,4 +1,4 @@
-"""The empty handler in this tree and in another checkout, in turn within one run.
+"""The empty handler in two checkouts, in turn within one run.
 
 Each side is a process of its own, as in ``bench noop``. The side of the other checkout imports the
 package from there, so both trees meet the same broker, topic and hour. In each round every side
@@ -23,7 +23,14 @@ import msgspec
 import kafka_keyshared
 from kafka_keyshared.bench.common import Progress, topic_of_our_own
 from kafka_keyshared.bench.figures import median, spread
-from kafka_keyshared.bench.noop import NoopPlan, check_commits, fill, run_side, short_runs
+from kafka_keyshared.bench.noop import (
+    NoopPlan,
+    check_commits,
+    fill,
+    run_side,
+    short_runs,
+    slow_bare,
+)
 from kafka_keyshared.bench.side import Result
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.cluster import Cluster
@@ -109,12 +116,14 @@ class BeforePlan(OnCluster):
                 shown = ", ".join(f"{side} {rounds[-1][side]:,.0f}/s" for side in self.sides)
                 progress(f"round {number + 1} of {noop.repeat}: {shown}")
         shortest = min(noop.records / rates[side] for rates in rounds for side in (BEFORE, NOW))
+        figures = figures_of(rounds)
+        slow = slow_bare(figures["bare_per_s"]) if self.bare else []
         return {
-            **figures_of(rounds),
+            **figures,
             "records": noop.records,
             "before": str(self.before),
             "kafka": cluster.kind,
-            "suspect": short_runs(shortest),
+            "suspect": [*slow, *short_runs(shortest)],
         }
 
 

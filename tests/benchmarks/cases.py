@@ -1,4 +1,4 @@
-"""Cases of ``verify.py``: what is measured, which floors it has, and the table of the results."""
+"""Cases of ``verify.py``, their floors, and the table of results."""
 
 from __future__ import annotations
 

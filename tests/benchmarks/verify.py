@@ -530,11 +530,10 @@ def choose(names: Sequence[str], before: Path | None) -> list[Case]:
 
     Those are left out without it, and a note says so.
     """
-    wanted = {each for name in names for each in GROUPS.get(name, (name,))}
+    by_name = {case.name: case for case in CASES}
+    wanted = dict.fromkeys(each for name in names for each in GROUPS.get(name, (name,)))
     chosen = []
-    for case in CASES:
-        if wanted and case.name not in wanted:
-            continue
+    for case in [by_name[name] for name in wanted or by_name]:
         if isinstance(case.plan, BeforePlan):
             if before is None:
                 note(f"{case.name} is left out: give --before PATH")
