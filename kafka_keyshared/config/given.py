@@ -45,6 +45,7 @@ class HandlingOptions(TypedDict, total=False):
     undecodable: UndecodablePolicy | None
     window_records: int
     window_bytes: int
+    window_share: float
     leases_per_worker: int
     lease_bytes_per_worker: int | None
     max_leases_per_key: Literal[1] | None

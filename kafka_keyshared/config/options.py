@@ -221,6 +221,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Annotated[int, Meta(ge=1)],
         Meta(description="The most bytes of such records.", extra={"unit": "bytes"}),
     ] = 64 << 20
+    window_share: Annotated[
+        Annotated[float, Meta(gt=0, le=1)],
+        Meta(
+            description="The part of the window that what waits for a hot key or a slow record may "
+            "fill until its partition is held back; half of that behind blocked keys. 1 is all."
+        ),
+    ] = 0.5
     leases_per_worker: Annotated[
         Annotated[int, Meta(ge=1)],
         Meta(
@@ -382,6 +389,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             dlq_limit=dlq_limit_of(self),
             window_records=self.window_records,
             window_bytes=self.window_bytes,
+            window_share=self.window_share,
             leases_per_worker=pooled.leases_of(self.workers, self.leases_per_worker),
             lease_bytes_per_worker=self.lease_bytes_per_worker,
             max_leases_per_key=self.max_leases_per_key or (1 if self.pool == pooled.PULL else None),

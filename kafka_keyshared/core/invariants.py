@@ -207,8 +207,7 @@ def _closed_lanes_lease_only_their_head(sub: Subscription, held: _Held) -> None:
         sub.keys.lane(leased.slice.came[index])
         for leased in held.leases
         for index in leased.indices()
-        # What has come back failed is held by its lane, also before the end of its slice is heard.
-        if index not in leased.let_go and index not in leased.unsettled
+        if index not in leased.let_go
     )
     for lane, closed in closed_now.items():
         most = 1 if closed.state in HEAD_LEASED else 0
@@ -290,7 +289,9 @@ def _shards(sub: Subscription, shared: SharedRow) -> None:
             )
         for record in shard.records:
             key = sub.keys.key(record)
-            if key is None or sub.table.rows[sub.keys.slot(key)] is not shard.records:
+            routed = None if key is None else sub.table.rows[sub.keys.slot(key)]
+            of_slot = shard if shard.slot is None else shared.single[shard.slot]
+            if shared.shard_of(record) is not shard or routed is not of_slot.records:
                 raise InvariantError(f"{sub.name}: {name_of(record)} waits in another shard")
 
 

@@ -4,9 +4,9 @@ Of a closed lane nothing runs but its head; whatever else comes for it waits. So
 behind a record that runs for long (:mod:`.slow`). A log is read in its order, so nobody gets past
 those records without taking them in, and one key that always fails, or that hangs, would fill the
 window with what waits behind it, for all others to wait too. So they may fill a quarter of it
-together, in records or in bytes. What is beyond, :mod:`.pressure` holds back partition by
-partition; one that has less than an even share of the quarter goes on, or a single poison record
-would stop a partition for what another one holds.
+together (half of ``window_share``), in records or in bytes. What is beyond, :mod:`.pressure` holds
+back partition by partition; one that has less than an even share of the quarter goes on, or a
+single poison record would stop a partition for what another one holds.
 
 Of a hot key one record runs at a time, and the others wait (:mod:`.shards`): where they last for
 seconds, they count too.
@@ -34,9 +34,6 @@ from kafka_keyshared.core.slices import Epochs
 from kafka_keyshared.core.slow import Running, Slow
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.model import Record, TopicPartition, partition_of
-
-CLOSED_SHARE = 4
-"""What is behind closed lanes may fill one part in this many of the window."""
 
 SOON = 1.0
 """Seconds: a lane whose head runs again within them is about to go on."""
@@ -99,15 +96,18 @@ class LookAhead:
         closed: ClosedLanes,
         epochs: Epochs,
         leases: OneLease | None = None,
+        *,
         hot: Sequence[Shard] = (),
+        share: float = 0.5,
     ) -> None:
         self._window = window
         self._closed = closed
         self._epochs = epochs
         self._leases = leases
         self._hot = hot
-        self._most_records = window.records_max / CLOSED_SHARE
-        self._most_bytes = window.bytes_max / CLOSED_SHARE
+        # What goes on soon counts half (SOON_WEIGHT): of that as much as ``share`` may wait.
+        self._most_records = window.records_max * share * SOON_WEIGHT
+        self._most_bytes = window.bytes_max * share * SOON_WEIGHT
         self.held: list[WaitingPlace] = []
         self.slow: Sequence[Slow] = ()
         self.grown = 0

@@ -55,8 +55,9 @@ class Ownership:
         self.changing: list[Worker] = []
         # The last one of each name that is gone, for whoever looks on.
         self.gone: dict[str, Worker] = {}
-        self.shared = SharedRow(self._slot_of, settings.shard_count) if settings.shares else None
-        if self.shared is not None:
+        self.shared = None
+        if settings.shares:
+            self.shared = SharedRow(self.keys.key, self.keys.slot, settings.shard_count)
             self.places.append(self.shared)
         for name in settings.workers:
             self.add(name, WorkerState.ACTIVE)
@@ -77,10 +78,6 @@ class Ownership:
         shared = None if self.shared is None else self.shared.by_slot
         return SlotTable(self.workers.values(), chosen.of(names), unowned, filtered, shared)
 
-    def _slot_of(self, record: Record) -> int | None:
-        key = self.keys.key(record)
-        return None if key is None else self.keys.slot(key)
-
     # --- who there is ---
 
     def add(self, name: str, state: WorkerState) -> Worker:
@@ -98,11 +95,15 @@ class Ownership:
         )
         self.workers[worker.id] = worker
         self.places += [worker.later] if worker.shares else [worker.row, worker.later]
+        if self.shared is not None:
+            self.shared.is_for(len(self.workers))
         return worker
 
     def drop(self, worker: Worker) -> None:
         """Forget a worker that is gone and at which nothing waits."""
         del self.workers[worker.id]
+        if self.shared is not None:
+            self.shared.is_for(len(self.workers))
         if not worker.shares:
             self.places.remove(worker.row)
         self.places.remove(worker.later)

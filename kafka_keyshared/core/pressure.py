@@ -134,9 +134,9 @@ def _stop(
 def _in_words(partition: TopicPartition, behind: Behind) -> str:
     key = behind.lane.key if isinstance(behind.lane, ClosedLane) else None
     return (
-        f"{partition} is stopped: records behind blocked, diverted or stuck keys fill a quarter of "
-        f"the window; the {named_key(key)} holds {counted(behind.of_lane, 'record')} of it. Other "
-        "partitions go on"
+        f"{partition} is stopped: records behind blocked, diverted or stuck keys fill their part "
+        f"of the window (half of window_share); the {named_key(key)} holds "
+        f"{counted(behind.of_lane, 'record')} of it. Other partitions go on"
     )
 
 

@@ -17,18 +17,23 @@ from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.core.places import without
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
+SLICE_SECONDS = 0.1
+
 
 class Row:
     """What waits in some slots, and the id of the worker that it is leased to.
+
+    ``slice_seconds`` is how long a slice of it is to take, about.
 
     A row without a holder is leased to nobody: it is that of a worker that does not get anything
     yet, or of slots that drain.
     """
 
-    __slots__ = ("backlog", "front", "granted", "holder", "retries", "routed")
+    __slots__ = ("backlog", "front", "granted", "holder", "retries", "routed", "slice_seconds")
 
     def __init__(self, holder: int | None) -> None:
         self.holder = holder
+        self.slice_seconds = SLICE_SECONDS
         self.backlog = Backlog()
         self.routed = self.backlog.records
         # What came back, in order: it is older than the backlog.

@@ -95,6 +95,7 @@ class SubscriptionSettings:
     dlq_limit: DlqLimit | None = None
     window_records: int = 10_000
     window_bytes: int = 64 << 20
+    window_share: float = 0.5
     leases_per_worker: int = 1_000
     lease_bytes_per_worker: int | None = None
     max_leases_per_key: int | None = None
@@ -176,6 +177,11 @@ class SubscriptionSettings:
             )
         SLOT_FUNCTIONS[self.slot_function](b"")  # refuses one whose package is missing
         Window(self.window_records, self.window_bytes)  # refuses a window that holds nothing
+        if not 0 < self.window_share <= 1:
+            raise ConfigError(
+                f"subscription {self.name!r}: window_share={self.window_share!r}: give the part of "
+                "the window that one key may fill: more than 0, and at most 1 for all of it"
+            )
         if self.poison in NEED_DLQ and not self.dlq:
             raise ConfigError(
                 f"subscription {self.name!r}: poison={self.poison!r} needs a dead-letter topic; "

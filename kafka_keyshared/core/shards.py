@@ -10,7 +10,8 @@ waits behind the other shards, and not the other way round.
 
 The slot of a key that has most of a long queue is split off: it becomes a shard of its own, so that
 the other keys of the shard do not wait behind it. That costs nothing per record: the slot table
-has another list there.
+has another list there. Other keys of that very slot get a shard, too, once there are some: only
+then are the records of the slot looked at, chunk by chunk.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from operator import attrgetter
 from kafka_keyshared.core.backlog import Backlog, came_in
 from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.core.places import without
-from kafka_keyshared.core.rows import Row
+from kafka_keyshared.core.rows import SLICE_SECONDS, Row
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, TopicPartition
 
@@ -33,6 +34,10 @@ IN_ORDER = 64
 LONG = 64
 """Records of a queue in which a hot key is looked for, and of the sample that is looked at."""
 
+BATCH_SECONDS = 0.02
+BATCHES_MOST = 2_000
+"""Of all workers together in a second, about: with so many the owner has a tenth of its time for
+them. More than 40 workers have longer batches."""
 
 LASTS = 2.0
 """Seconds: the queue of a hot key that lasts longer counts as waiting for what runs of it."""
@@ -41,19 +46,25 @@ LASTS = 2.0
 class Shard(Backlog):
     """The queue of a group of slots; ``slot`` where it is of a single one.
 
+    There ``key`` is the hot key, and ``beside`` the shard of the slot's other keys, if it has any.
+
     ``at`` is the id of the worker that has leases of it, None while nobody has; ``leased`` counts
     the records of slices that are not over. ``turn`` is the number of its turn in the ``row``, 0
     while nothing waits here. ``taken`` counts the records that were leased of it since the last
     heartbeat.
     """
 
-    __slots__ = ("at", "leased", "number", "row", "slot", "taken", "turn")
+    __slots__ = ("at", "beside", "key", "leased", "number", "row", "slot", "taken", "turn")
 
-    def __init__(self, row: SharedRow, number: int, slot: int | None = None) -> None:
+    def __init__(
+        self, row: SharedRow, number: int, slot: int | None = None, key: bytes | None = None
+    ) -> None:
         super().__init__()
         self.row = row
         self.number = number
         self.slot = slot
+        self.key = key
+        self.beside: Shard | None = None
         self.at: int | None = None
         self.leased = self.taken = self.turn = 0
 
@@ -73,6 +84,10 @@ class Shard(Backlog):
             if self.turn:
                 self.row.let_go(self, worker)
 
+    def is_over(self) -> bool:
+        """Say whether nothing waits here and nothing is leased."""
+        return not self.records and self.at is None
+
 
 def shard_of(slot: int, shards: int) -> int:
     """Return the number of the shard that a slot is in."""
@@ -82,21 +97,27 @@ def shard_of(slot: int, shards: int) -> int:
 class SharedRow(Row):
     """A row of shards that all workers of a subscription take from.
 
-    ``slot_of`` returns the slot of a record, None where it has no key. ``by_slot`` is for each slot
-    the list that takes its records. ``count`` is how many records wait in shards. Those with
-    records are in ``free`` where nobody has leases of them, else in ``held`` of the worker that
-    has, in the order of their turns. ``single`` are the shards of single slots, by these. A hot key
-    is looked for in queues of ``long`` records. ``slow`` are the single slots whose queues last for
-    seconds, as of the last heartbeat.
+    ``key_of`` returns the key of a record, None where it has none, and ``slot_of`` the slot of a
+    key. ``by_slot`` is for each slot the list that takes its records. ``count`` is how many records
+    wait in shards. Those with records are in ``free`` where nobody has leases of them, else in
+    ``held`` of the worker that has, in the order of their turns. ``single`` are the shards of
+    single slots, by these. A hot key is looked for in queues of ``long`` records. ``slow`` are the
+    single slots whose queues last for seconds, as of the last heartbeat.
     """
 
     __slots__ = (
-        *("_turns", "by_slot", "count", "free", "held", "long"),
+        *("_turns", "by_slot", "count", "free", "held", "key_of", "long"),
         *("shards", "single", "slot_of", "slow"),
     )
 
-    def __init__(self, slot_of: Callable[[Record], int | None], shards: int) -> None:
+    def __init__(
+        self,
+        key_of: Callable[[Record], bytes | None],
+        slot_of: Callable[[bytes], int],
+        shards: int,
+    ) -> None:
         super().__init__(None)
+        self.key_of = key_of
         self.slot_of = slot_of
         self.shards = [Shard(self, number) for number in range(shards)]
         ends = [-(-SLOTS * number // shards) for number in range(shards + 1)]
@@ -119,15 +140,26 @@ class SharedRow(Row):
 
     def shard_of(self, record: Record) -> Shard:
         """Return the shard that a record waits in."""
-        slot = self.slot_of(record)
-        if slot is None:
+        key = self.key_of(record)
+        if key is None:
             return self.shards[0]
-        return self.single[slot] if slot in self.single else self._group_of(slot)
+        slot = self.slot_of(key)
+        single = self.single.get(slot)
+        if single is None:
+            return self._group_of(slot)
+        return single.beside if single.beside is not None and key != single.key else single
 
     def every(self) -> Iterator[Shard]:
         """Yield all shards."""
         yield from self.shards
-        yield from self.single.values()
+        for shard in self.single.values():
+            yield shard
+            if shard.beside is not None:
+                yield shard.beside
+
+    def is_for(self, workers: int) -> None:
+        """Have the batches of so many workers be as long as the owner can follow."""
+        self.slice_seconds = min(SLICE_SECONDS, max(BATCH_SECONDS, workers / BATCHES_MOST))
 
     # --- turns ---
 
@@ -188,7 +220,9 @@ class SharedRow(Row):
         found = came_in(self.every() if self.single else self.shards, chunk)
         count = sum([new for _, new in found])
         self.count += count
-        new = [shard for shard, _ in found if not shard.turn]
+        if self.single:
+            found += self._sort_out(found)
+        new = [shard for shard, _ in found if shard.records and not shard.turn]
         if len(new) > 1 and len(chunk.records) <= IN_ORDER:
             place = {id(record): at for at, record in enumerate(chunk.records)}
             new.sort(key=lambda shard: place[id(shard.records[0])])
@@ -244,22 +278,24 @@ class SharedRow(Row):
         if shard.records:
             self._join(shard)
 
-    def hot_slot(self, shard: Shard) -> int | None:
-        """Return the slot that has at least half of a long queue; None where none has."""
+    def hot_key(self, shard: Shard) -> bytes | None:
+        """Return the key that has at least half of a long queue; None where none has."""
         waiting = len(shard.records)
         if shard.slot is not None or waiting < self.long:
             return None
         sample = shard.records[:: waiting // self.long]
-        ((slot, count),) = Counter(map(self.slot_of, sample)).most_common(1)
-        return slot if 2 * count >= len(sample) else None
+        ((key, count),) = Counter(map(self.key_of, sample)).most_common(1)
+        return key if 2 * count >= len(sample) else None
 
-    def split(self, slot: int) -> tuple[Shard, Shard]:
-        """Make a slot a shard of its own; return the one that it was in, and the new one.
+    def split(self, key: bytes) -> tuple[Shard, Shard]:
+        """Make the slot of a key a shard of its own; return the one it was in, and the new one.
 
         Whoever calls this has the new one wait for what is leased of the old one.
         """
-        old, new = self._group_of(slot), Shard(self, len(self.shards) + slot, slot)
-        new.extend(old.pick([self.slot_of(record) == slot for record in old.records]))
+        slot = self.slot_of(key)
+        old, new = self._group_of(slot), Shard(self, len(self.shards) + slot, slot, key)
+        slot_of, key_of = self.slot_of, self.key_of
+        new.extend(old.pick([_is_in(slot, key_of(record), slot_of) for record in old.records]))
         self.single[slot] = new
         self.by_slot[slot] = new.records
         if new.records:
@@ -267,6 +303,39 @@ class SharedRow(Row):
             if not old.records:
                 self._leave(old, old.at)
         return old, new
+
+    def has_others(self, shard: Shard) -> bool:
+        """Say whether other keys wait behind the hot one of a single slot."""
+        key, key_of = shard.key, self.key_of
+        return shard.beside is None and any(key_of(record) != key for record in shard.records)
+
+    def set_beside(self, shard: Shard) -> Shard:
+        """Give the other keys of a single slot a shard; return that.
+
+        Whoever calls this has the new one wait for what is leased of the slot's shard.
+        """
+        new = shard.beside = Shard(self, shard.number + SLOTS, shard.slot)
+        self._move_others(shard, new, 0)
+        self._join(new)
+        return new
+
+    def _sort_out(self, found: list[tuple[Shard, int]]) -> list[tuple[Shard, int]]:
+        """Move what has just come of other keys of a hot key's slot beside it."""
+        moved = []
+        for shard, count in found:
+            if shard.beside is not None:
+                new = self._move_others(shard, shard.beside, len(shard.records) - count)
+                moved += [(shard.beside, new)] if new else []
+        return moved
+
+    def _move_others(self, shard: Shard, beside: Shard, start: int) -> int:
+        """Move the others' records from that one on; return how many these are."""
+        key, key_of = shard.key, self.key_of
+        others = [at >= start and key_of(each) != key for at, each in enumerate(shard.records)]
+        beside.extend(shard.pick(others))
+        if shard.turn and not shard.records:
+            self._leave(shard, shard.at)
+        return sum(others)
 
     def measure(self, seconds: float) -> None:
         """Note which single slots have more waiting than runs in :data:`LASTS`, at their pace of
@@ -280,7 +349,9 @@ class SharedRow(Row):
     def join(self) -> None:
         """Let slots that have nothing waiting and nothing leased be of their groups again."""
         for slot, shard in [*self.single.items()]:
-            if not shard.records and shard.at is None:
+            if shard.beside is not None and shard.beside.is_over():
+                shard.beside = None
+            if shard.beside is None and shard.is_over():
                 del self.single[slot]
                 self.by_slot[slot] = self._group_of(slot).records
 
@@ -328,6 +399,10 @@ class Detaching:
 
 
 _turn = attrgetter("turn")
+
+
+def _is_in(slot: int, key: bytes | None, slot_of: Callable[[bytes], int]) -> bool:
+    return key is not None and slot_of(key) == slot
 
 
 def _of(record: Record) -> TopicPartition:

@@ -6,7 +6,7 @@ another has two batches. A batch takes a quantum of each ready shard in turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafka_keyshared.core.commands import Command
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 QUANTUM = 16
 """Records of a shard that run at once, or wait to, where half of the worker's places are taken."""
-
-NEARLY = 8
-"""A batch that has all but an eighth of what it could have does not ask every shard once more."""
 
 
 class Batch:
@@ -86,14 +83,12 @@ class Batch:
 def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
     """Lease whatever may start now."""
     shared.merge()
-    for worker in with_room(sub) if shared.retries else ():
+    for worker in with_room(sub.workers.values()) if shared.retries else ():
         yield from sub.lease_heads(worker)
-    workers = 0
     while waiting := shared.count + len(shared.granted) + len(sub.keyless.records):
-        able = with_room(sub)
-        workers = workers or sum(1 for worker in sub.workers.values() if worker.present)
+        able = with_room(_who_may(sub, shared))
         # Whoever took all that are ready would leave none for the others.
-        most = max(1, -(-len(shared.free) // max(1, workers)))
+        most = max(1, -(-len(shared.free) // max(1, len(sub.workers))))
         leased = False
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
             shards = len(shared.free) + (worker.id in shared.held)
@@ -116,9 +111,21 @@ def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
             return
 
 
-def with_room(sub: Subscription) -> list[Worker]:
-    """Return the workers that may be leased something, those first that have nothing."""
-    able = [worker for worker in sub.workers.values() if worker.room()]
+def _who_may(sub: Subscription, shared: SharedRow) -> Iterable[Worker]:
+    """Return the workers for which something waits: all, or those that have more of its shard."""
+    if shared.free or shared.granted or sub.keyless.records:
+        return sub.workers.values()
+    return [sub.workers[id_] for id_ in shared.held]
+
+
+def with_room(workers: Iterable[Worker]) -> list[Worker]:
+    """Return those that may be leased something, those first that have nothing."""
+    # Most are full where there are many: they are not asked.
+    able = [
+        worker
+        for worker in workers
+        if len(worker.slices) < worker.slices_max + len(worker.apart) and worker.room()
+    ]
     if len(able) > 1:
         able.sort(key=lambda worker: (len(worker.slices) - len(worker.apart), worker.id))
     return able
@@ -180,7 +187,7 @@ def _take_at_once(
     """Fill a batch with what may start; of all that is taken this is asked at once."""
     while (left := room - len(batch.records)) > 0:
         taken = Batch([], [])
-        _take_all(taken, shards, left, worker)
+        _take_all(taken, shards, left, worker.places() - len(batch.records))
         if not taken.records:
             return
         everything = sub.all_may_start() or taken.leave_out(sub)
@@ -190,31 +197,26 @@ def _take_at_once(
         shards = [shard for shard in shards if shard.records]
 
 
-def _take_all(batch: Batch, shards: list[Shard], room: int, worker: Worker) -> None:
+def _take_all(batch: Batch, shards: list[Shard], room: int, places: int) -> None:
     """Fill a batch where everything may start: nothing is asked of a single record.
 
-    A shard that has little more than a quantum is taken whole, and one whose records all take no
-    longer than waking a worker. A batch that is nearly full is full.
+    A shard gives all that it has, up to so many ``places``: nobody else could run the rest of it
+    meanwhile, and the fewer shards a batch is of, the more are left for others. So one that does
+    not fit into the second half of a batch is left whole.
     """
-    records, chunks, runs = batch.records, batch.chunks, batch.runs
-    places, worth = worker.places(), worker.worth
-    while shards and (left := room - len(records)) * NEARLY > room:
-        quantum, more = max(1, left // len(shards)), []
-        for shard in shards:
-            if left <= 0:
-                break
-            runs.append((len(records), shard))
-            waiting = len(shard.records)
-            if waiting <= min(max(2 * quantum, worth), places - len(records)):
-                shard.row.take_all(shard, records, chunks)
-                left -= waiting
-                continue
-            part, came = shard.row.take_from(shard, min(quantum, left))
+    records, chunks = batch.records, batch.chunks
+    for shard in shards:
+        count, left = len(records), places - len(records)
+        fits = len(shard.records) <= left
+        if count >= room or (not fits and 2 * count >= room):
+            return
+        batch.runs.append((count, shard))
+        if fits:
+            shard.row.take_all(shard, records, chunks)
+        else:
+            part, came = shard.row.take_from(shard, left)
             records += part
             chunks.update([(id(chunk), chunk) for chunk in came])
-            left -= len(part)
-            more.append(shard)
-        shards = more
 
 
 def _take_one_by_one(
@@ -225,10 +227,11 @@ def _take_one_by_one(
     half = worker.leases_max // 2
     has = {shard: shard.leased for shard in shards}
     while len(records) < room and (ready := [shard for shard in shards if shard.records]):
-        quantum, moved = max(1, (room - len(records)) // len(ready)), False
+        moved = False
         for shard in ready:
-            most = min(quantum, room - len(records))
+            most = room - len(records)
             if worker.individually:
+                most = min(most, max(1, most // len(ready)))
                 free = worker.leases_max - worker.leased - len(records)
                 most = min(most, max(QUANTUM - has[shard], free - half))
             startable: list[Record] = []
@@ -256,14 +259,21 @@ def separate_hot(sub: Subscription, seconds: float) -> None:
     shared.measure(seconds)
     shared.join()
     for shard in [*shared.queued()]:
-        slot = shared.hot_slot(shard)
-        if slot is None:
-            continue
-        old, new = shared.split(slot)
-        worker = None if old.at is None else sub.workers[old.at]
-        for leased in () if worker is None else worker.slices.values():
-            if any(each is old for each, _ in leased.shards):
-                leased.hold_also(new)
+        key = shared.hot_key(shard)
+        if key is not None:
+            old, new = shared.split(key)
+            _wait_as(sub, old, new)
+    for shard in shared.single.values():
+        if shared.has_others(shard):
+            _wait_as(sub, shard, shared.set_beside(shard))
+
+
+def _wait_as(sub: Subscription, old: Shard, new: Shard) -> None:
+    """Have a new shard wait for whatever is leased of the old one."""
+    worker = None if old.at is None else sub.workers[old.at]
+    for leased in () if worker is None else worker.slices.values():
+        if any(each is old for each, _ in leased.shards):
+            leased.hold_also(new)
 
 
 def _add_keyless(

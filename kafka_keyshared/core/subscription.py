@@ -77,7 +77,10 @@ class Subscription(Ownership, Holdings):
         # Of records not settled, what the commit said with which their partition came.
         self.carried: dict[TopicPartition, dict[int, Tried]] = {}
         hot = () if self.shared is None else self.shared.slow
-        self.look_ahead = LookAhead(self.window, self.closed, self.epochs, self.one_lease, hot)
+        share = settings.window_share
+        self.look_ahead = LookAhead(
+            self.window, self.closed, self.epochs, self.one_lease, hot=hot, share=share
+        )
         self.look_ahead.held += self.unowned.rows if self.has_gaps else []
         self._tidy_at = 0
 

@@ -26,10 +26,6 @@ from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 SLICES_MAX = 2
-SLICE_SECONDS = 0.1
-SHARED_SECONDS = 0.02
-"""Seconds of work in a slice, about: where workers share what waits, so long others wait for it."""
-
 WORTH_SECONDS = 0.0005
 """Seconds of work that are worth a batch: of less, what waking a thread costs is the most of it."""
 
@@ -300,8 +296,7 @@ class Worker:
             leased.free()  # nothing of it runs: others may have its shards before its end is told
 
     def _resize(self, count: int, seconds: float) -> None:
-        most = SHARED_SECONDS if self.shares else SLICE_SECONDS
-        fits = int(most * count / seconds) if seconds > 0 else self.slice_max
+        fits = int(self.row.slice_seconds * count / seconds) if seconds > 0 else self.slice_max
         self.slice_size = max(1, min(fits, self.slice_size * 2, self.slice_max))
         self.worth = max(1, int(WORTH_SECONDS * count / seconds)) if seconds > 0 else 1
 

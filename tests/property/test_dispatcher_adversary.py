@@ -16,6 +16,7 @@ def test_no_seed_breaks_the_contract() -> None:
     reached = live(seeds(300))
     expect_reached(
         reached,
+        "a hot slot is a shard of its own",
         "a retry is recalled",
         "blocked",
         "commit failed",
@@ -28,6 +29,7 @@ def test_no_seed_breaks_the_contract() -> None:
         "failure with later records leased",
         "late failure of an old epoch",
         "lost",
+        "other keys of it are beside",
         "recall while a fence is pending",
         "revoke while a retry waits",
         "revoked clean",

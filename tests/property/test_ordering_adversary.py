@@ -38,7 +38,7 @@ def test_no_seed_breaks_the_contract_whatever_is_ordered_while_records_fail(
         "release of running refused",
         "release of waiting done",
         "revoked clean",
-        "slots are lent",
+        "a record is detached",
         "stopped clean",
         "undecodable",
         "worker evicted",

@@ -14,7 +14,7 @@ from tests.support.seeds import patience, seeds
 
 SEEDS = seeds(WHOLE_SEEDS, first=1)
 
-pytestmark = pytest.mark.timeout(patience(1_800))
+pytestmark = pytest.mark.timeout(patience(3_600))
 
 
 @pytest.fixture(scope="module")

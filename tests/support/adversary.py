@@ -135,6 +135,8 @@ class Adversary(World):
         for sub in self.member.core.subscriptions.values():
             single = {} if sub.shared is None else sub.shared.single
             self.reached["a hot slot is a shard of its own"] += bool(single)
+            beside = [each for each in single.values() if each.beside is not None]
+            self.reached["other keys of it are beside"] += bool(beside)
             self.reached["and is leased"] += any(each.leased for each in single.values())
         roll = self.rng.random()
         member = self.member

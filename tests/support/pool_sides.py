@@ -406,11 +406,6 @@ class Threads(Side):
     def end(self, ending: Ending = None, record: Record | None = None) -> None:
         self._endings[id(self._note_end(ending, record))].put(ending)
 
-    def _owes_state(self) -> bool:
-        """Say whether a slot's state was asked for, and its thread may not have come to it yet."""
-        given_up = sum(isinstance(each, Released) for each in self.rules.posted)
-        return self._releases > given_up and not self.is_lost
-
     def end_beside(self, record: Record, ending: Ending = None, *, dies: bool = False) -> None:
         id_ = self.rules.slice_of(record).id
         (cell,) = [each for each in self.pool.beside if each.is_in(id_)]

@@ -62,6 +62,10 @@ def _with_later_policies(settings: SubscriptionSettings, rng: Random) -> Subscri
     return replace(settings, poison=later[settings.poison], dlq=True)
 
 
+MATE = b"key-0-15576"
+"""A key of the very slot of ``key-0``."""
+
+
 class Member(Harness):
     """The member under test, watched by the oracle."""
 
@@ -140,8 +144,8 @@ class World:
     """One seed: a log, a broker, a member, and the will to break it."""
 
     pooled: ClassVar[float] = 0.5
-    few_shards = False
     """The share of the seeds in which workers share what waits."""
+    few_shards = False
 
     def __init__(self, seed: int, *, records: int = 60, set_budget: int = SET_BUDGET) -> None:
         self.rng = rng = Random(seed)
@@ -226,6 +230,7 @@ class World:
             partition = rng.choice(self.partitions)
             at[partition] += 1 if rng.random() < 0.9 else rng.randint(2, 9)
             key = None if rng.random() < nulls else b"key-%d" % rng.randrange(keys)
+            key = MATE if key == b"key-1" and self.few_shards else key
             log[partition].append(self.write(partition, at[partition], key))
         self.oracle.log.update({p: [each.offset() for each in log[p]] for p in log})
         return log

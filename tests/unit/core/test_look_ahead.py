@@ -13,6 +13,7 @@ from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, failure, record
@@ -28,11 +29,13 @@ def member(
     *partitions: TopicPartition,
     attempts: int = 1_000,
     window_bytes: int = 64 << 20,
+    window_share: float = 0.5,
     max_leases_per_key: int | None = None,
 ) -> Harness:
     settings = SubscriptionSettings(
         window_records=WINDOW,
         window_bytes=window_bytes,
+        window_share=window_share,
         retry=RetryPolicy(attempts=attempts),
         max_leases_per_key=max_leases_per_key,
     )
@@ -139,10 +142,26 @@ def test_what_is_blocked_and_large_leaves_three_quarters_of_the_bytes() -> None:
     assert harness.sub().window.bytes <= 25_000 + 2_000 * CHUNK
     assert harness.core.holds.reasons(P0) == (Reason.BLOCKED,)
     assert harness.said(
-        "orders-0 is stopped: records behind blocked, diverted or stuck keys fill a quarter"
+        "orders-0 is stopped: records behind blocked, diverted or stuck keys fill their part"
     )
     assert len(hot.done) == hot.next[P1]
     assert harness.core.room() > 0
+
+
+@pytest.mark.parametrize("share", [0.2, 1.0])
+def test_what_is_blocked_may_fill_half_of_the_share_that_is_set(share: float) -> None:
+    harness = member(attempts=1, window_share=share)
+    hot = Hot(harness, ERROR)
+    hot.go_on()
+    most = WINDOW * share / 2
+    assert most <= harness.sub().window.records <= most + CHUNK
+    assert harness.core.holds.reasons(P0) == (Reason.BLOCKED,)
+
+
+@pytest.mark.parametrize("share", [0, -0.5, 1.5])
+def test_a_share_of_the_window_that_is_none_is_refused_by_name(share: float) -> None:
+    with pytest.raises(ConfigError, match=rf"window_share={share}: .*more than 0, and at most 1"):
+        member(window_share=share)
 
 
 def test_what_waits_for_a_retry_and_is_large_leaves_three_quarters_of_the_bytes() -> None:

@@ -114,7 +114,7 @@ def test_a_quarter_of_the_window_behind_blocked_lanes_stops_that_partition_only(
     harness.fetch(record(9, "bad"), record(1, "good", P1))
     assert harness.paused == {P0}
     assert harness.said(
-        "orders-0 is stopped: records behind blocked, diverted or stuck keys fill a quarter"
+        "orders-0 is stopped: records behind blocked, diverted or stuck keys fill their part"
     )
     assert harness.said("b'bad'")
     assert harness.work() == [1]

@@ -183,6 +183,24 @@ def test_a_detached_record_settles_once_and_its_key_goes_on_in_order(verdict: ob
     assert shared.sub().counts.ok == 4
 
 
+def test_a_member_that_checks_itself_hears_a_detached_record_fail_before_its_slice_ends() -> None:
+    shared = Shared(replace(PLAIN, workers=("a", "b")))
+    one, two = keys(2)
+    slow, *_ = shared.come(one, one, two, two)
+    worker = shared.worker(shared.at(slow) or 0)
+    worker.start()
+    shared.look(LONG)
+    shared.look(LONG)
+    shared.work_beside(worker)
+    worker.finish(ERROR)
+    worker.step()
+    while shared.mailbox:
+        shared.deliver(1)
+        shared.core.check()
+    shared.later(0.1)
+    assert shared.work() == [0, 1]
+
+
 def test_a_record_that_has_ended_before_the_rest_came_back_is_not_detached() -> None:
     """Its worker went on to the next one before it answered."""
     shared = Shared(replace(PLAIN, workers=("a",)))
@@ -245,6 +263,57 @@ def test_the_other_keys_of_a_shard_do_not_wait_behind_a_hot_key() -> None:
     assert max(map(ran.index, (100, 101, 102, late[1].offset()))) < 20
     assert [at for at in ran if at < 100 or at == late[0].offset()] == [*range(100), 103]
     assert shared.committed() == (105, [])
+
+
+def slot_mates() -> tuple[bytes, bytes]:
+    """Two keys of one slot."""
+    seen: dict[int, bytes] = {}
+    for key in (b"key-%d" % number for number in range(10_000)):
+        slot = slot_of(key)
+        if slot in seen:
+            return seen[slot], key
+        seen[slot] = key
+    raise AssertionError("no two keys are in one slot")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_nor_do_other_keys_of_its_very_slot(*, first: bool) -> None:
+    shared = Shared(replace(PLAIN, workers=("a",), leases_per_worker=4))
+    hot, other = slot_mates()
+    shared.come(*[hot] * 100)
+    worker = shared.worker()
+    worker.start()
+    if first:  # the hot key has had its shard for a while
+        shared.beat()
+    early = [each.offset() for each in shared.come(*[other] * 3)]
+    shared.beat()
+    late = shared.come(hot, other)[1].offset()
+    worker.finish()
+    ran = [0, *shared.work()]
+    of_other = [at for at in ran if at in (*early, late)]
+    assert of_other == [*early, late]
+    assert ran.index(late) < 25
+    assert [at for at in ran if at not in of_other] == [*range(100), 103]
+    assert shared.committed() == (105, [])
+
+
+def test_keys_of_one_slot_are_one_shard_again_when_the_others_have_run() -> None:
+    shared = Shared(replace(PLAIN, workers=("a", "b"), leases_per_worker=4))
+    hot, other = slot_mates()
+    shared.come(*[hot] * 100, *[other] * 3)
+    (busy,) = [each for each in shared.pool.workers.values() if each.inbox]
+    busy.start()
+    shared.beat()
+    row = shared.sub().shared
+    assert row is not None
+    (single,) = row.single.values()
+    assert single.beside is not None and single.beside.at == busy.index, "it may be leased of it"
+    assert not [at for at in shared.work_beside(busy) if at >= 100]
+    busy.finish()
+    assert len(shared.work()) == 102
+    shared.beat()
+    assert not row.single
+    shared.core.check()
 
 
 def test_what_is_leased_of_a_hot_key_before_it_has_a_shard_is_waited_for() -> None:
@@ -311,7 +380,7 @@ def test_256_empty_shards_take_less_than_100_kib() -> None:
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        row = SharedRow(lambda _: None, 256)
+        row = SharedRow(lambda _: None, slot_of, 256)
         took = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()

@@ -11,10 +11,11 @@ from confluent_kafka import KafkaError
 
 from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.rows import SLICE_SECONDS
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.window import SAMPLE_EVERY, Window
-from kafka_keyshared.core.workers import FIRST_SLICE, SLICE_SECONDS, Worker
+from kafka_keyshared.core.workers import FIRST_SLICE, Worker
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.headers import HeadersError, read_headers
 from tests.support.harness import Harness
