@@ -23,6 +23,7 @@ from kafka_keyshared.bench.skew import DISTRIBUTIONS, SkewPlan
 from kafka_keyshared.bench.stuck import StuckPlan
 from kafka_keyshared.core.settings import SHARDS
 from kafka_keyshared.core.shards import SharedRow
+from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.local.cluster import Cluster
 from tests.benchmarks import coroutines
 from tests.benchmarks.before import BeforePlan
@@ -99,7 +100,7 @@ def empty_shards_bytes(shards: int) -> int:
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        row = SharedRow(lambda _: None, shards)
+        row = SharedRow(lambda _: None, slot_of, shards)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
