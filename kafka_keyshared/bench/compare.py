@@ -8,7 +8,6 @@ the others go on.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -23,17 +22,19 @@ from kafka_keyshared.bench.common import (
     open_cluster,
     produce_rows,
     require_positive,
-    run_child,
     topic_of_our_own,
 )
-from kafka_keyshared.bench.compare_rows import circumstances, load, per_s, rows_of
-from kafka_keyshared.bench.compare_run import Measured, PeerError, Running, run_system
+from kafka_keyshared.bench.compare_paced import KNOCK_TIMEOUT, run_by_clock, waits_beside_hot
+from kafka_keyshared.bench.compare_rows import circumstances, hot_row, load, per_s, rows_of
+from kafka_keyshared.bench.compare_run import Measured, PeerError, run_system
+from kafka_keyshared.bench.fair import FairPlan
+from kafka_keyshared.bench.fair_side import Waits
 from kafka_keyshared.bench.figures import percentile
 from kafka_keyshared.bench.jars import compiled
-from kafka_keyshared.bench.paced import NS_PER_MS, STAMP, Pace, Paced
+from kafka_keyshared.bench.paced import NS_PER_MS, STAMP, Pace
 from kafka_keyshared.bench.systems import System, every_system, system_of
 from kafka_keyshared.bench.workloads import (
-    KNOCK,
+    HOT_WORK,
     TRAFFIC,
     UNEVEN,
     WORKS,
@@ -56,8 +57,11 @@ WARM_SHARE = 0.25
 OF_EACH_KEY = 20
 """Records that a key has in checked runs, where the keys are even: one alone has no order."""
 
-KNOCK_TIMEOUT = 60.0
-LOOK = 0.02
+HOT_GRACE = 5.0
+"""Seconds that runs with a hot key last longer than its records come: to begin, and to end."""
+
+HOT = FairPlan()
+"""The traffic of runs with a hot key, which is that of ``bench fair``."""
 
 
 class ComparePlan(msgspec.Struct, kw_only=True, frozen=True):
@@ -66,7 +70,8 @@ class ComparePlan(msgspec.Struct, kw_only=True, frozen=True):
     ``records`` are those of a run with the empty handler (0: no throughput). A run ends ``limit``
     seconds after its first record at the latest, and counts what it did until then. ``rate`` is
     that of the latency runs in records per second, which last ``seconds`` (0: none); ``check`` the
-    records of the runs that look at order (0: none).
+    records of the runs that look at order (0: none). ``hot_seconds`` is how long a run lasts in
+    which one key gets more than its handler can do (0: none), as in ``bench fair``.
     """
 
     systems: tuple[str, ...] = ()
@@ -81,6 +86,7 @@ class ComparePlan(msgspec.Struct, kw_only=True, frozen=True):
     rate: int = 1_000
     seconds: float = 10.0
     check: int = 2_000
+    hot_seconds: float = 0.0
 
     def check_plan(self) -> None:
         """Raise :class:`ConfigError` for what makes no sense."""
@@ -97,6 +103,8 @@ class ComparePlan(msgspec.Struct, kw_only=True, frozen=True):
             raise ConfigError(
                 "--limit must be above 0, --records, --seconds and --check not negative"
             )
+        if self.hot_seconds and not self.hot_seconds >= 3:
+            raise ConfigError(f"--hot-seconds {self.hot_seconds:g}: give 0, or at least 3")
         if self.value_bytes < STAMP.size:
             raise ConfigError(f"--value-bytes {self.value_bytes}: give at least {STAMP.size}")
 
@@ -124,6 +132,7 @@ def measure(plan: ComparePlan, cluster: Cluster, progress: Progress) -> dict[str
             for work in plan.all_work() if plan.records else ():
                 comparison.throughput(traffic, work)
         comparison.latency()
+        comparison.hot_key()
         return comparison.result(before)
 
 
@@ -147,6 +156,7 @@ class _Comparison:
         self._java: Sequence[str] = ()
         self._rows: list[dict[str, Any]] = []
         self._latency: list[dict[str, Any]] = []
+        self._hot: list[dict[str, Any]] = []
         self._checked: list[dict[str, Any]] = []
         self._failed: list[dict[str, Any]] = []
         self._left_out: list[dict[str, str]] = []
@@ -308,26 +318,57 @@ class _Comparison:
                 keys=plan.keys,
                 value_bytes=plan.value_bytes,
             )
-            with Running(system, job, self._java) as running:
-                knocks = (
-                    (value_of(KNOCK, 0, 0), b"", each, None) for each in range(plan.partitions)
-                )
-                produce_rows(bootstrap, topic, knocks)
-                _await_file(notebook, running)
-                paced = run_child("paced", pace, Paced, "producer")
-                measured = running.result()
-        delays = sorted(
-            start - due for number, due, start, _ in read_notebook(notebook) if number >= skip
-        )
+            found = run_by_clock(system, job, pace, self._java)
+        delays = sorted(start - due for number, due, start, _ in found.notes if number >= skip)
         if len(delays) < records - skip:
             raise PeerError(f"{len(delays)} of {records - skip} records were seen")
         return {
             "rate": plan.rate,
             "p50_ms": round(percentile(delays, 0.5) / NS_PER_MS, 3),
             "p99_ms": round(percentile(delays, 0.99) / NS_PER_MS, 3),
-            "peak_mib": measured.peak_mib,
-            "producer_late_p99_ms": round(paced.late_p99_ms, 3),
+            "peak_mib": found.measured.peak_mib,
+            "producer_late_p99_ms": round(found.paced.late_p99_ms, 3),
         }
+
+    # --- a hot key ---
+
+    def hot_key(self) -> None:
+        """Send every system in turn more of one key than it can do, as often as the plan says."""
+        if not self._plan.hot_seconds:
+            return
+        waits: dict[str, list[Waits]] = {system.name: [] for system in self._systems}
+        for number in range(self._plan.runs):
+            for system in self._systems:
+                try:
+                    found = self._waits(system, f"hot-{number}-{system.name}")
+                except KeySharedError as failure:
+                    self._fail(system, "hot key", failure)
+                    continue
+                waits[system.name].append(found)
+                self._progress(
+                    f"hot key, run {number + 1} of {self._plan.runs}: {system.name} other keys "
+                    f"p50 {found.others_p50_ms:.1f} ms, p99 {found.others_p99_ms:.1f} ms"
+                )
+        self._hot = [hot_row(name, found) for name, found in waits.items() if found]
+
+    def _waits(self, system: System, name: str) -> Waits:
+        records = int(HOT.rate * self._plan.hot_seconds)
+        with topic_of_our_own(self._cluster, HOT.partitions, self._progress) as topic:
+            job = self._job(system, topic, records + HOT.partitions, HOT_WORK)
+            job.notebook, job.paced = str(self._folder / name), True
+            job.limit = self._plan.hot_seconds + HOT_GRACE
+            pace = Pace(
+                bootstrap=job.bootstrap,
+                topic=topic,
+                records=records,
+                rate=HOT.rate,
+                skip=0,
+                partitions=HOT.partitions,
+                keys=HOT.keys,
+                value_bytes=self._plan.value_bytes,
+                hot_share=HOT.hot_share,
+            )
+            return waits_beside_hot(system, job, pace, self._java)
 
     def result(self, before: float) -> dict[str, Any]:
         """Return everything; ``before`` is the load of the machine when it began."""
@@ -338,18 +379,9 @@ class _Comparison:
             "limit": self._plan.limit,
             "rows": self._rows,
             "latency": self._latency,
+            "hot_key": self._hot,
             "checked": self._checked,
             "systems": [system.about() for system in self._systems],
             "left_out": self._left_out,
             "failed": self._failed,
         }
-
-
-def _await_file(notebook: Path, running: Running) -> None:
-    """Wait until a handler has noted something: the system has joined its group, and reads."""
-    until = time.monotonic() + KNOCK_TIMEOUT
-    while not notebook.exists() or not notebook.stat().st_size:
-        running.check_alive()
-        if time.monotonic() > until:
-            raise PeerError(f"no record came within {KNOCK_TIMEOUT:g} s")
-        time.sleep(LOOK)

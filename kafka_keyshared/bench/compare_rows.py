@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kafka_keyshared.bench.compare_run import Measured
+from kafka_keyshared.bench.fair_side import Waits
+from kafka_keyshared.bench.figures import median
 from kafka_keyshared.bench.systems import system_of
 
 LOADED = 1.0
@@ -53,6 +55,18 @@ def rows_of(
             "at_least_once": family.at_least_once,
             "bounded_memory": family.bounded_memory,
         }
+
+
+def hot_row(name: str, runs: Sequence[Waits]) -> dict[str, Any]:
+    """Return the row of a system beside a hot key: medians over its runs, in milliseconds."""
+    return {
+        "system": name,
+        "others_p50_ms": median(each.others_p50_ms for each in runs),
+        "others_p99_ms": median(each.others_p99_ms for each in runs),
+        "others_p99s_ms": [round(each.others_p99_ms, 2) for each in runs],
+        "others_unseen": sum(each.others_unseen for each in runs),
+        "hot_per_s": median(each.hot_per_s for each in runs),
+    }
 
 
 def _median_ratio(own: Sequence[float], theirs: Sequence[float]) -> float:

@@ -146,7 +146,7 @@ def run_pair(
     pair: dict[str, Result] = {}
     for side in sides_of(number):
         pair[side] = run_side(plan.task(side, cluster.bootstrap, topic))
-        _check_commits(side, pair[side])
+        check_commits(side, pair[side])
     bare, layer = pair["bare"], pair["keyshared"]
     progress(
         f"pair {number + 1} of {plan.repeat}: bare {bare.records / bare.seconds:,.0f}/s, keyshared "
@@ -155,7 +155,7 @@ def run_pair(
     return pair
 
 
-def _check_commits(side: str, result: Result) -> None:
+def check_commits(side: str, result: Result) -> None:
     """A run must have committed about as often as its length says, or it measured less work."""
     # The final one, and of the periodic ones all but two that fell into the start or the end.
     least = 1 + max(0, int(result.seconds / COMMIT_INTERVAL) - 2)
@@ -164,6 +164,16 @@ def _check_commits(side: str, result: Result) -> None:
             f"the {side} side ran {result.seconds:.1f} s and committed {result.commits} times, at "
             f"least {least} were due: what was measured is not the whole work"
         )
+
+
+def slow_bare(per_s: float) -> list[str]:
+    """Return why a bare loop that did so many records a second is doubtful, if it is."""
+    if per_s >= SUSPECT_BELOW:
+        return []
+    return [
+        f"the bare loop reached {per_s:,.0f}/s, below {SUSPECT_BELOW:,}/s: the machine is busy or "
+        "slow, measure again when it is idle"
+    ]
 
 
 def short_runs(shortest: float) -> list[str]:
@@ -183,13 +193,6 @@ def _summary(plan: NoopPlan, kind: str, pairs: list[dict[str, Result]]) -> dict[
     )
     ratios = [pair["bare"].seconds / pair["keyshared"].seconds for pair in pairs]
     shortest = min(result.seconds for pair in pairs for result in pair.values())
-    suspect = []
-    if bare < SUSPECT_BELOW:
-        suspect.append(
-            f"the bare loop reached {bare:,.0f}/s, below {SUSPECT_BELOW:,}/s: the machine is busy "
-            "or slow, measure again when it is idle"
-        )
-    suspect += short_runs(shortest)
     return {
         "records": plan.records,
         "bare_per_s": round(bare),
@@ -201,7 +204,7 @@ def _summary(plan: NoopPlan, kind: str, pairs: list[dict[str, Result]]) -> dict[
         "commits": min(result.commits for pair in pairs for result in pair.values()),
         "failed_attempts": max(pair["keyshared"].failed for pair in pairs),
         "shortest_s": round(shortest, 2),
-        "suspect": suspect,
+        "suspect": [*slow_bare(bare), *short_runs(shortest)],
     }
 
 

@@ -65,7 +65,10 @@ WORKS: dict[str, Work] = {
 UNEVEN = "uneven"
 """The work of checked runs: records of a key overtake one another where nothing keeps them back."""
 
-_ALL = {**WORKS, UNEVEN: Work(sleep=0.002, uneven=True)}
+HOT_WORK = "sleep-20ms"
+"""The work of runs with a hot key, which ``bench fair`` has as well."""
+
+_ALL = {**WORKS, UNEVEN: Work(sleep=0.002, uneven=True), HOT_WORK: Work(sleep=0.02)}
 
 
 class Job(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

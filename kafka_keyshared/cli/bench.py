@@ -138,7 +138,22 @@ def compare_verb(plan: ComparePlan, bootstrap: str | None, output: Output) -> in
                 for row in result["latency"]
             ],
         )
+    if result["hot_key"]:
+        write_table("one hot key", _HOT_COLUMNS, [_hot_row(row) for row in result["hot_key"]])
     return 0
+
+
+_HOT_COLUMNS: dict[str, Justify] = {
+    "system": "left",
+    "others p50 ms": "right",
+    "others p99 ms": "right",
+    "hot key/s": "right",
+}
+
+
+def _hot_row(row: dict[str, Any]) -> list[str]:
+    figures = ("others_p50_ms", "others_p99_ms", "hot_per_s")
+    return [row["system"], *(f"{row[name]:,.1f}" for name in figures)]
 
 
 _COLUMNS: dict[str, Justify] = {

@@ -18,6 +18,7 @@ from confluent_kafka import Message
 from kafka_keyshared.bench.common import Progress, topic_of_our_own
 from kafka_keyshared.bench.noop import NoopPlan, fill, run_pair
 from kafka_keyshared.bench.scale import ScalePlan, measure_threads
+from kafka_keyshared.config.pooled import slice_records
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commands import Lease
 from kafka_keyshared.core.dispatcher import Dispatcher
@@ -29,6 +30,7 @@ from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.pools.port import Handover
 
 CHUNK = 2_000
+COROUTINES = "asyncio:1000"
 SPREAD = 100
 """Partitions that what is held is of; of few, most would be parked beyond their ceilings."""
 
@@ -98,15 +100,19 @@ def _in_turn(
         return found
 
 
-def held_bytes(count: int, header: str | None = None) -> float:
+def held_bytes(count: int, header: str | None = None, *, coroutines: bool = False) -> float:
     """Return what one record takes that is held, beside its message, in a window full of them.
 
-    Half of what may be leased is in the hands of workers, none of which begins. With ``header`` its
-    list of headers counts, which the client makes when it is asked for the key.
+    Eight threads share the shards, or one worker with a thousand ``coroutines`` has them. Half of
+    what may be leased is in the hands of workers, none of which begins. With ``header`` its list of
+    headers counts, which the client makes when it is asked for the key.
     """
     places = [TopicPartition("t", number) for number in range(SPREAD)]
     settings = SubscriptionSettings(
-        workers=worker_names(8),
+        workers=worker_names(1 if coroutines else 8),
+        pooled=True,
+        individually=coroutines,
+        slice_records=slice_records(COROUTINES, None) if coroutines else 1,
         window_records=count,
         window_bytes=1 << 40,
         key_of=None if header is None else from_header(header),

@@ -61,6 +61,27 @@ def test_what_python_has_is_compared_on_an_embedded_cluster(embedded_cluster: Cl
     assert tasks["overlapping"] > 0, "the check would notice what has no order"
 
 
+def test_a_hot_key_is_sent_to_each_system_and_the_others_are_timed(
+    embedded_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As long as a busy machine may need between the first record and the producer's.
+    monkeypatch.setattr(compare, "HOT_GRACE", 3.0)
+    plan = ComparePlan(
+        systems=("keyshared:thread:8",),
+        records=0,
+        runs=1,
+        seconds=0,
+        check=0,
+        hot_seconds=3.0,
+    )
+    result = compare.measure(plan, embedded_cluster, lambda line: None)
+    assert result["failed"] == []
+    (row,) = result["hot_key"]
+    assert row["system"] == "keyshared:thread:8"
+    assert 0 < row["others_p50_ms"] <= row["others_p99_ms"]
+    assert row["hot_per_s"] > 0
+
+
 def test_one_that_fails_is_named_and_the_others_go_on(
     embedded_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

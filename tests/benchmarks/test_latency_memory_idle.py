@@ -19,6 +19,7 @@ from kafka_keyshared.bench.memory import MemoryPlan
 from kafka_keyshared.bench.paced import STAMP, Pace, Paced
 from kafka_keyshared.local.cluster import Cluster
 from tests.benchmarks import verify
+from tests.benchmarks.cases import Outcome
 from tests.conftest import Eventually
 from tests.support.cli import in_process
 
@@ -147,7 +148,7 @@ def test_verify_hands_each_plan_to_its_bench_and_repeats_only_pairs(
     asked: dict[str, Any] = {}
 
     def stand_in(name: str) -> Callable[..., dict[str, Any]]:
-        def measure(plan: verify.Plan, *_: object) -> dict[str, Any]:
+        def measure(plan: object, *_: object) -> dict[str, Any]:
             asked[name] = plan
             return {"bench": name}
 
@@ -185,7 +186,7 @@ def test_verify_shows_both_sides_of_what_has_two() -> None:
         "idle": {"bare_percent": 0.2},
     }
     cases = {case.name: case for case in verify.CASES}
-    page = verify.details([verify.Outcome(cases[name], each) for name, each in found.items()])
+    page = verify.details([Outcome(cases[name], each) for name, each in found.items()])
     assert "| p50_ms | bare p50_ms | keyshared p50_ms |" in page
     assert "| peak_mib | bare_peak_mib | peak_mib |" in page
     assert len(page.splitlines()) == 2 + 3 + 3

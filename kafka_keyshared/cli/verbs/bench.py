@@ -349,6 +349,10 @@ def bench_compare(  # noqa: PLR0917 - each is an option of the command line
     check: Annotated[
         int, typer.Option(metavar="INT", help="Records of the runs that look at order; 0 for none.")
     ] = 2_000,
+    hot_seconds: Annotated[
+        float,
+        typer.Option(metavar="FLOAT", help="How long a run with one hot key lasts; 0 for none."),
+    ] = 0.0,
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:
@@ -369,6 +373,7 @@ def bench_compare(  # noqa: PLR0917 - each is an option of the command line
         rate=rate,
         seconds=seconds,
         check=check,
+        hot_seconds=hot_seconds,
     )
     return compare_verb(plan, bootstrap_server, Output.JSON if json else output)
 

@@ -13,13 +13,15 @@ import pytest
 
 from kafka_keyshared.bench import systems
 from kafka_keyshared.bench.compare import ComparePlan
-from kafka_keyshared.bench.compare_rows import circumstances, rows_of
+from kafka_keyshared.bench.compare_paced import waits_of
+from kafka_keyshared.bench.compare_rows import circumstances, hot_row, rows_of
 from kafka_keyshared.bench.compare_run import Measured, PeerError, run_system
 from kafka_keyshared.bench.jars import arguments
-from kafka_keyshared.bench.paced import STAMP
+from kafka_keyshared.bench.paced import STAMP, Pace, hot_records
 from kafka_keyshared.bench.peers.aio import Clock
 from kafka_keyshared.bench.systems import FAMILIES, every_system, system_of
 from kafka_keyshared.bench.workloads import (
+    HOT_WORK,
     KNOCK,
     NOTE,
     Job,
@@ -83,6 +85,41 @@ def test_the_verdict_on_two_records(notes: list[Note], expected: tuple[int, ...]
     told = (found.missing, found.repeated, found.out_of_order, found.overlapping)
     assert told == expected
     assert found.in_order is (expected[2:] == (0, 0))
+
+
+def hot_pace(records: int) -> Pace:
+    return Pace(
+        bootstrap="x",
+        topic="t",
+        records=records,
+        rate=100,
+        skip=0,
+        partitions=4,
+        keys=10,
+        value_bytes=20,
+        hot_share=0.5,
+    )
+
+
+def test_beside_a_hot_key_only_the_others_of_the_last_third_count() -> None:
+    pace, due, late = hot_pace(300), 10_000_000, 7_000_000
+    hot = hot_records(pace.records, pace.hot_share)
+    notes = [
+        note(number, number * due, number * due + (late if number not in hot else 0), 4_000_000_000)
+        for number in range(pace.records)
+        if number < 200 or number not in hot
+    ]
+    found = waits_of(a_job(work=HOT_WORK), pace, notes)
+    assert (found.others_p50_ms, found.others_p99_ms, found.others_unseen) == (7.0, 7.0, 0)
+    row = hot_row("keyshared:thread:8", [found, found])
+    assert (row["others_p99_ms"], row["others_p99s_ms"]) == (7.0, [7.0, 7.0])
+    assert row["hot_per_s"] > 0
+
+
+def test_a_run_that_is_over_before_its_last_record_is_due_is_no_result() -> None:
+    for notes in ([], [note(0, 0, 1, 2)]):
+        with pytest.raises(PeerError, match="over before 300 records were due"):
+            waits_of(a_job(work=HOT_WORK), hot_pace(300), notes)
 
 
 class Holds:
@@ -161,6 +198,7 @@ def test_a_system_that_is_none_is_refused(name: str) -> None:
         (ComparePlan(runs=0), "--runs"),
         (ComparePlan(limit=0), "--limit"),
         (ComparePlan(check=-1), "--check"),
+        (ComparePlan(hot_seconds=2), "--hot-seconds"),
         (ComparePlan(value_bytes=8), "--value-bytes"),
     ],
 )
