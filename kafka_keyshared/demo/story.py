@@ -159,7 +159,7 @@ class Story:
             workers=WORKERS,
             retry=RetryOptions(attempts=2, backoff=0.1),
             poison="block",
-            detach_after=0,  # a record that stands is to hold up its worker
+            new_workers_wait=True,  # each worker has keys of its own, which drain and wait for it
             show_keys=True,
             **options,
         )

@@ -57,7 +57,9 @@ def test_slots_that_have_drained_open_together_when_the_interval_is_over(
     one, two = key_of(1, 3, (0, 1)), key_of(2, 3, (0, 1))
     gates, interval = Gates(one, two), 1.0
     conf = client_conf(embedded_cluster, group_name())
-    member = Member(conf, [topic], gates, workers=3, unblocking_interval=interval).start()
+    member = Member(
+        conf, [topic], gates, workers=3, unblocking_interval=interval, new_workers_wait=True
+    ).start()
     write(embedded_cluster, topic, [(one, b"slow"), (two, b"slow")])
     eventually(lambda: all(each.is_set() for each in gates.began.values()), WAIT)
     with ThreadPoolExecutor(1) as other:
