@@ -18,12 +18,14 @@ class Backlog:
     anybody; :meth:`came_in` then says what they came in. Whoever else changes it does it here.
     """
 
-    __slots__ = ("_counted", "_parts", "records")
+    __slots__ = ("_chunks", "_counted", "_counts", "records")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        # Chunks and how many of the records, in order, came in each.
-        self._parts: list[tuple[Chunk, int]] = []
+        # Chunks and how many of the records, in order, came in each. Two lists, and not one of
+        # pairs: of many queues each has a few records of a chunk, and a pair takes 64 bytes.
+        self._chunks: list[Chunk] = []
+        self._counts: list[int] = []
         self._counted = 0
 
     def __len__(self) -> int:
@@ -33,7 +35,8 @@ class Backlog:
         """Note that whatever was appended since came in this chunk; return how many these are."""
         new = len(self.records) - self._counted
         if new:
-            self._parts.append((chunk, new))
+            self._chunks.append(chunk)
+            self._counts.append(new)
             self._counted += new
         return new
 
@@ -43,26 +46,23 @@ class Backlog:
         del self.records[:most]
         left = len(taken)
         self._counted -= left
-        chunks: list[Chunk] = []
-        parts = self._parts
-        while left:
-            chunk, count = parts[0]
-            chunks.append(chunk)
-            if count > left:
-                parts[0] = chunk, count - left
-                break
-            del parts[0]
+        counts, whole = self._counts, 0
+        while left and (count := counts[whole]) <= left:
             left -= count
+            whole += 1
+        chunks = self._chunks[: whole + bool(left)]
+        del self._chunks[:whole], counts[:whole]
+        if left:
+            counts[0] -= left
         return taken, chunks
 
     def take_all(self, records: list[Record], chunks: dict[int, Chunk]) -> None:
         """Move all records to the end of these, and what they came in to the chunks, by address."""
         records += self.records
         self.records.clear()
-        for chunk, _ in self._parts:
+        for chunk in self._chunks:
             chunks[id(chunk)] = chunk
-        self._parts.clear()
-        self._counted = 0
+        self._forget_parts()
 
     def take_last(self, count: int) -> list[Record]:
         """Take so many of the last records, of which there are as many."""
@@ -71,10 +71,11 @@ class Backlog:
         del self.records[at:]
         self._counted -= count
         while count:
-            chunk, came = self._parts.pop()
-            if came > count:
-                self._parts.append((chunk, came - count))
-            count -= min(count, came)
+            if self._counts[-1] > count:
+                self._counts[-1] -= count
+                break
+            count -= self._counts.pop()
+            self._chunks.pop()
         return taken
 
     def pick(self, wanted: Sequence[bool]) -> list[Record]:
@@ -82,14 +83,15 @@ class Backlog:
         records = self.records
         picked = [record for record, out in zip(records, wanted, strict=True) if out]
         at = 0
-        parts: list[tuple[Chunk, int]] = []
-        for chunk, count in self._parts:
+        parts = [*self.chunks()]
+        self._forget_parts()
+        for chunk, count in parts:
             left = count - sum(wanted[at : at + count])
             if left:
-                parts.append((chunk, left))
+                self._chunks.append(chunk)
+                self._counts.append(left)
             at += count
         records[:] = [record for record, out in zip(records, wanted, strict=True) if not out]
-        self._parts = parts
         self._counted = len(records)
         return picked
 
@@ -97,7 +99,8 @@ class Backlog:
         """Put records that no handler has at the head."""
         if records:
             self.records[:0] = records
-            self._parts.insert(0, (Chunk(records), len(records)))
+            self._chunks.insert(0, Chunk(records))
+            self._counts.insert(0, len(records))
             self._counted += len(records)
 
     def extend(self, records: Sequence[Record]) -> None:
@@ -109,8 +112,7 @@ class Backlog:
     def replace(self, records: Sequence[Record]) -> None:
         """Hold these records, which no handler has, and no others."""
         self.records[:] = records
-        self._parts.clear()
-        self._counted = 0
+        self._forget_parts()
         self.came_in(Chunk(records))
 
     def waiting(self) -> Iterator[Record]:
@@ -127,12 +129,12 @@ class Backlog:
 
     def chunks(self) -> Iterator[tuple[Chunk, int]]:
         """Yield what the records came in, and how many of them in each."""
-        yield from self._parts
+        yield from zip(self._chunks, self._counts, strict=True)
 
     def strays(self) -> Iterator[Record]:
         """Yield the records that are in no chunk that is as it came in."""
         at = 0
-        for chunk, count in self._parts:
+        for chunk, count in self.chunks():
             if not chunk.received:
                 yield from self.records[at : at + count]
             at += count
@@ -140,21 +142,26 @@ class Backlog:
     def let_go(self, received: int) -> None:
         """Let go of what came before so many records were received and does not wait here."""
         at = 0
-        for index, (chunk, count) in enumerate(self._parts):
+        for index, (chunk, count) in enumerate(self.chunks()):
             if chunk.received < received and len(chunk.records) > count:
-                self._parts[index] = Chunk(self.records[at : at + count]), count
+                self._chunks[index] = Chunk(self.records[at : at + count])
             at += count
 
     def check(self) -> None:
         """Raise :class:`InvariantError` unless each record came in the chunk that is noted."""
         at = 0
-        for chunk, count in self._parts:
+        for chunk, count in self.chunks():
             for record in self.records[at : at + count]:
                 if chunk.find(record) is None:
                     raise InvariantError(f"nobody remembers what {record} was when it came")
             at += count
         if not at == self._counted == len(self.records):
             raise InvariantError(f"{len(self.records)} records wait, and {at} came in chunks")
+
+    def _forget_parts(self) -> None:
+        self._chunks.clear()
+        self._counts.clear()
+        self._counted = 0
 
 
 B = TypeVar("B", bound=Backlog)
@@ -165,7 +172,8 @@ def came_in(backlogs: Iterable[B], chunk: Chunk) -> list[tuple[B, int]]:
     found = []
     for each in backlogs:
         if new := len(each.records) - each._counted:
-            each._parts.append((chunk, new))
+            each._chunks.append(chunk)
+            each._counts.append(new)
             each._counted += new
             found.append((each, new))
     return found
