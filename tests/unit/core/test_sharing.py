@@ -409,6 +409,14 @@ def test_nothing_is_detached_where_detach_after_is_0() -> None:
     assert not shared.sub().closed.lanes
 
 
+def test_coroutines_have_all_their_places_where_more_shards_are_ready_than_these() -> None:
+    shared = Shared(replace(PLAIN, workers=("a",), individually=True, leases_per_worker=4))
+    shared.come(*[b"key-%d" % number for number in range(40)])
+    (worker,) = shared.sub().workers.values()
+    assert worker.leased == 4
+    assert sorted(shared.work()) == [*range(40)]
+
+
 @pytest.mark.parametrize(
     "stays",
     [
