@@ -88,7 +88,7 @@ def test_a_key_that_gets_more_than_one_worker_runs_is_named_while_others_go_on(
     assert shared is not None
     capacity = shared.hot_keys[0].capacity
     assert capacity is not None
-    assert capacity < 40, "33 at most, but for what is leased and has not run"
+    assert capacity < 100, "33, but for slices that have just ended: it was measured for a second"
     quick.set()
     eventually(lambda: found(app, "hot-key") is None, WAIT)
 
