@@ -50,11 +50,13 @@ def test_one_console_shows_all_who_has_stopped_who_was_killed_and_who_is_slow(
     writing = threading.Thread(target=flow, daemon=True)
     writing.start()
     try:
-        slow = instances.until(a, lambda view: any(each.slow for each in view.instances))
+        # On a busy machine another one may be slow for a beat, too.
+        slow = instances.until(
+            a, lambda view: [each.label for each in view.instances if each.slow] == ["c"]
+        )
     finally:
         flowing.set()
         writing.join(60)
-    assert [each.label for each in slow.instances if each.slow] == ["c"]
     assert "slow" in [each.code for each in slow.remarks]
 
     c.pause = 0.0
