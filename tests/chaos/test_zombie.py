@@ -126,7 +126,8 @@ def check_twilight(parts: Parts) -> None:
     }
     begun = {e.attempt for e in parts.twilight if isinstance(e, Started)}
     ended = {e.attempt for e in parts.twilight if isinstance(e, Ended)}
-    assert 0 < len(cut) <= WORKERS, "something was running when it stood still"
+    # On a busy machine it may have stood still between two fetches, with nothing in hand.
+    assert len(cut) <= WORKERS
     assert ended == cut | begun, "what ran then went on to its end"
 
 

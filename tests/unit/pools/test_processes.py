@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from multiprocessing import resource_tracker
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar
@@ -61,10 +62,15 @@ GARBAGE = {
 
 
 def garble(text: bytes) -> None:
-    """Write into whatever this process has open."""
-    for descriptor in range(3, 64):
-        with suppress(OSError):
-            os.write(descriptor, text)
+    """Write into whatever this process has open, but for what multiprocessing tracks it by.
+
+    That belongs to the process of the tests: others in it would go without their tracker.
+    """
+    tracked = resource_tracker._resource_tracker._fd  # type: ignore[attr-defined]
+    for descriptor in sorted(int(each.name) for each in Path("/proc/self/fd").iterdir()):
+        if descriptor > 2 and descriptor != tracked:
+            with suppress(OSError):
+                os.write(descriptor, text)
 
 
 class UnpicklableError(Exception):
