@@ -73,7 +73,12 @@ def test_a_key_that_gets_more_than_one_worker_runs_is_named_while_others_go_on(
     records = [(ODD, b"%d" % number) for number in range(1_200)]
     member = started(handle, records=[*records, *numbered(200)], workers=4, window_records=200)
     app = member.app
-    eventually(lambda: found(app, "hot-key") is not None, WAIT)
+
+    def measured() -> bool:
+        hot = found(app, "hot-key")
+        return hot is not None and "one worker runs" in hot.sentence
+
+    eventually(measured, WAIT)
     hot = found(app, "hot-key")
     assert hot is not None
     assert hot.key == "odd"
