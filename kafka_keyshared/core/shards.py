@@ -35,9 +35,9 @@ LONG = 64
 """Records of a queue in which a hot key is looked for, and of the sample that is looked at."""
 
 BATCH_SECONDS = 0.02
-BATCHES_MOST = 2_000
-"""Of all workers together in a second, about: with so many the owner has a tenth of its time for
-them. More than 40 workers have longer batches."""
+BATCHES_MOST = 1_000
+"""Of all workers together in a second, about: each costs the owner and two threads a wake-up. More
+than 20 workers have longer batches."""
 
 
 class Shard(Backlog):
