@@ -34,7 +34,7 @@ FOLDER = ROOT / "tests" / "mutants"
 PACKAGE = "kafka_keyshared"
 COPIED = (PACKAGE, "tests", "examples", "docs", "pyproject.toml", "README.md")
 
-LIMIT = 60.0
+LIMIT = 180.0
 """Seconds in which the tests must have caught a mutant."""
 
 BASELINE_LIMIT = 540.0
