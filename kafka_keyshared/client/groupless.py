@@ -39,10 +39,10 @@ NOT_YET = (
 ASK_AGAIN_AFTER = 0.1
 """Seconds until a coordinator is asked again that does not know yet."""
 
-# They are about the user's own consumer, which this is not. oauth_cb has to stay: it lets us in.
 ALL_DOWN = "brokers are down"
 """What the client says after a cause, or instead of one: "1/1 brokers are down"."""
 
+# They are about the user's own consumer, which this is not. oauth_cb has to stay: it lets us in.
 _CALLBACKS = ("on_commit", "stats_cb", "throttle_cb")
 
 
