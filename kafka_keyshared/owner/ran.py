@@ -8,9 +8,6 @@ from kafka_keyshared.core.heartbeat import RunningSince
 from kafka_keyshared.model import Coordinates, coordinates_of
 from kafka_keyshared.owner.loop import Loop
 
-JUST_NOW = 2.0
-"""Seconds before now in which a slice may have ended that ran through a standstill."""
-
 
 class Ran:
     """Remembers what ran at the last heartbeat, which costs nothing: the core keeps it anyway."""
@@ -24,20 +21,22 @@ class Ran:
         watches = self._loop.core.watches.values()
         self._before = [*chain.from_iterable(each.running.values() for each in watches)]
 
-    def meanwhile(self) -> list[str]:
+    def meanwhile(self, since: float) -> list[str]:
         """Return the records that ran meanwhile, each with its worker and its place in the program.
 
-        What ran at the heartbeat before, what runs now, and of what has just ended the first
-        record.
+        What ran at the heartbeat before, what runs now, and of each long slice whose end was read
+        after the last round before it, which was at ``since``, the first record.
         """
         found: dict[Coordinates, str] = {}
         core, pool = self._loop.core, self._loop.ports.pool
+        # With the mail behind it: what ended meanwhile and is not reported runs no more, and is
+        # among those that have ended only then.
+        progress = self._loop.progress()
         for each in self._before:
             name, worker, *_ = each.whose
             found[coordinates_of(each.record)] = self._on(name, worker) + _in(
                 pool.where(*each.whose)
             )
-        progress = pool.progress()
         for sub in core.subscriptions.values():
             for leased in sub.leases():
                 slice_ = leased.slice
@@ -45,9 +44,8 @@ class Ran:
                     where = pool.where(sub.name, slice_.worker, slice_.id, index)
                     words = self._on(sub.name, slice_.worker) + _in(where)
                     found.setdefault(slice_.came.coordinates_of(index), words)
-        now = self._loop.ports.clock()
         for ended, at, whose, count in core.meters.ran_long:
-            if now - ended <= JUST_NOW:
+            if ended >= since:
                 others = f", or one of {count - 1:,} behind it" if count > 1 else ""
                 found.setdefault(at, f"{self._on(*whose)}{others}")
         return [f"{at[0]}@{at[1]} on {words}" for at, words in found.items()]

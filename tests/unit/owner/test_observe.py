@@ -10,9 +10,11 @@ from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.slices import Leased
+from kafka_keyshared.model import Record
 from kafka_keyshared.owner.by_hand import Those
 from kafka_keyshared.owner.observe import DERIVE_AFTER, Board, Observer, chained
 from kafka_keyshared.owner.pausing import pause
+from kafka_keyshared.owner.standstill import StandstillWatch
 from tests.support.ports import Stage
 from tests.support.records import ERROR, P0, P1, record
 from tests.support.slices import slice_of
@@ -23,12 +25,18 @@ class Watched:
 
     def __init__(self, **board: bool) -> None:
         self.stage = Stage()
+        self.standstill = StandstillWatch(lambda: self.stage.now, lambda: 0.0)
         self.stage.accept()
         self.stage.client.stored[P0] = CommittedOffset(0, None)
         self.stage.client.stored[P1] = CommittedOffset(0, None)
         self.board = Board(self.stage.loop.ports.clock, **board)
         self.observer = Observer(
-            self.stage.loop, self.board, group="g", pool="thread", interval_ms=300_000
+            self.stage.loop,
+            self.board,
+            group="g",
+            pool="thread",
+            interval_ms=300_000,
+            standstill=self.standstill,
         )
         self.stage.rebalancer.observer = self.observer.rebalanced
         self.stage.instance.watcher = self.observer
@@ -100,6 +108,37 @@ def test_what_holds_up_the_position_is_shown_although_nothing_is_committed(
     watched.observer.show()
     assert watched.stage.core.snapshots.derived_at == watched.stage.now > before
     assert P0 in watched.stage.core.snapshots.derived
+
+
+def test_a_record_that_ends_with_the_standstill_is_named_also_before_its_end_is_read(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # The owner comes back out of its fetch, and has read its mail for the last time in this round.
+    # Then the worker ends its record: it runs no more, and has not ended as far as the core knows.
+    stage = watched.stage
+    stage.fill(record(0))
+    watched.rebalance("assign")
+    stage.step(2)
+    worker = stage.worker()
+    stage.pool.seconds = 8.0
+
+    def stand_still() -> list[Record]:
+        stage.now += 8.0
+        watched.standstill.look(lambda: "")
+        return []
+
+    def beat() -> None:
+        worker.finish()
+        assert worker.start() is None
+
+    watched.standstill.look(lambda: "")
+    worker.start()
+    stage.client.plans.append(stand_still)
+    monkeypatch.setattr(stage.pool, "beat", beat)
+    with caplog.at_level(logging.WARNING, "kafka_keyshared.loop"):
+        stage.step()
+    (line,) = [each for each in caplog.messages if "stood still" in each]
+    assert "running meanwhile: orders-0@0 on worker-0" in line
 
 
 def test_all_observers_are_told() -> None:
