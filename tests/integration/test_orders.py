@@ -30,28 +30,29 @@ def test_a_flush_commits_what_runs_once_it_has_ended_and_says_what_the_broker_ha
 ) -> None:
     embedded_cluster.create_topic(topic, 2)
     written = MemoryLedger("producer")
-    write(embedded_cluster, topic, numbered(50), written)
+    write(embedded_cluster, topic, numbered(4), written)
     goes_on = threading.Event()
-    began = threading.Event()
+    began = threading.Semaphore(0)
 
     def handler(_record: Any) -> None:
-        began.set()
+        began.release()
         assert goes_on.wait(WAIT)
 
     group = group_name()
     member = Member(
         client_conf(embedded_cluster, group), [topic], handler, commit_interval=3_600.0
     ).start()
-    eventually(lambda: began.is_set() and len(member.assigned) == 2, WAIT)
+    for _ in range(4):  # each with a worker of its own
+        assert began.acquire(timeout=WAIT)
+    eventually(lambda: len(member.assigned) == 2, WAIT)
     instance = member.app.instance
     assert instance is not None
-    eventually(lambda: instance.core.unsettled_count() == 50, WAIT)
     reply = instance.loop.orders.post("flush", lambda: Flush()(instance.loop))
     with pytest.raises(TimeoutError):
         reply.result(0.3)
     goes_on.set()
     positions = reply.result(WAIT)
-    assert sum(positions.values()) == 50
+    assert sum(positions.values()) == 4
     for (_, number), position in positions.items():
         assert committed(embedded_cluster, group, topic, number)[0] == position
     assert member.stop() == 0
