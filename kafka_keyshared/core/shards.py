@@ -99,12 +99,13 @@ class SharedRow(Row):
     wait in shards, and ``came`` how many ever came in. Those with records are in ``free`` where
     nobody has leases of them, else in ``held`` of the worker that has, in the order of their turns.
     ``single`` are the shards of single slots, by these. A hot key is looked for in queues of
-    ``long`` records. ``slow`` are the single slots whose queues last for seconds, as of the last
+    ``long`` records. ``only`` has for some workers the shard that their next batch is of, because
+    it is long (see :meth:`find_long`). ``slow`` are the single slots whose queues last for seconds, as of the last
     heartbeat.
     """
 
     __slots__ = (
-        *("_turns", "by_slot", "came", "count", "free", "held", "key_of", "long"),
+        *("_turns", "by_slot", "came", "count", "free", "held", "key_of", "long", "only"),
         *("shards", "single", "slot_of", "slow"),
     )
 
@@ -128,6 +129,7 @@ class SharedRow(Row):
         self.held: dict[int, OrderedDict[Shard, None]] = {}
         self.single: dict[int, Shard] = {}
         self.long = LONG
+        self.only: dict[int, Shard] = {}
         self.slow: list[Shard] = []
 
     def __len__(self) -> int:
@@ -168,13 +170,38 @@ class SharedRow(Row):
     def startable(self, worker: int, most: int) -> list[Shard]:
         """Return the shards that a batch of a worker is of, the one whose turn is first first.
 
-        Those are the ones that it has, and so many of those that nobody has.
+        Those are the ones that it has, and so many of those that nobody has. A long one that it has
+        comes alone.
         """
+        if (only := self.only.get(worker)) is not None and only.turn:
+            return [only]
         found = [*islice(self.free, most)]
         if mine := self.held.get(worker):
             found += mine
             found.sort(key=_turn)
         return found
+
+    def find_long(self, most: int) -> None:
+        """Let at most so many workers that have a shard with a long queue run nothing else.
+
+        Long is more than twice the mean of the others. In turn with them such a shard would have a
+        worker at its turns only, and would be left over when all others have ended; and more than
+        one worker at a time it cannot use. The other workers serve all other shards in turn: so
+        whoever has run nothing else goes on with it as long as that is long.
+        """
+        before, held = self.only, self.held
+        only = self.only = {}
+        if not held or not most:
+            return
+        ready = len(self.free) + sum(map(len, held.values()))
+        long = max(self.long, 2 * self.count // (ready + 1))
+        for worker in chain(before, held):
+            if len(only) >= most:
+                return
+            for shard in held.get(worker, ()):
+                if len(shard.records) > long:
+                    only[worker] = shard
+                    break
 
     def hold(self, shard: Shard, worker: int) -> None:
         """Have a shard with records wait for the leases that a worker has of it now."""

@@ -85,6 +85,8 @@ def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
     shared.merge()
     for worker in with_room(sub.workers.values()) if shared.retries else ():
         yield from sub.lease_heads(worker)
+    if not sub.settings.individually:  # there a worker runs many keys at once
+        shared.find_long(len(sub.workers) // 2)
     while waiting := shared.count + len(shared.granted) + len(sub.keyless.records):
         able = with_room(_who_may(sub, shared))
         # Whoever took all that are ready would leave none for the others.
@@ -165,7 +167,8 @@ def _shards(batch: Batch, start: int, end: int) -> tuple[dict[Shard, int], list[
 def gather(sub: Subscription, shared: SharedRow, worker: Worker, room: int, most: int) -> Batch:
     """Take up to so many records that may start: a quantum of each ready shard, in turn.
 
-    The shards are those that the worker has, and at most so many that nobody has.
+    The shards are those that the worker has, and at most so many that nobody has; or one long
+    shard that the worker has.
     """
     granted = sub.take_granted(worker, room, ()) if shared.granted else ([], [])
     if shared.front:  # a grant given up puts what waited behind it before the rest

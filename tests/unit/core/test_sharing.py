@@ -6,6 +6,7 @@ import sys
 import tracemalloc
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -139,6 +140,27 @@ def test_a_key_that_has_more_than_its_worker_can_do_keeps_nobody_waiting() -> No
         shared.worker(1).finish()
         shared.worker(1).step()
         shared.deliver()
+
+
+def test_a_worker_that_has_a_long_shard_runs_nothing_else_and_half_of_them_at_most_do() -> None:
+    """In turn with the others a key with much to do would have one worker at its turns only."""
+    shared = Shared(replace(PLAIN, workers=("a", "b"), leases_per_worker=4))
+    first, second, *others = keys(12)
+    shared.come(*[first] * 150, *[second] * 150)
+    workers = [shared.worker(0), shared.worker(1)]
+    shared.come(*others * 3)
+    ran: list[list[bytes | None]] = [[], []]
+    while sum(each not in (first, second) for each in chain(*ran)) < len(others) * 3:
+        for worker, those in zip(workers, ran, strict=True):
+            item = worker.start()
+            if item is not None:
+                those.append(item.key())
+                worker.finish()
+        shared.deliver()
+        assert sum(map(len, ran)) < 100, "the others wait for a long shard"
+    alone, among = sorted(ran, key=lambda those: len(set(those)))
+    assert set(alone) in ({first}, {second}), "it has the time of a whole worker"
+    assert set(among) == {first, second, *others} - set(alone), "and the others are served in turn"
 
 
 def test_a_record_that_takes_long_is_detached_and_all_behind_it_goes_elsewhere() -> None:
