@@ -100,8 +100,8 @@ class SharedRow(Row):
     nobody has leases of them, else in ``held`` of the worker that has, in the order of their turns.
     ``single`` are the shards of single slots, by these. A hot key is looked for in queues of
     ``long`` records. ``only`` has for some workers the shard that their next batch is of, because
-    it is long (see :meth:`find_long`). ``slow`` are the single slots whose queues last for seconds, as of the last
-    heartbeat.
+    it is long (see :meth:`find_long`). ``slow`` are the single slots whose queues last for seconds,
+    as of the last heartbeat.
     """
 
     __slots__ = (
