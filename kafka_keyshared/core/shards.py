@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from kafka_keyshared.core.backlog import Backlog, came_in
 from kafka_keyshared.core.originals import Chunk
@@ -182,26 +182,30 @@ class SharedRow(Row):
         return found
 
     def find_long(self, most: int) -> None:
-        """Let at most so many workers that have a shard with a long queue run nothing else.
+        """Let at most so many workers, those with the longest queues, run nothing but one shard.
 
-        Long is more than twice the mean of the others. In turn with them such a shard would have a
-        worker at its turns only, and would be left over when all others have ended; and more than
-        one worker at a time it cannot use. The other workers serve all other shards in turn: so
-        whoever has run nothing else goes on with it as long as that is long.
+        Only a long one: of more than twice the mean of the others, or that of a hot key, of which
+        more comes than of others. In turn with them it would have a worker at its turns only, and
+        would be left over when all others have ended; and more than one worker at a time it cannot
+        use. The other workers serve all other shards in turn: so whoever runs nothing else goes on
+        with it until another queue is twice as long.
         """
         before, held = self.only, self.held
-        only = self.only = {}
+        self.only = {}
         if not held or not most:
             return
         ready = len(self.free) + sum(map(len, held.values()))
         long = max(self.long, 2 * self.count // (ready + 1))
-        for worker in chain(before, held):
-            if len(only) >= most:
-                return
-            for shard in held.get(worker, ()):
-                if len(shard.records) > long:
-                    only[worker] = shard
-                    break
+        found = [
+            (len(shard.records) * (2 if before.get(worker) is shard else 1), worker, shard)
+            for worker, queue in held.items()
+            for shard in queue
+            if len(shard.records) > (long if shard.slot is None else self.long)
+        ]
+        if len(found) > most:
+            found.sort(key=_length, reverse=True)
+            del found[most:]
+        self.only = {worker: shard for _, worker, shard in found}
 
     def hold(self, shard: Shard, worker: int) -> None:
         """Have a shard with records wait for the leases that a worker has of it now."""
@@ -428,6 +432,7 @@ class Detaching:
 
 
 _turn = attrgetter("turn")
+_length = itemgetter(0)
 
 
 def _is_in(slot: int, key: bytes | None, slot_of: Callable[[bytes], int]) -> bool:
