@@ -295,7 +295,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Annotated[int, Meta(ge=1, le=SLOTS)] | None,
         Meta(
             description="How many queues the keys of functions are divided into, at least one for "
-            "each worker. Not set: four for each and at least 32; 256 for coroutines."
+            "each worker. Not set: four for each and at least 32."
         ),
     ] = None
     detach_after: Annotated[

@@ -33,9 +33,6 @@ def worker_names(count: int) -> tuple[str, ...]:
     return tuple(f"worker-{index}" for index in range(count))
 
 
-SHARDS = 256
-"""Shards of coroutines: what a shard costs is little beside a coroutine."""
-
 SHARDS_LEAST = 32
 SHARDS_EACH = 4
 """Shards for each worker that takes batches, besides those of single slots. Each chunk goes to all
@@ -71,7 +68,7 @@ class SubscriptionSettings:
     With ``pooled`` no worker has keys of its own: each takes whatever is ready (:mod:`.shards`).
     There ``detach_after`` is how long a record runs until what else its worker has goes to others
     (:mod:`.detaching`): 0 for never, None for the default. ``shards`` is how many there are; None
-    for four per worker and at least 32, and for 256 of coroutines.
+    for four per worker and at least 32.
 
     ``key_of`` is None for the record's own key; ``slot_function`` is a name of
     :data:`~kafka_keyshared.hashing.SLOT_FUNCTIONS`. ``undecodable`` None means ``dead_letter``
@@ -119,8 +116,6 @@ class SubscriptionSettings:
         """Return how many shards there are, where workers share what waits."""
         if self.shards is not None:
             return self.shards
-        if self.individually:
-            return SHARDS
         return min(SLOTS, max(SHARDS_LEAST, SHARDS_EACH * len(self.workers)))
 
     @property

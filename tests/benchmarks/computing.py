@@ -18,10 +18,7 @@ from kafka_keyshared.bench.common import group_of, key_of, produce_rows
 from kafka_keyshared.bench.compare_run import Running
 from kafka_keyshared.bench.systems import system_of
 from kafka_keyshared.bench.workloads import Job, keys_of, value_of
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
-from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.local.embedded import EmbeddedCluster
 
 TOPIC = "computing"
@@ -45,7 +42,7 @@ class ComputePlan:
 def measure(plan: ComputePlan = ComputePlan()) -> dict[str, Any]:
     """Return how many times as fast as the plain loop processes are, pair by pair.
 
-    ``possible`` is what the keys allow: whoever has the most of them is done last.
+    ``possible`` is what the keys allow: a key is with one process at a time.
     """
     with EmbeddedCluster() as cluster:
         cluster.create_topic(TOPIC, plan.partitions)
@@ -73,12 +70,9 @@ def measure(plan: ComputePlan = ComputePlan()) -> dict[str, Any]:
 
 
 def largest_part(plan: ComputePlan) -> float:
-    """Return which part of the records is that of the worker that has the most."""
-    settings = SubscriptionSettings(workers=worker_names(plan.processes))
-    owners = Subscription(settings).table.owners
-    keys = keys_of("uniform", plan.records, plan.keys)
-    counts = Counter(owners[slot_of(key_of(key))] for key in keys)
-    return max(counts.values()) / plan.records
+    """Return which part of the records one process has at least: its part, or that of one key."""
+    counts = Counter(keys_of("uniform", plan.records, plan.keys))
+    return max(max(counts.values()) / plan.records, 1 / plan.processes)
 
 
 def _per_s(plan: ComputePlan, name: str, bootstrap: str) -> float:

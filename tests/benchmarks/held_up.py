@@ -17,8 +17,8 @@ from typing import Any
 from confluent_kafka import Producer
 
 from kafka_keyshared.app.service import KeyShared
-from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
-from kafka_keyshared.core.settings import worker_names
+from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.shards import shard_of
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.local.embedded import EmbeddedCluster
@@ -84,14 +84,14 @@ def write(bootstrap: str, plan: HeldUpPlan, began: float, until: float) -> int:
 
 
 def mates(workers: int) -> set[bytes]:
-    """Return the other keys of the worker that has the one that sleeps."""
-    names = worker_names(workers)
-    table = VnodeRing(names, ROUTING_VNODES).table()
-    return {key for key in KEYS if table[slot_of(key)] == table[slot_of(SLEEPER)]} - {SLEEPER}
+    """Return the other keys of the shard that has the one that sleeps."""
+    shards = SubscriptionSettings(workers=worker_names(workers), pooled=True).shard_count
+    own = shard_of(slot_of(SLEEPER), shards)
+    return {key for key in KEYS if shard_of(slot_of(key), shards) == own} - {SLEEPER}
 
 
 def measure(plan: HeldUpPlan) -> dict[str, Any]:
-    """Return of the other keys, and of those of the same worker, what of their throughput is left
+    """Return of the other keys, and of those of the same shard, what of their throughput is left
     while one sleeps, and how long a record has waited at most, in seconds."""
     handler = Handler(plan)
     with EmbeddedCluster() as cluster:
@@ -123,7 +123,7 @@ def measure(plan: HeldUpPlan) -> dict[str, Any]:
     same = mates(plan.workers)
     figures = {
         "others": _figures(handler, began + WARMING, set(KEYS) - same - {SLEEPER}),
-        "same_worker": _figures(handler, began + WARMING, same),
+        "same_shard": _figures(handler, began + WARMING, same),
     }
     status = app.status()
     detached = 0 if status is None else sum(each.detached for each in status.subscriptions)

@@ -21,7 +21,6 @@ from kafka_keyshared.bench.noop import NoopPlan
 from kafka_keyshared.bench.scale import ScalePlan
 from kafka_keyshared.bench.skew import DISTRIBUTIONS, SkewPlan
 from kafka_keyshared.bench.stuck import StuckPlan
-from kafka_keyshared.core.settings import SHARDS
 from kafka_keyshared.core.shards import SharedRow
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.local.cluster import Cluster
@@ -34,6 +33,8 @@ from tests.benchmarks.scaling import ScalingPlan, held_bytes
 P = TypeVar("P", bound=msgspec.Struct)
 Figures = dict[str, Any]
 KIB = 1 << 10
+
+EMPTY_SHARDS = 256
 
 LONG_ENOUGH = 10.0
 """Seconds that a run of coroutines takes at least."""
@@ -88,7 +89,7 @@ def measure_held(_repeat: int | None) -> Figures:
         "threads_header_bytes": held_bytes(held, header="key"),
         "coroutines_bytes": held_bytes(held, coroutines=True),
         "coroutines_header_bytes": held_bytes(held, header="key", coroutines=True),
-        "shards_kib": round(empty_shards_bytes(SHARDS) / KIB, 1),
+        "shards_kib": round(empty_shards_bytes(EMPTY_SHARDS) / KIB, 1),
     }
 
 

@@ -19,7 +19,6 @@ from kafka_keyshared.bench.skew import Pair, SkewPlan
 from kafka_keyshared.bench.sleeping_side import Makespan
 from kafka_keyshared.bench.stuck import StuckPlan
 from kafka_keyshared.bench.stuck_side import Punctual
-from kafka_keyshared.core.settings import SHARDS
 from kafka_keyshared.local.cluster import Cluster
 from tests.benchmarks import before, scheduler, verify
 from tests.benchmarks.before import HERE, BeforePlan
@@ -115,7 +114,7 @@ def test_memory_is_measured_in_both_kinds_of_pool(monkeypatch: pytest.MonkeyPatc
     (case,) = [case for case in scheduler.LINES if case.name == "held"]
     assert {floor.figure for floor in case.floors} == found.keys()
     assert 0 < found["shards_kib"] <= 100
-    assert scheduler.empty_shards_bytes(SHARDS) > scheduler.empty_shards_bytes(SHARDS // 4)
+    assert scheduler.empty_shards_bytes(256) > scheduler.empty_shards_bytes(64)
 
 
 @pytest.mark.parametrize(("header", "bound"), [(None, 30), ("key", 82)])

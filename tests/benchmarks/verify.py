@@ -148,7 +148,7 @@ def measure_slow_key(repeat: int | None) -> dict[str, Any]:
 def measure_held_up(repeat: int | None) -> dict[str, Any]:
     """Let one key sleep for 30 s; the figures are those of the worst run."""
     runs = [held_up.measure(HeldUpPlan()) for _ in range(repeat or 1)]
-    return min(runs, key=lambda run: float(run["same_worker_ratio"]))
+    return min(runs, key=lambda run: float(run["same_shard_ratio"]))
 
 
 def measure_exposition(repeat: int | None) -> dict[str, Any]:
@@ -322,7 +322,7 @@ CASES = (
         "one key sleeps for 30 s, the others",
         tuple(
             floor
-            for who in ("others", "same_worker")
+            for who in ("others", "same_shard")
             for floor in (
                 Floor(f"{who}_ratio", 0.9),
                 Floor(f"{who}_longest_wait_s", 1.0, at_most=True),

@@ -418,7 +418,6 @@ def test_shards_below_workers_are_refused(shards: int, workers: int) -> None:
 
 def test_with_many_workers_there_are_four_shards_for_each() -> None:
     assert PLAIN.shard_count == SHARDS_LEAST
-    assert replace(PLAIN, individually=True).shard_count == 256
     assert replace(PLAIN, workers=tuple(map(str, range(100)))).shard_count == 400
 
 
