@@ -37,7 +37,7 @@ from kafka_keyshared.core.events import Event
 from kafka_keyshared.core.handing_out import go_on, hand_out
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.invariants import check_subscription
-from kafka_keyshared.core.lanes import Lane
+from kafka_keyshared.core.lane_identity import Lane
 from kafka_keyshared.core.meters import Meters
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.partitions import PartitionEvent, refuse_impossible

@@ -18,7 +18,7 @@ from kafka_keyshared.model import Record, TopicPartition, partition_of
 from kafka_keyshared.shared_status import HotKey
 
 if TYPE_CHECKING:
-    from kafka_keyshared.core.lanes import Lane
+    from kafka_keyshared.core.lane_identity import Lane
     from kafka_keyshared.core.subscription import Subscription
 
 FADES = 30.0

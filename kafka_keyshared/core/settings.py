@@ -14,7 +14,7 @@ from kafka_keyshared.core.keying import (
     UndecodablePolicy,
     of_length,
 )
-from kafka_keyshared.core.lanes import OrderScope
+from kafka_keyshared.core.lane_identity import OrderScope
 from kafka_keyshared.core.retry_policy import (
     NEED_DLQ,
     PoisonPolicy,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafka_keyshared.core.commands import Command
-from kafka_keyshared.core.lanes import Lane
+from kafka_keyshared.core.lane_identity import Lane
 from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.core.shards import Shard, SharedRow
 from kafka_keyshared.core.workers import Worker

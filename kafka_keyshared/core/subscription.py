@@ -21,8 +21,9 @@ from kafka_keyshared.core.errors_seen import ErrorsSeen
 from kafka_keyshared.core.failure_watch import FailureWatch
 from kafka_keyshared.core.holdings import Holdings
 from kafka_keyshared.core.hot_keys import HotKeys
+from kafka_keyshared.core.lane_identity import Lane
 from kafka_keyshared.core.lane_notes import Tried
-from kafka_keyshared.core.lanes import ClosedLanes, Lane, LaneEvent, LaneState
+from kafka_keyshared.core.lanes import ClosedLanes, LaneEvent, LaneState
 from kafka_keyshared.core.look_ahead import LookAhead
 from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.one_lease import OneLease

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_keyshared.core.lane_identity import lane_of
 from kafka_keyshared.core.lane_notes import (
     LANES_MOST,
     LaneNotes,
@@ -14,7 +15,6 @@ from kafka_keyshared.core.lane_notes import (
     pack_lanes,
     pack_tried,
 )
-from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.metadata import (
     LANES_BUDGET,
     OVERHEAD_CHARS,
