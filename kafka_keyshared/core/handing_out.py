@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.core import admission, draining, hand_over, shedding, unmatched
+from collections.abc import Iterable
+
+from kafka_keyshared.core import admission, draining, hand_over, sharing, shedding, unmatched
 from kafka_keyshared.core.commands import Command, Dropped
 from kafka_keyshared.core.diverted import next_letters, recognise
 from kafka_keyshared.core.holds import Holds, Reason
@@ -48,10 +50,17 @@ def hand_out(
     if sub.dropped:
         commands.append(Dropped(sub.name, sub.dropped))
         sub.dropped = []
-    commands += sub.flush()
+    commands += _leases(sub)
     if sub.diverted.due or sub.diverted.to_fence:
         commands += next_letters(sub, now, wall_offset)
     look = sub.look_ahead
     if (sub.closed.lanes or look.slow or sub.has_gaps) and look.due(now):
         commands += weigh_closed(holds, sub, assigned, now)
     return commands
+
+
+def _leases(sub: Subscription) -> Iterable[Command]:
+    """Lease whatever may start now; nothing when the subscription has stopped."""
+    if sub.stopped:
+        return ()
+    return sub.flush() if sub.shared is None else sharing.flush(sub, sub.shared)

@@ -7,17 +7,14 @@ another has two batches. A batch takes a quantum of each ready shard in turn.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from kafka_keyshared.core.commands import Command
 from kafka_keyshared.core.lane_identity import Lane
 from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.core.shards import Shard, SharedRow
+from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import Record
-
-if TYPE_CHECKING:
-    from kafka_keyshared.core.subscription import Subscription
 
 QUANTUM = 16
 """Records of a shard that run at once, or wait to, where half of the worker's places are taken."""

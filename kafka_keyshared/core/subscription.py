@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from kafka_keyshared.core import sharing
 from kafka_keyshared.core.backlog import Backlog, let_go
 from kafka_keyshared.core.blocked import Reminder
 from kafka_keyshared.core.bursts import Bursts
@@ -160,12 +159,7 @@ class Subscription(Ownership, Holdings):
     # --- out ---
 
     def flush(self) -> Iterator[Command]:
-        """Lease whatever may start now."""
-        if self.stopped:
-            return
-        if self.shared is not None:
-            yield from sharing.flush(self, self.shared)
-            return
+        """Lease whatever may start now, where each worker has a row."""
         workers = self.workers.values()
         if self.draining.row.front:
             self.draining.merge()
