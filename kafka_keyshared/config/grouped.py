@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, TypeAlias
 
 from msgspec import Meta
-
-from kafka_keyshared.config.faults import Fault
-
-if TYPE_CHECKING:
-    from kafka_keyshared.config.options import Options
 
 TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 """What a broker takes for a topic's name."""
@@ -64,16 +58,3 @@ ConsoleUrl: TypeAlias = Annotated[
         extra={"allowed": "an address that begins with http:// or https://"},
     ),
 ]
-
-
-def two_ways(options: Options) -> Iterator[Fault]:
-    """Yield what is wrong with how instances are to learn of one another."""
-    if options.group_view_topic is not None and options.group_view_addresses:
-        text = (
-            f"group_view_topic={options.group_view_topic!r} and "
-            f"group_view_addresses={options.group_view_addresses!r}: give one of the two"
-        )
-        yield Fault(("group_view_topic", "group_view_addresses"), text)
-    if options.group_view_create and options.group_view_topic is None:
-        text = "group_view_create=True makes group_view_topic, which is not set: give its name"
-        yield Fault(("group_view_create", "group_view_topic"), text)

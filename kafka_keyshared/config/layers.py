@@ -20,7 +20,6 @@ from kafka_keyshared.config import environment
 from kafka_keyshared.config.client import conflicts, deadline_faults, setting_fault
 from kafka_keyshared.config.faults import Fault, SettingsError, refuse
 from kafka_keyshared.config.fields import accepted, fields, flattened, from_text, nested, shown
-from kafka_keyshared.config.grouped import two_ways
 from kafka_keyshared.config.options import Options
 from kafka_keyshared.config.pooled import PULL, counted_workers, refuse_more, suited
 from kafka_keyshared.config.properties import ALIASES
@@ -248,7 +247,7 @@ def make_options(values: Mapping[str, Any]) -> Options:
     refuse(faults)
     options = msgspec.convert(nested(fit), Options)
     faults += [*_too_many(options), *_without_topic(options)]
-    refuse([*faults, *untraceable(options), *two_ways(options)])
+    refuse([*faults, *untraceable(options), *_two_views(options)])
     return options
 
 
@@ -273,6 +272,19 @@ def _without_topic(options: Options) -> Iterator[Fault]:
     if options.dlq_create:
         text = f"dlq_create=True makes a dead-letter topic, dlq is not set: {cure}"
         yield Fault(("dlq_create", "dlq"), text)
+
+
+def _two_views(options: Options) -> Iterator[Fault]:
+    """Yield what is wrong with how instances are to learn of one another."""
+    if options.group_view_topic is not None and options.group_view_addresses:
+        text = (
+            f"group_view_topic={options.group_view_topic!r} and "
+            f"group_view_addresses={options.group_view_addresses!r}: give one of the two"
+        )
+        yield Fault(("group_view_topic", "group_view_addresses"), text)
+    if options.group_view_create and options.group_view_topic is None:
+        text = "group_view_create=True makes group_view_topic, which is not set: give its name"
+        yield Fault(("group_view_create", "group_view_topic"), text)
 
 
 def _read(path: Path) -> dict[str, Any]:

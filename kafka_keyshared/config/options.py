@@ -14,17 +14,13 @@ import msgspec
 from msgspec import Meta
 
 from kafka_keyshared.config import grouped, pooled, served
-from kafka_keyshared.config.poison import (
-    DLQ_MEANT,
-    dlq_limit_of,
-    dlq_topic_of,
-    poison_of,
-)
+from kafka_keyshared.config.poison import DLQ_MEANT, dlq_topic_of, poison_of
 from kafka_keyshared.config.retrying import WEEK, RetryOptions
 from kafka_keyshared.config.routed import key_of, routing_settings
 from kafka_keyshared.config.tracking import refuse_what_needs_tracking
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.denials import AUTHORIZATION_TIMEOUT
+from kafka_keyshared.core.dlq_limit import DlqLimit
 from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.routing.filters import OnUnmatched
@@ -384,9 +380,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             slot_function=self.slot_function,
             undecodable=self.undecodable,
             retry=RetryPolicy(**msgspec.structs.asdict(self.retry)),
-            poison=poison_of(self),
+            poison=poison_of(self.poison, self.dlq, self.routing),
             dlq=self.dlq is not False,
-            dlq_limit=dlq_limit_of(self),
+            dlq_limit=self._dlq_limit(),
             window_records=self.window_records,
             window_bytes=self.window_bytes,
             window_share=self.window_share,
@@ -408,6 +404,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         settings.check()
         return settings
 
+    def _dlq_limit(self) -> DlqLimit | None:
+        """Return when too much is dead-lettered, None where nothing is too much."""
+        if not self.dlq_limit:
+            return None
+        return DlqLimit(self.dlq_limit_share, self.dlq_limit_records, self.dlq_limit_in_a_row)
+
     def commit_policy(self) -> CommitPolicy:
         """Return when to commit."""
         policy = CommitPolicy(interval=self.commit_interval)
@@ -416,4 +418,4 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def dlq_topic(self, topic: str) -> str:
         """Return the dead-letter topic of a topic."""
-        return dlq_topic_of(self, topic)
+        return dlq_topic_of(self.dlq, topic)
