@@ -21,8 +21,7 @@ from kafka_keyshared.sim.keys import key_by
 from kafka_keyshared.sim.records import SimRecord
 from kafka_keyshared.sim.site import Site
 from kafka_keyshared.sim.states import States
-from kafka_keyshared.sim.stepped import PoolKind, SteppedWorker
-from kafka_keyshared.sim.stepped_pool import SteppedPool
+from kafka_keyshared.sim.stepped import PoolKind, SteppedPool, SteppedWorker
 
 AT_ONCE_MOST = 20
 """So many records whose handlers take no time run in a row before others have a turn."""

@@ -34,7 +34,7 @@ from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.handling import failure
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.pools.actor import Actor
-from kafka_keyshared.sim.stepped_pool import SteppedPool
+from kafka_keyshared.sim.stepped import SteppedPool
 
 PARTITION = TopicPartition("orders", 0)
 BATCH = 500

@@ -19,8 +19,7 @@ from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.pools.actor import Actor, Mail
 from kafka_keyshared.sim.handlers import Ending
-from kafka_keyshared.sim.stepped import SteppedWorker
-from kafka_keyshared.sim.stepped_pool import SteppedPool
+from kafka_keyshared.sim.stepped import SteppedPool, SteppedWorker
 from tests.support.records import P0
 
 

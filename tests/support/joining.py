@@ -13,7 +13,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.workers import WorkerState
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Record
-from kafka_keyshared.sim.stepped_pool import SteppedPool
+from kafka_keyshared.sim.stepped import SteppedPool
 from tests.support.adversary import Adversary
 from tests.support.records import FakeRecord
 

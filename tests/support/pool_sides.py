@@ -37,8 +37,7 @@ from kafka_keyshared.pools.tasks import MakeWorker, TaskPool
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.sim.handlers import Ending
-from kafka_keyshared.sim.stepped import DIED, PoolKind
-from kafka_keyshared.sim.stepped_pool import SteppedPool
+from kafka_keyshared.sim.stepped import DIED, PoolKind, SteppedPool
 from tests.support.pool_rules import Fate, Rules
 from tests.support.records import failure
 from tests.support.slices import slice_of

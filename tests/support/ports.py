@@ -30,8 +30,7 @@ from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.pools.actor import Mail
 from kafka_keyshared.sim.handlers import Ending
-from kafka_keyshared.sim.stepped import SteppedWorker
-from kafka_keyshared.sim.stepped_pool import SteppedPool
+from kafka_keyshared.sim.stepped import SteppedPool, SteppedWorker
 from kafka_keyshared.status import ClientStatus
 from tests.support.records import P0, FakeRecord
 
