@@ -10,16 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import TYPE_CHECKING
 
 from kafka_keyshared.core.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.metadata import LogPosition, Runs, encode
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim.some import some_partition
 from kafka_keyshared.sim.topic_names import topic_id
-
-if TYPE_CHECKING:
-    from kafka_keyshared.sim.world import World
+from kafka_keyshared.sim.world import World
 
 LOOK_EVERY = 0.02
 GIVE_UP_AFTER = 5.0
@@ -62,7 +58,7 @@ KINDS: Mapping[str, Moved] = {
 
 def copy_a_text(world: World, chance: Random) -> bool:
     """Write a text of another log beside a position as soon as no member has the partition."""
-    cluster, partition = world.cluster, some_partition(world, chance)
+    cluster, partition = world.cluster, world.some_partition(chance)
     kind = chance.choice(list(KINDS))
     until = world.timeline.now + GIVE_UP_AFTER
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from random import Random
-from typing import TYPE_CHECKING
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.sim.keys import key_by
+from kafka_keyshared.sim.member import Member
 from kafka_keyshared.sim.routings import (
     PATTERNS,
     WORKERS_MOST,
@@ -16,11 +16,7 @@ from kafka_keyshared.sim.routings import (
     may_filter_later,
     resized_to,
 )
-from kafka_keyshared.sim.some import some_member
-
-if TYPE_CHECKING:
-    from kafka_keyshared.sim.member import Member
-    from kafka_keyshared.sim.world import World
+from kafka_keyshared.sim.world import World
 
 NAMES = 30
 """Of so many the name of a new worker is chosen; the ring makes of each something else."""
@@ -31,7 +27,7 @@ Place = tuple[str, int]
 
 def kill_worker(world: World, chance: Random) -> bool:
     """End a worker's thread, rather in a record than between two; some cannot be replaced."""
-    member = some_member(world, chance)
+    member = world.some_member(chance)
     if member is None:
         return False
     seen = member.pool.seen()
@@ -46,7 +42,7 @@ def kill_worker(world: World, chance: Random) -> bool:
 
 def hang(world: World, chance: Random) -> bool:
     """Have the next handlers of a member take long."""
-    member = some_member(world, chance)
+    member = world.some_member(chance)
     if member is not None:
         member.handlers.hang(chance.randint(1, 4), chance.uniform(1.0, 12.0))
     return member is not None
@@ -54,7 +50,7 @@ def hang(world: World, chance: Random) -> bool:
 
 def add_worker(world: World, chance: Random) -> bool:
     """Have a worker join, by an order to the owner."""
-    member = some_member(world, chance)
+    member = world.some_member(chance)
     if member is None or member.stopping:
         return False
     _add(member, chance.choice(list(member.instance.core.subscriptions)))
@@ -93,7 +89,7 @@ def _add(member: Member, subscription: str) -> None:
 
 def add_filtering(world: World, chance: Random) -> bool:
     """Have a worker join that takes some keys only, where the members begin with none such."""
-    member = some_member(world, chance)
+    member = world.some_member(chance)
     subs = [each.name for each in world.plan.member.subscriptions if may_filter_later(each)]
     if member is None or member.stopping or not subs:
         return False
@@ -115,7 +111,7 @@ def change_filters(world: World, chance: Random) -> bool:
 
     Those that take every key stay so: what would be nobody's is not known beforehand.
     """
-    member = some_member(world, chance)
+    member = world.some_member(chance)
     subs = [each.name for each in world.plan.member.subscriptions if may_filter_later(each)]
     if member is None or member.stopping or not subs:
         return False
@@ -137,7 +133,7 @@ def change_filters(world: World, chance: Random) -> bool:
 
 def dismiss_worker(world: World, chance: Random) -> bool:
     """Have a worker go for good once it is out of its slice, as a member that closes does."""
-    member = some_member(world, chance)
+    member = world.some_member(chance)
     if member is None:
         return False
     subscription = chance.choice(list(member.instance.core.subscriptions))
@@ -162,7 +158,7 @@ def _dismissible(member: Member, subscription: str) -> list[Place]:
 
 def come_and_go(world: World, chance: Random) -> bool:
     """Have a worker join while others are long at what is in its slots, and go before it begins."""
-    member = some_member(world, chance)
+    member = world.some_member(chance)
     if member is None or member.stopping:
         return False
     subscription = chance.choice(list(member.instance.core.subscriptions))
@@ -192,7 +188,7 @@ def come_and_go(world: World, chance: Random) -> bool:
 
 def resize(world: World, chance: Random) -> bool:
     """Have a subscription brought to other workers, old names and new ones, by an order."""
-    member = some_member(world, chance)
+    member = world.some_member(chance)
     if member is None or member.stopping:
         return False
     subscription = chance.choice(list(member.instance.core.subscriptions))

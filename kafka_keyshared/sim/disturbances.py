@@ -1,27 +1,26 @@
 """What goes wrong while a simulated run is not yet healed, each by a clock and dice of its own.
 
-A disturbance is a function here, and a line in :data:`DISTURBANCES`. A seed has some of them, as
-its plan says; one more changes nothing of when the others come.
+A disturbance is a function here, a line in :data:`DISTURBANCES` and one in
+:data:`~.disturbance_rates.RATES`. A seed has some of them, as its plan says; one more changes
+nothing of when the others come.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TypeAlias
 
 from kafka_keyshared.sim import crews
 from kafka_keyshared.sim.copied_texts import copy_a_text
 from kafka_keyshared.sim.dependency import dependency_away
+from kafka_keyshared.sim.disturbance_rates import RATES
 from kafka_keyshared.sim.keys import registries
 from kafka_keyshared.sim.lane_orders import order_a_lane
 from kafka_keyshared.sim.pauses import pause_by_hand
 from kafka_keyshared.sim.range_moves import assign_a_range
-from kafka_keyshared.sim.rights import refuse_a_topic, refuse_the_group
-from kafka_keyshared.sim.some import some_member, some_partition
-
-if TYPE_CHECKING:
-    from kafka_keyshared.sim.world import World
+from kafka_keyshared.sim.rights_disturbances import refuse_a_topic, refuse_the_group
+from kafka_keyshared.sim.world import World
 
 MEMBERS_MOST = 4
 PARTITIONS_MOST = 12
@@ -30,14 +29,9 @@ DEADLY_MOST = 6
 """Records at a time that end each process that runs them."""
 
 
-class Disturbance(NamedTuple):
-    """Something that goes wrong: how many seconds are usually between two times, and what it does.
-
-    It is given the world and its own dice, and returns whether there was anything to disturb.
-    """
-
-    every: float
-    disturb: Callable[[World, Random], bool]
+Disturbance: TypeAlias = Callable[[World, Random], bool]
+"""Something that goes wrong. It is given the world and its own dice, and returns whether there was
+anything to disturb."""
 
 
 class Disturbances:
@@ -51,7 +45,7 @@ class Disturbances:
     def begin(self) -> None:
         """Disturb it from now on."""
         for name, strength in self._world.plan.disturbances.items():
-            self._next(name, DISTURBANCES[name].every / strength)
+            self._next(name, RATES[name] / strength)
 
     def _next(self, name: str, every: float) -> None:
         chance = self._world.chance(f"disturbance: {name}")
@@ -60,7 +54,7 @@ class Disturbances:
             world = self._world
             if world.healed:
                 return
-            if DISTURBANCES[name].disturb(world, chance):
+            if DISTURBANCES[name](world, chance):
                 world.reached[name] += 1
             if self._refill.random() < 0.5:
                 world.refill()
@@ -95,7 +89,7 @@ def stop(world: World, chance: Random) -> bool:
         end = comes.stop if chance.random() < 0.5 else comes.kill
         world.timeline.after(JOIN_STEPS * chance.random() ** 3, end)
         return True
-    member = some_member(world, chance)
+    member = world.some_member(chance)
     if member is not None:
         member.stop()
     return member is not None
@@ -103,7 +97,7 @@ def stop(world: World, chance: Random) -> bool:
 
 def kill(world: World, chance: Random) -> bool:
     """End a process without a word."""
-    member = some_member(world, chance)
+    member = world.some_member(chance)
     if member is not None:
         member.kill()
     return member is not None
@@ -111,7 +105,7 @@ def kill(world: World, chance: Random) -> bool:
 
 def end_with_a_record(world: World, chance: Random) -> bool:
     """Choose a record that from now on ends the process of each member that runs it."""
-    partition = some_partition(world, chance)
+    partition = world.some_partition(chance)
     log = world.cluster.log(partition)
     if len(world.deadly) >= DEADLY_MOST or not world.cluster.known(partition):
         return False
@@ -125,7 +119,7 @@ def end_with_a_record(world: World, chance: Random) -> bool:
 
 def throw_out(world: World, chance: Random) -> bool:
     """Have the group give up a member that is there."""
-    member = some_member(world, chance)
+    member = world.some_member(chance)
     if member is not None:
         world.cluster.throw_out(member.client)
     return member is not None
@@ -133,7 +127,7 @@ def throw_out(world: World, chance: Random) -> bool:
 
 def throw_out_asking(world: World, chance: Random) -> bool:
     """Have the group give up a member while it waits long for an answer: others are quicker."""
-    member = some_member(world, chance)
+    member = world.some_member(chance)
     if member is None or len(world.present()) < 2:
         return False
     member.client.asking.next_unheard = True
@@ -153,7 +147,7 @@ def throw_out_asking(world: World, chance: Random) -> bool:
 
 def raise_in_a_callback(world: World, chance: Random) -> bool:
     """Have the next callback of a rebalance raise at a member; its process ends by that."""
-    member = some_member(world, chance)
+    member = world.some_member(chance)
     if member is None or member.raises:
         return False
     member.raises = True
@@ -171,7 +165,7 @@ def stand_still_long(world: World, chance: Random) -> bool:
 
 
 def _hold_up(world: World, chance: Random, seconds: float) -> bool:
-    member = some_member(world, chance)
+    member = world.some_member(chance)
     if member is None or member.stands_still:
         return False  # or it would hardly ever have a round
     member.held_up = seconds
@@ -190,13 +184,13 @@ def outage(world: World, chance: Random) -> bool:
     elif which < 0.7:
         cluster.coordinator_away(seconds)
     else:
-        cluster.leader_away(some_partition(world, chance), seconds)
+        cluster.leader_away(world.some_partition(chance), seconds)
     return True
 
 
 def cut(world: World, chance: Random) -> bool:
     """Cut a member off its brokers for a while."""
-    member = some_member(world, chance)
+    member = world.some_member(chance)
     if member is not None:
         member.client.cut_off(chance.expovariate(1 / 5.0))
     return member is not None
@@ -237,13 +231,13 @@ def forget_schema(world: World, chance: Random) -> bool:
 
 def compact(world: World, chance: Random) -> bool:
     """Remove records of which there is a later one with the same key."""
-    world.cluster.compact(some_partition(world, chance), chance.choice((0.3, 1.0)))
+    world.cluster.compact(world.some_partition(chance), chance.choice((0.3, 1.0)))
     return True
 
 
 def retention(world: World, chance: Random) -> bool:
     """Remove the beginning of a log, read or unread."""
-    cluster, partition = world.cluster, some_partition(world, chance)
+    cluster, partition = world.cluster, world.some_partition(chance)
     log = cluster.log(partition)
     cluster.retain_from(partition, chance.randint(log.start, log.end))
     return True
@@ -251,7 +245,7 @@ def retention(world: World, chance: Random) -> bool:
 
 def transaction(world: World, chance: Random) -> bool:
     """Write in a transaction, which ends later."""
-    cluster, partition = world.cluster, some_partition(world, chance)
+    cluster, partition = world.cluster, world.some_partition(chance)
     log = cluster.log(partition)
     if log.has_open_transaction or not cluster.known(partition):
         return False
@@ -283,7 +277,7 @@ def remake(world: World, chance: Random) -> bool:
 
 def cut_log_off(world: World, chance: Random) -> bool:
     """Let a replica lead that lagged behind: the log ends before what somebody has read, or not."""
-    cluster, partition = world.cluster, some_partition(world, chance)
+    cluster, partition = world.cluster, world.some_partition(chance)
     log = cluster.log(partition)
     if log.start == log.end or not cluster.known(partition):
         return False
@@ -306,65 +300,52 @@ def take_other_metadata(world: World, chance: Random) -> bool:
     return True
 
 
-ON_REQUEST = frozenset({"a topic was made anew", "a log was cut off"})
-"""What no plan draws: it is there for whoever asks for it by name.
-
-Where plans draw it, two of two hundred runs of 5,000 steps break (seeds 115 and 152), and why is
-not known."""
-
 DISTURBANCES: Mapping[str, Disturbance] = {
-    "a member joined": Disturbance(4.0, join),
-    "a member was stopped": Disturbance(4.0, stop),
-    "a member was killed": Disturbance(6.0, kill),
-    "a record became deadly": Disturbance(0.5, end_with_a_record),
-    "a lane was ordered about": Disturbance(0.1, order_a_lane),
-    "somebody paused and resumed": Disturbance(2.0, pause_by_hand),
-    "a member was thrown out": Disturbance(6.0, throw_out),
-    "a member that asks was thrown out": Disturbance(4.0, throw_out_asking),
-    "a callback raised": Disturbance(3.0, raise_in_a_callback),
-    "handlers hung": Disturbance(2.0, crews.hang),
-    "a worker that joins went": Disturbance(1.2, crews.come_and_go),
-    "a worker died": Disturbance(2.0, crews.kill_worker),
-    "a worker was added": Disturbance(3.0, crews.add_worker),
-    "a worker that filters was added": Disturbance(1.0, crews.add_filtering),
-    "a worker was given other filters": Disturbance(0.3, crews.change_filters),
-    "a worker was dismissed": Disturbance(3.0, crews.dismiss_worker),
-    "a subscription was resized": Disturbance(0.5, crews.resize),
-    "a range was assigned": Disturbance(0.1, assign_a_range),
-    "an owner stood still": Disturbance(4.0, stand_still),
-    "an owner stood still for long": Disturbance(20.0, stand_still_long),
-    "the brokers were away": Disturbance(10.0, outage),
-    "a member was cut off": Disturbance(10.0, cut),
-    "commits went wrong": Disturbance(
-        1.2,
-        _for_a_while(
-            *("commit_refused", "commit_partly", "commit_unheard", "commit_dropped"),
-            *("commit_late", "commit_given_up", "commit_given_up", "commit_given_up"),
-        ),
+    "a member joined": join,
+    "a member was stopped": stop,
+    "a member was killed": kill,
+    "a record became deadly": end_with_a_record,
+    "a lane was ordered about": order_a_lane,
+    "somebody paused and resumed": pause_by_hand,
+    "a member was thrown out": throw_out,
+    "a member that asks was thrown out": throw_out_asking,
+    "a callback raised": raise_in_a_callback,
+    "handlers hung": crews.hang,
+    "a worker that joins went": crews.come_and_go,
+    "a worker died": crews.kill_worker,
+    "a worker was added": crews.add_worker,
+    "a worker that filters was added": crews.add_filtering,
+    "a worker was given other filters": crews.change_filters,
+    "a worker was dismissed": crews.dismiss_worker,
+    "a subscription was resized": crews.resize,
+    "a range was assigned": assign_a_range,
+    "an owner stood still": stand_still,
+    "an owner stood still for long": stand_still_long,
+    "the brokers were away": outage,
+    "a member was cut off": cut,
+    "commits went wrong": _for_a_while(
+        *("commit_refused", "commit_partly", "commit_unheard", "commit_dropped"),
+        *("commit_late", "commit_given_up", "commit_given_up", "commit_given_up"),
     ),
-    "questions went wrong": Disturbance(
-        4.0,
-        _for_a_while("committed_unanswered", "committed_partly", "bounds_unanswered", "slow"),
+    "questions went wrong": _for_a_while(
+        "committed_unanswered", "committed_partly", "bounds_unanswered", "slow"
     ),
-    "fetches went wrong": Disturbance(
-        4.0,
-        _for_a_while(
-            *("fetch_raises", "pause_refused", "seek_refused", "restart_late"),
-            *("out_of_range", "fetch_errors"),
-        ),
+    "fetches went wrong": _for_a_while(
+        *("fetch_raises", "pause_refused", "seek_refused", "restart_late"),
+        *("out_of_range", "fetch_errors"),
     ),
-    "a right on a topic was away": Disturbance(1.0, refuse_a_topic),
-    "the right on the group was away": Disturbance(4.0, refuse_the_group),
-    "keys could not be read": Disturbance(2.0, lose_registry),
-    "a schema was unknown": Disturbance(2.0, forget_schema),
-    "a text of another log was copied": Disturbance(1.0, copy_a_text),
-    "brokers took other metadata": Disturbance(4.0, take_other_metadata),
-    "a dependency was away": Disturbance(10.0, dependency_away),
-    "a log was compacted": Disturbance(2.0, compact),
-    "retention came by": Disturbance(4.0, retention),
-    "a topic was made anew": Disturbance(5.0, remake),
-    "a log was cut off": Disturbance(2.0, cut_log_off),
-    "a transaction was written": Disturbance(1.0, transaction),
-    "a partition was added": Disturbance(10.0, add_partition),
+    "a right on a topic was away": refuse_a_topic,
+    "the right on the group was away": refuse_the_group,
+    "keys could not be read": lose_registry,
+    "a schema was unknown": forget_schema,
+    "a text of another log was copied": copy_a_text,
+    "brokers took other metadata": take_other_metadata,
+    "a dependency was away": dependency_away,
+    "a log was compacted": compact,
+    "retention came by": retention,
+    "a topic was made anew": remake,
+    "a log was cut off": cut_log_off,
+    "a transaction was written": transaction,
+    "a partition was added": add_partition,
 }
-"""By name what may go wrong; the names are those of the counters of ``keyshared simulate``."""
+"""By its name (:data:`~.disturbance_rates.RATES`) what a disturbance does."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dlq_limit import DlqLimit
@@ -18,10 +18,8 @@ from kafka_keyshared.core.routing.filters import ON_UNMATCHED
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.sim.routings import whole_ranges
+from kafka_keyshared.sim.run_plan import Draw, Plan
 from kafka_keyshared.sim.stepped import PoolKind
-
-if TYPE_CHECKING:
-    from kafka_keyshared.sim.plan import Draw, Plan
 
 Change: TypeAlias = Callable[[SubscriptionSettings], SubscriptionSettings]
 

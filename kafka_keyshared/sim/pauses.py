@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from random import Random
-from typing import TYPE_CHECKING
 
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.by_hand import Those
-from kafka_keyshared.owner.loop import Loop
-from kafka_keyshared.owner.pausing import pause, resume
-from kafka_keyshared.sim.pause_history import PauseOrdered, PauseTaken
-
-if TYPE_CHECKING:
-    from kafka_keyshared.sim.member import Member
-    from kafka_keyshared.sim.world import World
-
-EVERYTHING = Those()
+from kafka_keyshared.sim.member_orders import EVERYTHING, order_a_pause
+from kafka_keyshared.sim.world import World
 
 
 def pause_by_hand(world: World, chance: Random) -> bool:
@@ -27,11 +18,11 @@ def pause_by_hand(world: World, chance: Random) -> bool:
     member, those = chance.choice(present), _some(world, chance)
     seconds = chance.expovariate(1 / chance.choice((0.1, 1.0, 5.0)))
     back = EVERYTHING if chance.random() < 0.3 else those
-    order_a_pause(world, member, those, paused=True)
+    order_a_pause(world.history, member, those, paused=True)
 
     def again() -> None:
         if member.alive and not member.stopping and not world.healed:
-            order_a_pause(world, member, back, paused=False)
+            order_a_pause(world.history, member, back, paused=False)
 
     world.timeline.after(seconds, again)
     return True
@@ -43,18 +34,3 @@ def _some(world: World, chance: Random) -> Those:
     if width < 0.3:
         return EVERYTHING
     return Those(topics=[topic]) if width < 0.6 else Those(partitions=[partition])
-
-
-def order_a_pause(world: World, member: Member, those: Those, *, paused: bool) -> None:
-    """Order it of a member, and tell when it is ordered and when it has come about."""
-    work = (pause if paused else resume)(those)
-    member.by_hand = member.by_hand or paused
-
-    def order(loop: Loop) -> Generator[None, None, None]:
-        number = world.history.count
-        told = PauseOrdered(member.number, number, those.topics, those.partitions, paused)
-        world.history.tell(told)
-        yield from work(loop)
-        world.history.tell(PauseTaken(member.number, number))
-
-    member.order("pause" if paused else "resume", order)

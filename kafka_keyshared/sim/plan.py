@@ -6,10 +6,9 @@ that may happen, changes nothing of what a seed has meant so far. To add a choic
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from random import Random
-from typing import Literal, TypeVar
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
 
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dlq_limit import DlqLimit
@@ -18,7 +17,7 @@ from kafka_keyshared.core.retry_policy import NEED_DLQ, PoisonPolicy, RetryPolic
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names
 from kafka_keyshared.sim.chance import Chance
-from kafka_keyshared.sim.disturbances import DISTURBANCES, ON_REQUEST
+from kafka_keyshared.sim.disturbance_rates import ON_REQUEST, RATES
 from kafka_keyshared.sim.emphases import emphasised, with_full_chunks
 from kafka_keyshared.sim.handlers import Habits
 from kafka_keyshared.sim.keys import keyed
@@ -26,12 +25,9 @@ from kafka_keyshared.sim.member import OF_THE_PACKAGE, MemberPlan
 from kafka_keyshared.sim.pool import PoolHabits
 from kafka_keyshared.sim.publisher import LetterFaults
 from kafka_keyshared.sim.routings import routed
+from kafka_keyshared.sim.run_plan import PROTOCOLS, Draw, Plan, T
 from kafka_keyshared.sim.stepped import PoolKind
 
-T = TypeVar("T")
-
-Protocol = Literal["eager", "cooperative", "kip-848"]
-PROTOCOLS: tuple[Protocol, ...] = ("eager", "cooperative", "kip-848")
 SCOPES: tuple[Literal["topic", "partition", "subscription"], ...] = (
     *("topic", "topic"),
     *("partition", "subscription"),
@@ -58,59 +54,6 @@ FAVOURED = 0.3
 Few that come often meet each other, and the states that they make, far more than all of them do
 that come rarely (Groce and others call it swarm testing).
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A run. Times are in seconds.
-
-    While more than ``backlog`` records are not committed, hardly any is written: what is left when
-    faults stop has to be worked through. ``disturbances`` are those that come, each with how much
-    more often than usual; ``metadata_max`` is what the brokers take beside a position,
-    ``tells_limit`` says that they tell it, ``tells_ids`` that they have ids of topics;
-    ``value_bytes`` is how large every value is; ``orders_possible`` the share of the orders for
-    closed lanes that are given by somebody who looks first what can be done; ``static`` says that
-    members have an instance each.
-    """
-
-    protocol: Protocol
-    topics: int
-    partitions: int
-    members: int
-    keys: int
-    null_share: float
-    backlog: int
-    burst: int
-    burst_every: float
-    metadata_max: int
-    tells_limit: bool
-    tells_ids: bool
-    disturbances: Mapping[str, float]
-    member: MemberPlan
-    habits: Habits
-    letters: LetterFaults
-    value_bytes: int
-    orders_possible: float = 0.0
-    static: bool = False
-
-
-class Draw:
-    """Draws what a plan is made of, each by its name."""
-
-    def __init__(self, chance: Chance) -> None:
-        self._chance = chance
-
-    def one(self, name: str, among: Sequence[T]) -> T:
-        """Return one of these."""
-        return self._chance(f"plan: {name}").choice(among)
-
-    def generator(self, name: str) -> Random:
-        """Return what a choice is drawn with that is made of several."""
-        return self._chance(f"plan: {name}")
-
-    def happens(self, name: str, share: float) -> bool:
-        """Say whether what so many plans have is in this one."""
-        return self._chance(f"plan: {name}").random() < share
 
 
 def plan_of(chance: Chance) -> Plan:
@@ -195,7 +138,7 @@ def _plain(draw: Draw) -> Plan:
         tells_ids=draw.happens("tells ids", 0.8),
         disturbances={
             name: one(f"strength of {name}", (1.0, 3.0))
-            for name in DISTURBANCES
+            for name in RATES
             if name not in ON_REQUEST and draw.happens(name, FAVOURED)
         },
         member=MemberPlan(

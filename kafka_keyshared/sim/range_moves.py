@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING
 
 from kafka_keyshared.core.events import AssignRange
 from kafka_keyshared.core.routing.ranges import StickyRanges
@@ -13,9 +12,7 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.sim.keys import key_by
 from kafka_keyshared.sim.routings import may_be_withdrawn
-
-if TYPE_CHECKING:
-    from kafka_keyshared.sim.world import World
+from kafka_keyshared.sim.world import World
 
 NOBODYS = 0.3
 """So many of the orders make slots nobody's, where all were declared for somebody."""

@@ -8,7 +8,6 @@ are refused apart.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from random import Random
 from typing import TYPE_CHECKING
 
 from kafka_keyshared.sim.happenings import RightsChanged
@@ -16,18 +15,9 @@ from kafka_keyshared.sim.happenings import RightsChanged
 if TYPE_CHECKING:
     from kafka_keyshared.sim.client import SimClient
     from kafka_keyshared.sim.cluster import Cluster
-    from kafka_keyshared.sim.world import World
 
 JOIN_AGAIN_AFTER = 1.5
 """Seconds after which a client joins again that the group has refused."""
-
-USUAL = 1.5
-LONG = 30.0
-"""Seconds for which a right is away, on average: mostly for a moment, now and then for long."""
-
-
-MISSING = ((True, True), (True, False), (False, True), (False, True))
-"""Whether fetches of a topic are refused, and whether its commits are."""
 
 
 class Rights:
@@ -106,28 +96,3 @@ class Rights:
     def _tell(self) -> None:
         refused = tuple(self.fetches)
         self._cluster.history.tell(RightsChanged(refused, tuple(self.commits), self.group))
-
-
-def refuse_a_topic(world: World, chance: Random) -> bool:
-    """Take a right on a topic away for a while."""
-    rights, topic = world.cluster.rights, chance.choice(world.topics)
-    if topic in rights.fetches or topic in rights.commits:
-        return False
-    fetches, commits = chance.choice(MISSING)
-    rights.refuse(topic, fetches=fetches, commits=commits)
-    world.timeline.after(_seconds(chance), lambda: rights.grant([topic]))
-    return True
-
-
-def refuse_the_group(world: World, chance: Random) -> bool:
-    """Take the right on the group away for a while."""
-    rights = world.cluster.rights
-    if rights.group:
-        return False
-    rights.refuse_group()
-    world.timeline.after(_seconds(chance), rights.grant_group)
-    return True
-
-
-def _seconds(chance: Random) -> float:
-    return chance.expovariate(1 / (LONG if chance.random() < 0.15 else USUAL))

@@ -24,7 +24,8 @@ from kafka_keyshared.sim.checkers.outages import Outages
 from kafka_keyshared.sim.cluster import Cluster
 from kafka_keyshared.sim.disturbances import Disturbances
 from kafka_keyshared.sim.edges import counted_edges
-from kafka_keyshared.sim.plan import Plan, plan_of
+from kafka_keyshared.sim.plan import plan_of
+from kafka_keyshared.sim.run_plan import Plan
 from kafka_keyshared.sim.sometimes import Sometimes
 from kafka_keyshared.sim.world import World
 

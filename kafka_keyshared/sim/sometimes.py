@@ -18,7 +18,7 @@ from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Stage
 from kafka_keyshared.sim.copied_texts import KINDS
-from kafka_keyshared.sim.disturbances import ON_REQUEST
+from kafka_keyshared.sim.disturbance_rates import ON_REQUEST
 from kafka_keyshared.sim.happenings import (
     BY_A_CALLBACK,
     FiltersDeclared,

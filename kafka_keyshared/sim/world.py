@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 
+from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import detachments
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.cluster import Cluster
-from kafka_keyshared.sim.dependency import let_go_away, names_an_outage
 from kafka_keyshared.sim.faults import GroupSettings
-from kafka_keyshared.sim.happenings import EndedByARecord, KeysAway, MetadataTaken
+from kafka_keyshared.sim.happenings import DependencyAway, EndedByARecord, KeysAway, MetadataTaken
 from kafka_keyshared.sim.keys import registries
-from kafka_keyshared.sim.lane_orders import lift_limits, release_blocked
 from kafka_keyshared.sim.member import Member, Surroundings
-from kafka_keyshared.sim.pauses import EVERYTHING, order_a_pause
-from kafka_keyshared.sim.plan import Plan
+from kafka_keyshared.sim.member_health import names_an_outage
+from kafka_keyshared.sim.member_orders import (
+    EVERYTHING,
+    lift_limits,
+    order_a_pause,
+    release_blocked,
+)
+from kafka_keyshared.sim.run_plan import Plan
 from kafka_keyshared.sim.timeline import Timeline
 
 PLENTY_SHARE = 0.05
@@ -159,6 +165,22 @@ class World:
         self.members = [each for each in self.members if each.alive]
         return self.members
 
+    def some_member(self, chance: Random) -> Member | None:
+        """Return a member, if there is one."""
+        present = self.present()
+        return chance.choice(present) if present else None
+
+    def some_partition(self, chance: Random) -> TopicPartition:
+        """Return a partition."""
+        return chance.choice(self.cluster.partitions(self.topics))
+
+    def let_go_away(self, away: Disposition | None) -> None:
+        """Let what all handlers depend on be away from now on, or back with None."""
+        self.around.away = away
+        for member in self.present():
+            member.handlers.away = away
+        self.history.tell(DependencyAway(away is not None))
+
     def heal(self) -> None:
         """End all faults: nobody fails or hangs any more, and who cannot go on is replaced."""
         self.healed = True
@@ -168,7 +190,7 @@ class World:
         self.around.letters = self.around.letters.healed()
         self.read_keys()
         if self.around.away is not None:
-            let_go_away(self, None)
+            self.let_go_away(None)
         for member in self.present():
             # What is blocked stays so until a restart with a mended handler.
             member.handlers.habits = self.around.habits
@@ -177,7 +199,7 @@ class World:
             member.raises = False
             if member.by_hand:
                 # It is to go on by itself for a while.
-                order_a_pause(self, member, EVERYTHING, paused=False)
+                order_a_pause(self.history, member, EVERYTHING, paused=False)
                 self.timeline.after(RESUMED_FOR, member.stop)
             else:
                 member.stop()

@@ -24,13 +24,14 @@ from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers import every_checker
 from kafka_keyshared.sim.checkers.no_repeats import NoRepeats
-from kafka_keyshared.sim.disturbances import DISTURBANCES, Disturbances
+from kafka_keyshared.sim.disturbance_rates import RATES
+from kafka_keyshared.sim.disturbances import Disturbances
 from kafka_keyshared.sim.handlers import Habits
 from kafka_keyshared.sim.keys import DerivedKey
 from kafka_keyshared.sim.member import MemberPlan
-from kafka_keyshared.sim.plan import PROTOCOLS, Plan
 from kafka_keyshared.sim.publisher import LetterFaults
 from kafka_keyshared.sim.run import HEALED_WITHIN, TURN, all_done
+from kafka_keyshared.sim.run_plan import PROTOCOLS, Plan
 from kafka_keyshared.sim.world import World
 from tests.setup.page_tables import filled, others, table, written
 
@@ -57,7 +58,7 @@ HEAD = ("fault", "times", "starts", "lost", "out of order", "overlaps", "repeats
 
 def kinds() -> list[str]:
     """Return the kinds of faults that there are, as the simulation names them."""
-    return list(DISTURBANCES)
+    return list(RATES)
 
 
 def plan_of(seed: int, what: str) -> Plan:
@@ -88,7 +89,7 @@ def plan_of(seed: int, what: str) -> Plan:
         metadata_max=4_096,
         tells_limit=True,
         tells_ids=True,
-        disturbances={} if what == NONE else {what: DISTURBANCES[what].every / EVERY},
+        disturbances={} if what == NONE else {what: RATES[what] / EVERY},
         member=MemberPlan(subscriptions=(subscription,)),
         habits=Habits(failing=0.02, poisoned=0.001, hanging=0.0, typical=0.005),
         letters=LetterFaults().healed(),

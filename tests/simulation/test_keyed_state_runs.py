@@ -8,9 +8,10 @@ import pytest
 
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.sim.chance import Chance
-from kafka_keyshared.sim.plan import Plan, plan_of
+from kafka_keyshared.sim.plan import plan_of
 from kafka_keyshared.sim.routings import Kind, with_routing
 from kafka_keyshared.sim.run import run_seed
+from kafka_keyshared.sim.run_plan import Plan
 
 
 def plan_of_handlers_with_state(seed: int, kind: Kind) -> Plan:

@@ -13,10 +13,11 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Retry, TopicPartition, Undecodable, UnknownFormat
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.keys import DerivedKey, key_by, keyed
-from kafka_keyshared.sim.plan import Plan, plan_of
+from kafka_keyshared.sim.plan import plan_of
 from kafka_keyshared.sim.records import SimRecord, group_of
 from kafka_keyshared.sim.routings import with_routing
 from kafka_keyshared.sim.run import run_seed
+from kafka_keyshared.sim.run_plan import Plan
 from tests.simulation.told import Told
 from tests.simulation.watched import Story, assert_found, assert_right, settings
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.happenings import FiltersDeclared, WorkerJoined
-from kafka_keyshared.sim.plan import Plan, plan_of
+from kafka_keyshared.sim.plan import plan_of
 from kafka_keyshared.sim.routings import may_filter_later
 from kafka_keyshared.sim.run import run_seed
+from kafka_keyshared.sim.run_plan import Plan
 from tests.simulation.told import SUB, Told
 from tests.simulation.watched import Story, assert_found, assert_right, begun, settings
 

@@ -14,8 +14,9 @@ from kafka_keyshared.sim import crews
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.handlers import Habits, Handlers
-from kafka_keyshared.sim.plan import Plan, plan_of
+from kafka_keyshared.sim.plan import plan_of
 from kafka_keyshared.sim.run import run_seed
+from kafka_keyshared.sim.run_plan import Plan
 from kafka_keyshared.sim.world import World
 
 CALM = Habits(failing=0.0, poisoned=0.0, dropping=0.0, hanging=0.0)

@@ -12,8 +12,9 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.pause_history import PauseHeard, PauseOrdered, PauseRefused, PauseTaken
-from kafka_keyshared.sim.plan import Plan, plan_of
+from kafka_keyshared.sim.plan import plan_of
 from kafka_keyshared.sim.run import run_seed
+from kafka_keyshared.sim.run_plan import Plan
 from tests.simulation.told import T0, T1, Told
 from tests.simulation.watched import Story, assert_found, assert_right, begun, settings
 

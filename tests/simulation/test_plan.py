@@ -8,9 +8,11 @@ import pytest
 
 from kafka_keyshared.sim import emphases, plan
 from kafka_keyshared.sim.chance import Chance
-from kafka_keyshared.sim.disturbances import DISTURBANCES, ON_REQUEST, Disturbance
+from kafka_keyshared.sim.disturbance_rates import ON_REQUEST, RATES
+from kafka_keyshared.sim.disturbances import DISTURBANCES
 from kafka_keyshared.sim.emphases import EMPHASES
-from kafka_keyshared.sim.plan import Draw, Plan, plan_of
+from kafka_keyshared.sim.plan import plan_of
+from kafka_keyshared.sim.run_plan import Draw, Plan
 
 SEEDS = range(1, 201)
 
@@ -68,19 +70,23 @@ def test_one_more_thing_that_may_happen_changes_no_seed_but_by_that(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = [plan_of(Chance(seed)) for seed in SEEDS]
-    more = {"something new": Disturbance(1.0, lambda world, chance: True), **DISTURBANCES}
-    monkeypatch.setattr(plan, "DISTURBANCES", more)
+    more = {"something new": 1.0, **RATES}
+    monkeypatch.setattr(plan, "RATES", more)
     after = [plan_of(Chance(seed)) for seed in SEEDS]
     has = [each.disturbances.get("something new") for each in after]
     assert any(has)
     assert not all(has)
     for known, now in zip(before, after, strict=True):
-        there = {name: how for name, how in now.disturbances.items() if name in DISTURBANCES}
+        there = {name: how for name, how in now.disturbances.items() if name in RATES}
         assert replace(now, disturbances=there) == known
 
 
 def test_every_disturbance_is_had_by_some_seeds_and_by_no_means_all() -> None:
     plans = [plan_of(Chance(seed)) for seed in SEEDS]
-    for name in DISTURBANCES:
+    for name in RATES:
         share = sum(name in each.disturbances for each in plans) / len(plans)
         assert share == 0 if name in ON_REQUEST else 0.15 < share < 0.6, name
+
+
+def test_every_disturbance_has_a_rate_and_does_something() -> None:
+    assert list(DISTURBANCES) == list(RATES)

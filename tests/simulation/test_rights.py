@@ -13,8 +13,9 @@ from kafka_keyshared.sim.checkers.checker import Violation
 from kafka_keyshared.sim.checkers.rights import FOR_RIGHTS, PatientWithRights
 from kafka_keyshared.sim.happenings import RightsChanged
 from kafka_keyshared.sim.member import MemberPlan
-from kafka_keyshared.sim.plan import Protocol, plan_of
+from kafka_keyshared.sim.plan import plan_of
 from kafka_keyshared.sim.run import run_seed
+from kafka_keyshared.sim.run_plan import Protocol
 from kafka_keyshared.sim.world import World
 from tests.simulation.told import Told
 from tests.simulation.watched import settings

@@ -12,9 +12,10 @@ from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.checkers.declared import Declared
-from kafka_keyshared.sim.plan import Plan, plan_of
+from kafka_keyshared.sim.plan import plan_of
 from kafka_keyshared.sim.routings import KINDS, Kind, routed, with_routing
 from kafka_keyshared.sim.run import run_seed
+from kafka_keyshared.sim.run_plan import Plan
 from tests.simulation.told import Told
 from tests.simulation.watched import Story, assert_found, assert_right, begun, settings
 

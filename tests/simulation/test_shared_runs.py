@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
-from kafka_keyshared.sim.plan import Plan
 from kafka_keyshared.sim.pool import PoolHabits
 from kafka_keyshared.sim.run import run_seed
+from kafka_keyshared.sim.run_plan import Plan
 from tests.setup.faults import plan_of
 
 STEPS = 6_000

@@ -10,8 +10,9 @@ import pytest
 
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.history import CameBack
-from kafka_keyshared.sim.plan import PROTOCOLS, Protocol, plan_of
+from kafka_keyshared.sim.plan import plan_of
 from kafka_keyshared.sim.run import run_seed
+from kafka_keyshared.sim.run_plan import PROTOCOLS, Protocol
 from tests.support.simulated import Reading, Simulation
 
 STEPS = 600

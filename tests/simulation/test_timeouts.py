@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from kafka_keyshared.sim.chance import Chance
-from kafka_keyshared.sim.plan import KINDS, Plan, plan_of
+from kafka_keyshared.sim.plan import KINDS, plan_of
 from kafka_keyshared.sim.run import run_seed
+from kafka_keyshared.sim.run_plan import Plan
 from kafka_keyshared.sim.stepped import PoolKind
 from kafka_keyshared.sim.world import World
 

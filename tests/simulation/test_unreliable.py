@@ -10,8 +10,9 @@ from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.checkers.no_repeats import NoRepeats
-from kafka_keyshared.sim.plan import Plan, plan_of, without_reliability
+from kafka_keyshared.sim.plan import plan_of, without_reliability
 from kafka_keyshared.sim.run import run_seed
+from kafka_keyshared.sim.run_plan import Plan
 from tests.simulation.told import SUB, Told, text
 from tests.simulation.watched import Story, assert_found, assert_right, begun, settings
 

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.sim.keys import DerivedKey
-from kafka_keyshared.sim.plan import Plan
+from kafka_keyshared.sim.run_plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

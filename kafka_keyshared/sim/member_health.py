@@ -1,0 +1,34 @@
+"""The diagnosis of a simulated member: what it says of an outage."""
+
+from __future__ import annotations
+
+from kafka_keyshared.core.status import take
+from kafka_keyshared.core.surroundings import Surroundings
+from kafka_keyshared.diagnosis.causes import MOST_ATTEMPTS_FAIL
+from kafka_keyshared.diagnosis.judge import diagnose
+from kafka_keyshared.sim.member import Member
+
+
+def names_an_outage(member: Member, wall: float) -> frozenset[str]:
+    """Return the subscriptions of a member of which its diagnosis says that most attempts fail.
+
+    Of a subscription that has it for a topic or a partition only, nothing is said.
+    """
+    core, pool = member.instance.core, member.pool
+    around = Surroundings(
+        wall=wall,
+        started_at=0.0,
+        phase="running",
+        joined=True,
+        group="group",
+        pool="",
+        polled_at=None,
+        poll_used=0.0,
+        log_ends={},
+    )
+    status = take(core, pool.progress(), wall, around)
+    return frozenset(
+        each.subscription
+        for each in diagnose(status).findings
+        if each.code == MOST_ATTEMPTS_FAIL.code and not each.topic
+    )

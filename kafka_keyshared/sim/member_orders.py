@@ -1,0 +1,73 @@
+"""Orders that a simulated member is given: pauses, released lanes and lifted limits."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from kafka_keyshared.core.events import DlqLimitLifted, LaneAction, LaneOrder
+from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.core.lanes import ClosedLane, LaneState
+from kafka_keyshared.owner.by_hand import Those
+from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.pausing import pause, resume
+from kafka_keyshared.sim.history import History
+from kafka_keyshared.sim.member import Member
+from kafka_keyshared.sim.pause_history import PauseOrdered, PauseTaken
+
+EVERYTHING = Those()
+"""All that a member reads."""
+
+
+def lift_limits(member: Member) -> None:
+    """Order that all partitions of a member go on that their dead-letter limit has stopped."""
+
+    def lift(loop: Loop) -> Generator[None, None, None]:
+        yield from ()
+        stopped = sorted(loop.core.holds.held_back(Reason.DLQ_LIMIT))
+        if stopped:
+            member.lifted(stopped)
+            loop.tell(DlqLimitLifted(stopped))
+
+    member.order("lift limits", lift)
+
+
+def release_blocked(member: Member) -> None:
+    """Order that all blocked lanes of a member go on, where there are any.
+
+    A mended handler and a restart do that for all but those which are diverted in one partition,
+    and blocked in another one of which as many are diverted as may be.
+    """
+
+    def blocked() -> list[tuple[str, ClosedLane]]:
+        return [
+            (sub.name, closed)
+            for sub in member.instance.core.subscriptions.values()
+            for closed in sub.closed.lanes.values()
+            if closed.state is LaneState.BLOCKED
+        ]
+
+    def release(loop: Loop) -> Generator[None, None, None]:
+        yield from ()
+        for name, closed in blocked():
+            if closed.head is not None:
+                place = closed.partition, closed.head.offset()
+                loop.tell(LaneOrder(name, LaneAction.RELEASE, None, *place))
+        loop.lane_answers.clear()
+
+    if blocked():
+        member.order("release blocked lanes", release)
+
+
+def order_a_pause(history: History, member: Member, those: Those, *, paused: bool) -> None:
+    """Order it of a member, and tell when it is ordered and when it has come about."""
+    work = (pause if paused else resume)(those)
+    member.by_hand = member.by_hand or paused
+
+    def order(loop: Loop) -> Generator[None, None, None]:
+        number = history.count
+        told = PauseOrdered(member.number, number, those.topics, those.partitions, paused)
+        history.tell(told)
+        yield from work(loop)
+        history.tell(PauseTaken(member.number, number))
+
+    member.order("pause" if paused else "resume", order)
