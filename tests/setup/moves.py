@@ -15,6 +15,7 @@ are gone and whose targets exist has been done before, and is skipped.
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -204,6 +205,8 @@ def carry_out(root: Path, done: Done) -> None:
     for old, new in done.files.items():
         (root / new).parent.mkdir(parents=True, exist_ok=True)
         _git(root, "mv", old, new)
+    for folder in {root / dirname(old) for old in done.files}:
+        _remove_emptied(folder)
     for path, text in done.written.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
@@ -211,6 +214,13 @@ def carry_out(root: Path, done: Done) -> None:
         _git(root, "rm", "--quiet", "--force", *done.removed)
     if done.written:
         _git(root, "add", *done.written)
+
+
+def _remove_emptied(folder: Path) -> None:
+    """Remove folders in which nothing is left but bytecode, which could still be imported."""
+    while folder.is_dir() and all(each.name == "__pycache__" for each in folder.iterdir()):
+        shutil.rmtree(folder)
+        folder = folder.parent
 
 
 def after(tree: Tree, done: Done) -> Tree:

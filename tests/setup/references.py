@@ -32,7 +32,7 @@ _BESIDE = re.compile(r"Path\(__file__\)(?:\.resolve\(\))?\.with_name\(\"([^\"]+)
 _LOGGER = re.compile(r"(?:log_of|getLogger|Few)\(\s*\"([\w.]+)\"")
 # What stands before a name that is also a logger's where it is meant as a module.
 _MODULE_COMES = re.compile(
-    r"(?:^\s*(?:from|import) |-m |\"-m\", f?\"|files\([\"']|import_module\(\"|:\w+:`[~!]?)$"
+    r"(?:\b(?:from|import) |-m |\"-m\", f?\"|files\([\"']|import_module\(\"|:\w+:`[~!]?)$"
 )
 # What a text has that makes module names out of relative ones.
 _LAZY = re.compile(r"\{__name__\}\.\{|kafka_keyshared\.\{|_HOMES\b")
@@ -258,18 +258,12 @@ def _paths(path: str, text: str, moved: Moved) -> Iterator[Edit]:
         token = match.group().rstrip(".")
         fixed = token.partition("*")[0].rpartition("/")[0] if "*" in token else token.rstrip("/")
         rest = token[len(fixed) :]
-        if (
-            not token.startswith(".")
-            and not path.endswith((".md", "pyproject.toml"))
-            and rest == "/"
-        ):
-            continue  # a folder alone is named by pages; elsewhere it may be any word
         if token.startswith("."):
-            old = normpath(f"{here}/{fixed}")
-            if moved.is_there(old) and not old.startswith(".."):
-                new = relpath(moved.path(old) or old, new_here or ".")
+            if (new := _relative(fixed, here, new_here, moved)) is not None:
                 yield Edit(match.start(), match.start() + len(token), new + rest)
             continue
+        if "/" not in fixed and rest == "/" and not path.endswith((".md", "pyproject.toml")):
+            continue  # pages name a folder so; elsewhere it may be any word
         for base in bases:
             if moved.is_there(base + fixed):
                 new_path = moved.path(base + fixed)
@@ -291,12 +285,20 @@ def _links(path: str, text: str, moved: Moved) -> Iterator[Edit]:
     for match in _LINK.finditer(text):
         group = 1 if match.group(1) else 2
         target = match.group(group)
-        old = normpath(f"{here}/{target}")
-        if re.match(r"[a-z]+:|/", target) or not moved.is_there(old):
-            continue
-        new = relpath(moved.path(old) or old, new_here or ".")
-        slash = "/" if target.endswith("/") else ""
-        yield Edit(*match.span(group), new + slash)
+        if (new := _relative(target.rstrip("/"), here, new_here, moved)) is not None:
+            slash = "/" if target.endswith("/") else ""
+            yield Edit(*match.span(group), new + slash)
+
+
+def _relative(path: str, here: str, new_here: str, moved: Moved) -> str | None:
+    """Return a path relative to a file's folder, computed anew; None where it stays."""
+    old = normpath(f"{here}/{path}")
+    if re.match(r"[a-z]+:|/", path) or not moved.is_there(old):
+        return None
+    new = relpath(moved.path(old) or old, new_here or ".")
+    if new == relpath(old, here or "."):
+        return None
+    return f"./{new}" if path.startswith("./") and not new.startswith(".") else new
 
 
 def _depths(path: str, text: str, moved: Moved, notes: list[str]) -> Iterator[Edit]:
@@ -336,7 +338,8 @@ def _reflow(text: str, before: str) -> str:
                 lines[number], rest = line[:at], line[at + 1 :]
                 following = lines[number + 1] if number + 1 < len(lines) else ""
                 words = following[len(margin) :]
-                joins = number + 1 in prose and following.startswith(margin) and words[:1].isalpha()
+                joins = number + 1 in prose and following.startswith(margin)
+                joins = joins and bool(re.match(r"[^\s*|>\"\d-]", words))
                 if joins and not line.rstrip().endswith('"""'):
                     lines[number + 1] = f"{margin}{rest} {words}"
                 else:
