@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim.brokers import Brokers
 from kafka_keyshared.sim.happenings import LimitHeard, LimitUnheard, LogsAsked
 from kafka_keyshared.sim.history import Answered, Waiting
 from kafka_keyshared.sim.link import Link
 from kafka_keyshared.sim.timeline import Process
-
-if TYPE_CHECKING:
-    from kafka_keyshared.sim.cluster import Cluster
 
 NOTHING = CommittedOffset(None, None)
 
@@ -70,7 +67,7 @@ class LimitOnItsWay:
 class Asking:
     """The questions of one client. Times are in seconds."""
 
-    def __init__(self, cluster: Cluster, process: Process, link: Link, member: int) -> None:
+    def __init__(self, cluster: Brokers, process: Process, link: Link, member: int) -> None:
         self._member = member
         self._cluster = cluster
         self._timeline = cluster.timeline

@@ -7,18 +7,14 @@ member gives up all that it has first, a cooperative one (KIP-429) only what goe
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
 
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim.group import NO_ERROR, Group, Seat
+from kafka_keyshared.sim.brokers import Brokers
+from kafka_keyshared.sim.group import NO_ERROR, Group, GroupMember, Seat
 from kafka_keyshared.sim.happenings import PendingGivenUp
 from kafka_keyshared.sim.sharing import Shares, ranges, sticky
-
-if TYPE_CHECKING:
-    from kafka_keyshared.sim.cluster import Cluster
-    from kafka_keyshared.sim.membership import Membership
 
 GATHERING = 0.05
 """Most seconds that a coordinator waits for more members once all that it knows have joined."""
@@ -38,12 +34,12 @@ class Classic(Group):
     phase = Phase.STABLE
     _round = 0
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Brokers) -> None:
         super().__init__(cluster)
         # Members that were told an id and have not joined with it: no round is over before.
         self._pending: dict[int, Seat] = {}
 
-    def _expect(self, membership: Membership) -> None:
+    def _expect(self, membership: GroupMember) -> None:
         """Tell a new member its id, and wait for it to join until its session is over."""
         seat = self.new_seat(membership)
         self._pending[seat.number] = seat
@@ -70,7 +66,7 @@ class Classic(Group):
         if self.phase is Phase.PREPARING:
             self._complete_soon()
 
-    def join(self, membership: Membership) -> None:
+    def join(self, membership: GroupMember) -> None:
         """Take a member in, or in again: a round begins, unless one is on.
 
         A new member is told an id first, and is pending until it joins with that (KIP-394). A

@@ -7,7 +7,7 @@ asks it what it asks of the real one. Whoever waits in it lets the timeline run.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -29,7 +29,9 @@ from kafka_keyshared.sim.asking import (
     RightsOnTheirWay,
     TopicIdsOnTheirWay,
 )
+from kafka_keyshared.sim.brokers import Brokers, StoredCommits
 from kafka_keyshared.sim.fetching import Fetcher
+from kafka_keyshared.sim.group import Group
 from kafka_keyshared.sim.happenings import LeftGroup, StoppedJoining
 from kafka_keyshared.sim.history import Delivered, Joined
 from kafka_keyshared.sim.leaving import leave_group
@@ -40,13 +42,33 @@ from kafka_keyshared.sim.records import SimRecord, client_event
 from kafka_keyshared.sim.timeline import Process
 from kafka_keyshared.status import ClientStatus
 
-if TYPE_CHECKING:
-    from kafka_keyshared.sim.cluster import Cluster
-    from kafka_keyshared.sim.commits import Sent
-
 NOBODYS = TopicPartition("", -1)
 MOVE_TIMEOUT = 1.0
 """Seconds in which the client is to carry out an assignment, as with the real one."""
+
+
+class CommitsPort(StoredCommits, Protocol):
+    """Where clients send their commits."""
+
+    def send(self, client: SimClient, commit: Commit) -> None:
+        """Take a commit; the answer comes to a later poll of the client."""
+
+
+class ClusterPort(Brokers, Protocol):
+    """The cluster, as its clients, their commits and their rights see it."""
+
+    clients: list[SimClient]
+
+    @property
+    def group(self) -> Group:
+        """The group that they are in."""
+
+    @property
+    def commits(self) -> CommitsPort:
+        """What is stored for it, and where commits are sent."""
+
+    def throw_out(self, client: SimClient) -> None:
+        """Make a member leave without asking it."""
 
 
 class SimClient:
@@ -58,7 +80,7 @@ class SimClient:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterPort,
         process: Process,
         topics: Sequence[str],
         answer: Callable[[CommitAnswered], None],
@@ -74,7 +96,8 @@ class SimClient:
         self.member = member
         self.answer = answer
         self.link = Link(cluster)
-        self.in_flight: dict[int, Sent] = {}
+        # By their numbers the commits that it waits for.
+        self.in_flight: dict[int, object] = {}
         self.closed = False
         self._cluster = cluster
         self._process = process
@@ -85,7 +108,9 @@ class SimClient:
         self.asking = Asking(cluster, process, self.link, member)
         self._cooperative = cluster.settings.protocol != "eager"
         self.fetcher = Fetcher(member, cluster, self.link, self._first, eof=eof)
-        self.membership = Membership(member, topics, cluster, self.link, self.fetcher)
+        self.membership = Membership(
+            member, topics, cluster, self.link, self.fetcher, group=cluster.group
+        )
         self._counts = {topic: len(logs) for topic, logs in cluster.topics.items()}
         self._epochs: dict[TopicPartition, int] = {}
         self._raises: list[Exception] = []

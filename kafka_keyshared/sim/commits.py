@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 from collections import deque
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
 
@@ -17,14 +16,11 @@ from kafka_keyshared.client.port import CommittedOffset, classify_commit, refuse
 from kafka_keyshared.core.commands import Commit
 from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim.client import ClusterPort, SimClient
 from kafka_keyshared.sim.commit_text import CommitTextError, read_commit, read_notes
 from kafka_keyshared.sim.group import NO_ERROR, Seat
 from kafka_keyshared.sim.happenings import TextCopied
 from kafka_keyshared.sim.history import CommitSent, CommitStored, CommitTold
-
-if TYPE_CHECKING:
-    from kafka_keyshared.sim.client import SimClient
-    from kafka_keyshared.sim.cluster import Cluster
 
 LATE = 3.0
 """Most seconds that a commit comes late by, which the client sends again."""
@@ -97,7 +93,7 @@ class Commits:
     ``next_fates`` are those of the next commits, before chance is asked.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterPort) -> None:
         self._cluster = cluster
         self._timeline = cluster.timeline
         self._chance = cluster.chance("commits")

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
 
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim.brokers import Brokers
 from kafka_keyshared.sim.history import Delivered, Misplaced, Reading, ReadsOn
 from kafka_keyshared.sim.link import Link
 from kafka_keyshared.sim.logs import Written
 from kafka_keyshared.sim.parts import Batch, Part
 from kafka_keyshared.sim.records import SimRecord, client_event
 from kafka_keyshared.sim.timeline import Action, nothing
-
-if TYPE_CHECKING:
-    from kafka_keyshared.sim.cluster import Cluster
 
 REMEMBERED = 300.0
 """Seconds for which a member remembers what it has lost, as long as that stays with no other."""
@@ -43,7 +40,7 @@ class Fetcher:
     def __init__(
         self,
         member: int,
-        cluster: Cluster,
+        cluster: Brokers,
         link: Link,
         first_place: Callable[[TopicPartition], int | None],
         *,

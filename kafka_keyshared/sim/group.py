@@ -3,18 +3,48 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
+from typing import Protocol
 
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim.brokers import Brokers
 from kafka_keyshared.sim.history import CameBack, Expelled
+from kafka_keyshared.sim.link import Link
 from kafka_keyshared.sim.timeline import Action
 
-if TYPE_CHECKING:
-    from kafka_keyshared.sim.cluster import Cluster
-    from kafka_keyshared.sim.membership import Membership
-
 NO_ERROR = 0
+
+
+class GroupMember(Protocol):
+    """A member of the group, as the coordinator speaks with it."""
+
+    member: int
+    topics: Sequence[str]
+    instance: str
+    link: Link
+    seat: Seat | None
+
+    @property
+    def owned(self) -> Collection[TopicPartition]:
+        """What it has."""
+
+    def identified(self, seat: Seat) -> None:
+        """Hear which id it has."""
+
+    def joined(self, seat: Seat, generation: int) -> None:
+        """Hear that all have joined."""
+
+    def given(self, seat: Seat, generation: int, partitions: list[TopicPartition]) -> None:
+        """Hear which partitions it is to have."""
+
+    def hear_rebalance(self, seat: Seat) -> None:
+        """Hear that a round has begun."""
+
+    def join_again(self, seat: Seat) -> None:
+        """Hear that another round has begun before this one was over."""
+
+    def thrown_out(self, seat: Seat) -> None:
+        """Hear that the group does not know it."""
 
 
 class Seat:
@@ -37,7 +67,7 @@ class Seat:
         "owned",
     )
 
-    def __init__(self, number: int, membership: Membership) -> None:
+    def __init__(self, number: int, membership: GroupMember) -> None:
         self.number = number
         self.membership = membership
         self.generation = 0
@@ -55,7 +85,7 @@ class Seat:
 class Group(ABC):
     """What the protocols have in common. Everything here happens at the coordinator."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Brokers) -> None:
         self.cluster = cluster
         self.timeline = cluster.timeline
         self.settings = cluster.settings
@@ -67,7 +97,7 @@ class Group(ABC):
     # --- what members send ---
 
     @abstractmethod
-    def join(self, membership: Membership) -> None:
+    def join(self, membership: GroupMember) -> None:
         """Take a member in, or in again."""
 
     @abstractmethod
@@ -116,7 +146,7 @@ class Group(ABC):
             self.chance.random() * self.settings.heartbeat, lambda: link.hear(action)
         )
 
-    def seat(self, membership: Membership) -> Seat | None:
+    def seat(self, membership: GroupMember) -> Seat | None:
         """Return the member's seat, a new one if it has none; None for one that is gone."""
         seat = membership.seat
         if seat is None:
@@ -131,7 +161,7 @@ class Group(ABC):
         membership.link.hear(lambda: membership.thrown_out(known))
         return None
 
-    def new_seat(self, membership: Membership) -> Seat:
+    def new_seat(self, membership: GroupMember) -> Seat:
         """Return a seat that no member has had."""
         self._seated += 1
         return Seat(self._seated, membership)

@@ -5,27 +5,22 @@ First a member is told what it gives up, and only when it has is that told to th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from confluent_kafka import KafkaError
 
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim.group import NO_ERROR, Group, Seat
+from kafka_keyshared.sim.brokers import Brokers
+from kafka_keyshared.sim.group import NO_ERROR, Group, GroupMember, Seat
 from kafka_keyshared.sim.sharing import Shares, sticky
-
-if TYPE_CHECKING:
-    from kafka_keyshared.sim.cluster import Cluster
-    from kafka_keyshared.sim.membership import Membership
 
 
 class Reconciling(Group):
     """The coordinator of such a group."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Brokers) -> None:
         super().__init__(cluster)
         self._target: Shares = {}
 
-    def join(self, membership: Membership) -> None:
+    def join(self, membership: GroupMember) -> None:
         """Take a member in."""
         if self.seat(membership) is not None:
             self.changed()

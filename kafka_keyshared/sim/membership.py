@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from confluent_kafka import KafkaError
 
 from kafka_keyshared.client.port import Rebalance
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim.brokers import Brokers
 from kafka_keyshared.sim.fetching import Fetcher
+from kafka_keyshared.sim.group import Group, Seat
 from kafka_keyshared.sim.history import Owned, Released, Revoking
 from kafka_keyshared.sim.link import Link
 from kafka_keyshared.sim.records import SimRecord, client_event
-from kafka_keyshared.sim.rights import JOIN_AGAIN_AFTER
 
-if TYPE_CHECKING:
-    from kafka_keyshared.sim.cluster import Cluster
-    from kafka_keyshared.sim.group import Seat
+JOIN_AGAIN_AFTER = 1.5
+"""Seconds after which a client joins again that the group has refused."""
 
 Op = Callable[[], SimRecord | None]
 """What waits for the next poll: done there, and what it returns is what the poll returns."""
@@ -46,13 +46,20 @@ class Membership:
     """Its ``group.instance.id``; to be set before it joins."""
 
     def __init__(
-        self, member: int, topics: Sequence[str], cluster: Cluster, link: Link, reader: Fetcher
+        self,
+        member: int,
+        topics: Sequence[str],
+        cluster: Brokers,
+        link: Link,
+        reader: Fetcher,
+        *,
+        group: Group,
     ) -> None:
         self.member = member
         self.topics = topics
         self.link = link
         self._cluster = cluster
-        self._group = cluster.group
+        self._group = group
         self._tell = cluster.history.tell
         self._reader = reader
         self._cooperative = cluster.settings.protocol != "eager"

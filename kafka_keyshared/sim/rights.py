@@ -8,22 +8,15 @@ are refused apart.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from kafka_keyshared.sim.client import ClusterPort, SimClient
 from kafka_keyshared.sim.happenings import RightsChanged
-
-if TYPE_CHECKING:
-    from kafka_keyshared.sim.client import SimClient
-    from kafka_keyshared.sim.cluster import Cluster
-
-JOIN_AGAIN_AFTER = 1.5
-"""Seconds after which a client joins again that the group has refused."""
 
 
 class Rights:
     """What is refused now: fetches or commits by topic, and everything of the group."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterPort) -> None:
         self._cluster = cluster
         self.fetches: dict[str, None] = {}
         self.commits: dict[str, None] = {}
