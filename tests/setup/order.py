@@ -19,6 +19,9 @@ from tests.setup.references import PACKAGE
 from tests.tidy.layers import imports
 from tests.tidy.sources import parse
 
+TOP = "package"
+"""The order of the whole package, among those of its packages."""
+
 TOP_MOST = 13
 """Packages at the top, at most."""
 
@@ -95,8 +98,11 @@ def main(arguments: Iterable[str]) -> int:
         if (done := plan(move, tree)) is not None:
             tree = after(tree, done)
     edges = graph(tree.texts)
-    up = [*upward(edges, order["package"], PACKAGE)]
-    up += upward(edges, order["core"], f"{PACKAGE}.core")
+    up = [
+        line
+        for name, parts in order.items()
+        for line in upward(edges, parts, PACKAGE if name == TOP else f"{PACKAGE}.{name}")
+    ]
     found = [*circles(edges)]
     paths = [path.split("/") for path in tree.texts if path.startswith(f"{PACKAGE}/")]
     top = {words[1] for words in paths if len(words) > 2}

@@ -34,9 +34,11 @@ _LOGGER = re.compile(r"(?:log_of|getLogger|Few)\(\s*\"([\w.]+)\"")
 _MODULE_COMES = re.compile(
     r"(?:\b(?:from|import) |-m |\"-m\", f?\"|files\([\"']|import_module\(\"|:\w+:`[~!]?)$"
 )
-# What a text has that makes module names out of relative ones.
-_LAZY = re.compile(r"\{__name__\}\.\{|kafka_keyshared\.\{|_HOMES\b")
+# Names of modules relative to the package: quoted where a text puts the package before them, and as
+# the values of _HOMES, where one word is a module too.
+_LAZY = re.compile(r"\{__name__\}\.\{|kafka_keyshared\.\{")
 _SHORT = re.compile(r"(?<=[\"'])[a-z_]\w*(?:\.[a-z_]\w*)+(?=[\"'])")
+_HOMES = re.compile(r"(?<=: \")[a-z_][\w.]*(?=\")")
 
 
 class Edit(NamedTuple):
@@ -243,8 +245,8 @@ def _names(path: str, text: str, moved: Moved, notes: list[str]) -> Iterator[Edi
             notes.append(f"{path}:{line}: {match.group()} stays: a logger has that name")
             continue
         yield Edit(*match.span(), moved.modules[found[0]] + found[1])
-    if path.endswith(".py") and _LAZY.search(text):
-        for match in _SHORT.finditer(text):
+    if path.endswith(".py") and (_LAZY.search(text) or "_HOMES" in text):
+        for match in (_HOMES if "_HOMES" in text else _SHORT).finditer(text):
             old = f"{PACKAGE}.{match.group()}"
             if moved.modules.get(old, old) != old:
                 yield Edit(*match.span(), moved.modules[old].removeprefix(f"{PACKAGE}."))

@@ -34,7 +34,7 @@ def test_a_move_rewrites_imports_strings_roles_paths_links_and_depths() -> None:
     done = plan(MOVE, tree)
     assert done is not None
     assert after(tree, done).texts == {
-        f"{ROOT}/__init__.py": '_HOMES = {"Row": "rows", "Own": "far.deep.own"}\n',
+        f"{ROOT}/__init__.py": '_HOMES = {"Row": "rows.queue", "Own": "far.deep.own"}\n',
         f"{ROOT}/rows/__init__.py": '"""Rows."""\n',
         f"{ROOT}/rows/queue.py": f'"""Rows; :mod:`{ROOT}.shut` has others."""\n',
         f"{ROOT}/shut.py": f"from {ROOT}.rows import queue\nfrom {ROOT}.rows.queue import Row\n"
