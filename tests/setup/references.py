@@ -22,7 +22,7 @@ LINE = 100
 _ROOTS = (PACKAGE, "tests", "examples")
 _DOTTED = re.compile(rf"(?<![\w./-])(?:{'|'.join(_ROOTS)})(?:\.[A-Za-z_]\w*)+")
 _ROLE = re.compile(r":\w+:`[~!]?(\.+[\w.]+)`")
-_PATH = re.compile(r"(?<![\w/.~$}@-])(?:\.{1,2}/)*(?:\w[\w.-]*/)+[\w.*-]*")
+_PATH = re.compile(r"(?:(?<![\w/.~$}@-])|(?<=\{PACKAGE\}/))(?:\.{1,2}/)*(?:\w[\w.-]*/)+[\w.*-]*")
 _BARE = re.compile(r"(?<=`)\w+\.py(?=`)|\btest_\w+\.py\b")
 _LINK = re.compile(r"\]\(\s*<?([^)\s>#]+)|^\s*\[[^\]]+\]:\s*<?([^\s>#]+)", re.MULTILINE)
 _PARENTS = re.compile(
@@ -57,6 +57,8 @@ class Moved:
     ) -> None:
         self.files = dict(files)
         self.tracked = set(tracked)
+        # By file the names of imported modules that change in its code.
+        self.renamed: dict[str, dict[str, str]] = {}
         self.loggers = {name for text in texts for name in _LOGGER.findall(text)}
 
     @cached_property
@@ -126,6 +128,8 @@ def rewrite(path: str, text: str, moved: Moved) -> tuple[str, list[str]]:
         edits += _depths(path, text, moved, notes)
     if path.endswith(".md"):
         edits += _links(path, text, moved)
+    if path.endswith(".toml"):
+        edits += _mutants(text, moved)
     edits += _names(path, text, moved, notes)
     edits += _paths(path, text, moved)
     new = _apply(text, edits)
@@ -186,6 +190,7 @@ def _imports(path: str, text: str, moved: Moved, notes: list[str]) -> Iterator[E
                 if usages is None:
                     known_as = alias.name
                 else:
+                    moved.renamed.setdefault(path, {})[alias.name] = name
                     yield from usages
             words = f"{name} as {known_as}" if known_as and known_as != name else name
             statements.setdefault(home, []).append(words)
@@ -210,6 +215,15 @@ def _usages(
                 return None
             edits.append(Edit(start, end, new))
     return edits
+
+
+def _mutants(text: str, moved: Moved) -> Iterator[Edit]:
+    """Rename modules in the code of a mutant as they are renamed in its file, read before it."""
+    for block in re.finditer(r"(?ms)^\[\[mutant\]\].*?(?=^\[\[|\Z)", text):
+        for file in re.findall(r'^file = "(.+)"$', block.group(), re.MULTILINE):
+            for old, new in moved.renamed.get(file, {}).items():
+                for use in re.finditer(rf"(?<![\w./]){old}(?=\.\w)(?!\.py\b)", block.group()):
+                    yield Edit(block.start() + use.start(), block.start() + use.end(), new)
 
 
 def _roles(path: str, text: str, moved: Moved) -> Iterator[Edit]:
