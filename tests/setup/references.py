@@ -20,10 +20,10 @@ PACKAGE = "kafka_keyshared"
 LINE = 100
 
 _ROOTS = (PACKAGE, "tests", "examples")
-_DOTTED = re.compile(rf"(?<![\w./-])(?:{'|'.join(_ROOTS)})(?:\.[A-Za-z_]\w*)+")
+_DOTTED = re.compile(rf"(?<![\w./-])(?:{'|'.join(_ROOTS)})(?:\\?\.[A-Za-z_]\w*)+")
 _ROLE = re.compile(r":\w+:`[~!]?(\.+[\w.]+)`")
 _PATH = re.compile(r"(?:(?<![\w/.~$}@-])|(?<=\{PACKAGE\}/))(?:\.{1,2}/)*(?:\w[\w.-]*/)+[\w.*-]*")
-_BARE = re.compile(r"(?<=`)\w+\.py(?=`)|\btest_\w+\.py\b")
+_BARE = re.compile(r"(?<=`)\w+\.py(?=`)|\btest_\w+\\?\.py\b")
 _LINK = re.compile(r"\]\(\s*<?([^)\s>#]+)|^\s*\[[^\]]+\]:\s*<?([^\s>#]+)", re.MULTILINE)
 _PARENTS = re.compile(
     r"(Path\(__file__\)(?:\.resolve\(\))?)(?:\.parents\[(\d+)\]|((?:\.parent)+)\b)"
@@ -250,7 +250,8 @@ def _roles(path: str, text: str, moved: Moved) -> Iterator[Edit]:
 def _names(path: str, text: str, moved: Moved, notes: list[str]) -> Iterator[Edit]:
     """Rewrite dotted names of modules, wherever they stand, but not the name of a logger."""
     for match in _DOTTED.finditer(text):
-        found = moved.module(match.group())
+        dot = r"\." if "\\" in match.group() else "."  # escaped in a regular expression
+        found = moved.module(match.group().replace("\\", ""))
         if found is None or moved.modules[found[0]] == found[0]:
             continue
         before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
@@ -258,7 +259,7 @@ def _names(path: str, text: str, moved: Moved, notes: list[str]) -> Iterator[Edi
             line = text.count("\n", 0, match.start()) + 1
             notes.append(f"{path}:{line}: {match.group()} stays: a logger has that name")
             continue
-        yield Edit(*match.span(), moved.modules[found[0]] + found[1])
+        yield Edit(*match.span(), (moved.modules[found[0]] + found[1]).replace(".", dot))
     if path.endswith(".py") and (_LAZY.search(text) or "_HOMES" in text):
         for match in (_HOMES if "_HOMES" in text else _SHORT).finditer(text):
             old = f"{PACKAGE}.{match.group()}"
@@ -287,10 +288,13 @@ def _paths(path: str, text: str, moved: Moved) -> Iterator[Edit]:
                     end = match.start() + len(token)
                     yield Edit(match.start(), end, new_path.removeprefix(base) + rest)
                 break
+    names = dict(moved.basenames)
+    if path.startswith("tests/"):  # a file's own name is meant, whatever others are called so
+        names[path.rpartition("/")[2]] = moved.files.get(path, path).rpartition("/")[2]
     for match in _BARE.finditer(text):
-        name = match.group()
-        if name in moved.basenames:
-            yield Edit(*match.span(), moved.basenames[name])
+        name, dot = match.group().replace("\\", ""), r"\." if "\\" in match.group() else "."
+        if new := names.get(name):
+            yield Edit(*match.span(), new.replace(".", dot))
         elif path.endswith(".md") and (new_path := moved.files.get(f"{PACKAGE}/{name}")):
             yield Edit(*match.span(), new_path.removeprefix(f"{PACKAGE}/"))
 

@@ -15,7 +15,8 @@ BEFORE = {
     f"{ROOT}/deep/__init__.py": '"""Deep."""\n',
     f"{ROOT}/deep/own.py": "from pathlib import Path\nROOT = Path(__file__).parents[1]\n",
     f"{ROOT}/log.py": f'log = log_of("{ROOT}.deep")\nfiles("{ROOT}.deep")\n',
-    "tests/unit/test_rows.py": f'patch("{ROOT}.rows.Row.x")\n',
+    "tests/unit/test_rows.py": f'patch("{ROOT}.rows.Row.x")\n'
+    f'match(r"{ROOT}\\.rows|test_rows\\.py")\n',
     "tests/mutants/a.toml": f'[[mutant]]\nfile = "{ROOT}/shut.py"\nold = "rows.Row"\n'
     f'[[mutant]]\nfile = "{ROOT}/rows.py"\nold = "rows.x"\n',
     "docs/a.md": f"See [rows](../{ROOT}/rows.py), `rows.py` and `tests/unit/test_rows.py`.\n",
@@ -44,7 +45,8 @@ def test_a_move_rewrites_imports_strings_roles_paths_links_and_depths() -> None:
         f"{ROOT}/far/deep/__init__.py": '"""Deep."""\n',
         f"{ROOT}/far/deep/own.py": "from pathlib import Path\nROOT = Path(__file__).parents[2]\n",
         f"{ROOT}/log.py": f'log = log_of("{ROOT}.deep")\nfiles("{ROOT}.far.deep")\n',
-        "tests/unit/rows/test_queue.py": f'patch("{ROOT}.rows.queue.Row.x")\n',
+        "tests/unit/rows/test_queue.py": f'patch("{ROOT}.rows.queue.Row.x")\n'
+        f'match(r"{ROOT}\\.rows\\.queue|test_queue\\.py")\n',
         "tests/mutants/a.toml": f'[[mutant]]\nfile = "{ROOT}/shut.py"\nold = "queue.Row"\n'
         f'[[mutant]]\nfile = "{ROOT}/rows/queue.py"\nold = "rows.x"\n',
         "docs/far/c.md": f"See [rows](../../{ROOT}/rows/queue.py), `rows/queue.py` and "
