@@ -25,7 +25,14 @@ from kafka_keyshared.core.failure_lines import Attempt
 from kafka_keyshared.core.keying import Refused
 from kafka_keyshared.core.lane_identity import Lane, is_keyless
 from kafka_keyshared.core.lane_notes import Tried
-from kafka_keyshared.core.lanes import DIVERTS, HEAD_LEASED, LETTERS_ON_THEIR_WAY, ClosedLane, LaneEvent, LaneState
+from kafka_keyshared.core.lanes import (
+    DIVERTS,
+    HEAD_LEASED,
+    LETTERS_ON_THEIR_WAY,
+    ClosedLane,
+    LaneEvent,
+    LaneState,
+)
 from kafka_keyshared.core.meters import Processed
 from kafka_keyshared.core.opening import advance, settle_head
 from kafka_keyshared.core.poison import archive, block, letter_of

@@ -9,17 +9,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kafka_keyshared.core.key_text import key_text
+from kafka_keyshared.core.keying import OwnKeys
+from kafka_keyshared.core.lane_identity import Lane
+from kafka_keyshared.core.lanes import ClosedLanes
+from kafka_keyshared.core.one_lease import OneLease
 from kafka_keyshared.core.shards import Shard, SharedRow
+from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 from kafka_keyshared.shared_status import HotKey
-
-if TYPE_CHECKING:
-    from kafka_keyshared.core.lane_identity import Lane
-    from kafka_keyshared.core.subscription import Subscription
 
 FADES = 30.0
 """Seconds: what was measured longer ago than this counts for little."""
@@ -38,6 +39,15 @@ NAMED = 5
 
 SAMPLE = 64
 """Waiting records of one key that a status looks at."""
+
+
+class Queues(Protocol):
+    """The places of a subscription in which records of a hot key can be."""
+
+    keys: OwnKeys
+    closed: ClosedLanes
+    one_lease: OneLease | None
+    workers: dict[int, Worker]
 
 
 class Heat:
@@ -65,7 +75,7 @@ class Heat:
         self.lasts = False
         self.seconds = self.busy = self.came = self.done = self.every = 0.0
 
-    def learn(self, sub: Subscription) -> None:
+    def learn(self, sub: Queues) -> None:
         """Note the lanes of the first and the last record that wait in the shard."""
         records = self.shard.records
         self.lanes.update(map(sub.keys.lane, (*records[:1], *records[-1:])))
@@ -119,7 +129,7 @@ class HotKeys:
         self._at = 0.0
         self._came = 0
 
-    def beat(self, sub: Subscription, shared: SharedRow, now: float) -> Collection[int]:
+    def beat(self, sub: Queues, shared: SharedRow, now: float) -> Collection[int]:
         """Measure every hot key; return the slots of which records wait in closed lanes.
 
         Those whose queues last too long are the slow ones from now on.
@@ -137,7 +147,7 @@ class HotKeys:
         shared.measured(heat.shard for heat in self.heats.values() if heat.lasts)
         return elsewhere
 
-    def follow(self, sub: Subscription, shared: SharedRow, now: float) -> None:
+    def follow(self, sub: Queues, shared: SharedRow, now: float) -> None:
         """Begin with the slots that were split off since, and drop those that are no more."""
         before, self.heats = self.heats, {}
         for slot, shard in shared.single.items():
@@ -148,7 +158,7 @@ class HotKeys:
                 heat.left += _leased(sub, shard)
             self.heats[slot] = heat
 
-    def shown(self, sub: Subscription, now: float) -> tuple[HotKey, ...]:
+    def shown(self, sub: Queues, now: float) -> tuple[HotKey, ...]:
         """Return the hottest keys for the status, the one with most waiting records first."""
         found = []
         for slot, heat in self.heats.items():
@@ -174,7 +184,7 @@ def _hot_key(count: int, slot: int, heat: Heat, waiting: Sequence[Record], now: 
     )
 
 
-def _leased(sub: Subscription, shard: Shard) -> int:
+def _leased(sub: Queues, shard: Shard) -> int:
     """Return how many records of a hot key are leased when its slot is split off.
 
     The shard counts one for each slice then.
@@ -186,7 +196,7 @@ def _leased(sub: Subscription, shard: Shard) -> int:
     return sum(1 for each in records if key_of(each) == shard.key)
 
 
-def _behind(sub: Subscription, heat: Heat) -> Iterator[Collection[Record]]:
+def _behind(sub: Queues, heat: Heat) -> Iterator[Collection[Record]]:
     """Yield what waits for a hot key in closed lanes, or for the one lease of its lane."""
     for lane in heat.lanes:
         closed = sub.closed.get(lane)
