@@ -27,7 +27,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.setup.references import PACKAGE, Edit, dotted
+from tests.setup.references import PACKAGE, Edit, dotted  # noqa: E402 - found by the line above
 
 Table = Mapping[str, Mapping[str, str]]
 """By the dotted name of a module: new names of its classes by the old ones."""
@@ -84,6 +84,11 @@ def edits(text: str, module: str, table: Table) -> Iterator[Edit]:
         elif token.type in (tokenize.STRING, tokenize.COMMENT):
             for start, end, new in _in_text(token.string, names, table):
                 yield Edit(at + start, at + end, new)
+            if "f" in token.string.split(token.string[-1])[0].lower():
+                yield from (
+                    edit._replace(start=edit.start + at, end=edit.end + at)
+                    for edit in _in_braces(token.string, names, table)
+                )
         if token.type not in (tokenize.NL, tokenize.COMMENT):
             before = [*before[-2:], token]
     for origin, name in aliased:
@@ -96,6 +101,15 @@ def _of_name(name: str, before: list[tokenize.TokenInfo], names: Bound, table: T
         module = names.modules.get(before[-2].string) if len(before) > 1 else None
         return None if module is None else table[module].get(name)
     return names.classes.get(name)
+
+
+def _in_braces(text: str, names: Bound, table: Table) -> Iterator[Edit]:
+    """Yield the names in the expressions of an f-string, which Python 3.11 has as one token."""
+    for braces in re.finditer(r"\{[^{}]*\}", text):
+        for part in re.finditer(r"(?:\b(\w+)\.|(?<![\w.\"']))([A-Z_]\w*)\b(?![\"'])", braces[0]):
+            if (new := _new(part, names, table)) is not None:
+                start = braces.start() + part.start(2)
+                yield Edit(start, start + len(part[2]), new)
 
 
 _QUOTED = re.compile(r"`[^`\n]+`|(?<=^[\"'])[\w.\[\], |]+(?=[\"']$)")
@@ -116,13 +130,16 @@ def _in_text(text: str, names: Bound, table: Table) -> Iterator[tuple[int, int, 
             start = quoted.start() + part.start(2)
             if start in taken:
                 continue
-            if part[1] is None:
-                new = names.classes.get(part[2])
-            else:
-                module = names.modules.get(part[1]) or _by_tail(part[1], table)
-                new = None if module is None else table[module].get(part[2])
-            if new is not None:
+            if (new := _new(part, names, table)) is not None:
                 yield start, start + len(part[2]), new
+
+
+def _new(part: re.Match[str], names: Bound, table: Table) -> str | None:
+    """Return the new name of a class, which stands behind its module's name or alone."""
+    if part[1] is None:
+        return names.classes.get(part[2])
+    module = names.modules.get(part[1]) or _by_tail(part[1], table)
+    return None if module is None else table[module].get(part[2])
 
 
 def _by_tail(tail: str, table: Table) -> str | None:
@@ -163,12 +180,10 @@ def in_mutants(text: str, table: Table, bounds: Mapping[str, Bound]) -> str:
             continue
 
         def of_class(match: re.Match[str], names: Bound = names) -> str:
-            if match[1] is not None:
-                module = names.modules.get(match[1][:-1])
-                new = None if module is None else table[module].get(match[2])
-            else:
-                new = names.classes.get(match[2])
-            return (match[1] or "") + (new or match[2])
+            if match[1] is None:
+                return names.classes.get(match[2], match[2])
+            module = names.modules.get(match[1][:-1])
+            return match[1] + table.get(module or "", {}).get(match[2], match[2])
 
         lines = part.split("\n")
         inside = False
