@@ -67,13 +67,6 @@ def edits(text: str, module: str, table: Table) -> Iterator[Edit]:
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    aliased = {
-        (node.module, each.name)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for each in node.names
-        if each.asname is not None and each.name in table.get(node.module or "", ())
-    }
     before: list[tokenize.TokenInfo] = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         at = starts[token.start[0] - 1] + token.start[1]
@@ -91,9 +84,16 @@ def edits(text: str, module: str, table: Table) -> Iterator[Edit]:
                 )
         if token.type not in (tokenize.NL, tokenize.COMMENT):
             before = [*before[-2:], token]
-    for origin, name in aliased:
-        for match in re.finditer(rf"(?<=\b){name}(?= as \b)", text):
-            yield Edit(match.start(), match.end(), table[origin or ""][name])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in table:
+            first = starts[node.lineno - 1] + node.col_offset
+            last = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+            for each in node.names:
+                new = table[node.module].get(each.name)
+                if new is not None and each.asname is not None:
+                    match = re.search(rf"\b{each.name}(?= as\b)", text[first:last])
+                    if match is not None:
+                        yield Edit(first + match.start(), first + match.end(), new)
 
 
 def _of_name(name: str, before: list[tokenize.TokenInfo], names: Bound, table: Table) -> str | None:
