@@ -67,33 +67,35 @@ def edits(text: str, module: str, table: Table) -> Iterator[Edit]:
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
+    given_another = dict(_given_another_name(tree, starts))
     before: list[tokenize.TokenInfo] = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         at = starts[token.start[0] - 1] + token.start[1]
-        if token.type == tokenize.NAME:
+        if at in given_another:
+            new = table.get(given_another[at], {}).get(token.string)
+        elif token.type == tokenize.NAME:
             new = _of_name(token.string, before, names, table)
-            if new is not None:
-                yield Edit(at, at + len(token.string), new)
-        elif token.type in (tokenize.STRING, tokenize.COMMENT):
-            for start, end, new in _in_text(token.string, names, table):
-                yield Edit(at + start, at + end, new)
+        else:
+            new = None
+        if new is not None:
+            yield Edit(at, at + len(token.string), new)
+        if token.type in (tokenize.STRING, tokenize.COMMENT):
+            for start, end, renamed in _in_text(token.string, names, table):
+                yield Edit(at + start, at + end, renamed)
             if "f" in token.string.split(token.string[-1])[0].lower():
-                yield from (
-                    edit._replace(start=edit.start + at, end=edit.end + at)
-                    for edit in _in_braces(token.string, names, table)
-                )
+                for edit in _in_braces(token.string, names, table):
+                    yield Edit(edit.start + at, edit.end + at, edit.new)
         if token.type not in (tokenize.NL, tokenize.COMMENT):
             before = [*before[-2:], token]
+
+
+def _given_another_name(tree: ast.Module, starts: list[int]) -> Iterator[tuple[int, str]]:
+    """Yield where names stand that are imported by another one, and the module they come from."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module in table:
-            first = starts[node.lineno - 1] + node.col_offset
-            last = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+        if isinstance(node, ast.ImportFrom):
             for each in node.names:
-                new = table[node.module].get(each.name)
-                if new is not None and each.asname is not None:
-                    match = re.search(rf"\b{each.name}(?= as\b)", text[first:last])
-                    if match is not None:
-                        yield Edit(first + match.start(), first + match.end(), new)
+                if each.asname is not None:
+                    yield starts[each.lineno - 1] + each.col_offset, node.module or ""
 
 
 def _of_name(name: str, before: list[tokenize.TokenInfo], names: Bound, table: Table) -> str | None:
@@ -211,7 +213,9 @@ def main() -> int:
     parser.add_argument("--dry-run", action="store_true")
     arguments = parser.parse_args()
     raw = tomllib.loads(arguments.table.read_text("utf-8"))
-    table = {f"{PACKAGE}.{module}": names for module, names in raw.items()}
+    table: dict[str, Mapping[str, str]] = {
+        f"{PACKAGE}.{module}": names for module, names in raw.items()
+    }
     if missing := [*_missing(table)]:
         print("\n".join(missing))
         return 1
@@ -219,6 +223,7 @@ def main() -> int:
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     paths = [path for path in listed.stdout.split("\0") if path]
+    table.update([*_passed_on(table, paths)])
     bounds: dict[str, Bound] = {}
     for path in paths:
         if path.endswith(".py"):
@@ -239,6 +244,15 @@ def main() -> int:
             if not arguments.dry_run:
                 (ROOT / path).write_text(new, "utf-8")
     return 0
+
+
+def _passed_on(table: Table, paths: list[str]) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield packages that import classes of the table for others, with their new names."""
+    for path in paths:
+        if path.startswith(f"{PACKAGE}/") and path.endswith("/__init__.py"):
+            names = bound(ast.parse((ROOT / path).read_text("utf-8")), "", table).classes
+            if names:
+                yield dotted(path), names
 
 
 def _missing(table: Table) -> Iterator[str]:
