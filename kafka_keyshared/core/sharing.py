@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from kafka_keyshared.core.subscription import Subscription
 
 QUANTUM = 16
-"""Records of a shard that run at once, or wait to, where half of the worker's places are taken."""
+"""Records of a shard that run at once, or wait to, where half of the worker's places are taken; of
+calls with several records, two calls of them."""
 
 
 class Batch:
@@ -85,7 +86,8 @@ def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
     shared.merge()
     for worker in with_room(sub.workers.values()) if shared.retries else ():
         yield from sub.lease_heads(worker)
-    if not sub.settings.individually:  # there a worker runs many keys at once
+    if not sub.settings.individually or sub.settings.call_records > 1:
+        # Else a worker runs many keys at once.
         shared.find_long(len(sub.workers) // 2)
     while waiting := shared.count + len(shared.granted) + len(sub.keyless.records):
         able = with_room(_who_may(sub, shared))
@@ -177,7 +179,8 @@ def gather(sub: Subscription, shared: SharedRow, worker: Worker, room: int, most
     if sub.keyless.records and sub.takes_keyless(worker):
         _add_keyless(sub, shared, worker, batch, room)
     shards = shared.startable(worker.id, most)
-    if worker.individually or worker.bytes.most is not None:
+    alone = worker.individually and sub.settings.call_records == 1
+    if alone or worker.bytes.most is not None:
         _take_one_by_one(sub, worker, batch, shards, room)
     else:
         _take_at_once(sub, worker, batch, shards, room)
@@ -228,6 +231,8 @@ def _take_one_by_one(
     """Fill a batch with what may start; what may not is put where it waits, and costs no turn."""
     records, fitting = batch.records, worker.bytes.fitting
     half = worker.leases_max // 2
+    # Of a key a call may run and the next one may fill up.
+    quantum = max(QUANTUM, 2 * sub.settings.call_records)
     has = {shard: shard.leased for shard in shards}
     while len(records) < room and (ready := [shard for shard in shards if shard.records]):
         moved = False
@@ -236,7 +241,7 @@ def _take_one_by_one(
             if worker.individually:
                 most = min(most, max(1, most // len(ready)))
                 free = worker.leases_max - worker.leased - len(records)
-                most = min(most, max(QUANTUM - has[shard], free - half))
+                most = min(most, max(quantum - has[shard], free - half))
             startable: list[Record] = []
             while most > 0 and not startable and (fits := fitting(shard.records, most, records)):
                 quantum_of, came = shard.row.take_from(shard, fits)
