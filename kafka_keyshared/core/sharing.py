@@ -1,7 +1,8 @@
 """How workers that share what waits are leased it: whoever has room takes a batch of ready shards.
 
-Those that have nothing come first, and each gets an even part, so that no worker is idle while
-another has two batches. A batch takes a quantum of each ready shard in turn.
+Workers that have nothing come first, and each gets an even part, so no worker is idle while another
+has two batches. A batch takes ready shards in turn, each whole; where a worker runs many keys at
+once, a quantum of each.
 """
 
 from __future__ import annotations
