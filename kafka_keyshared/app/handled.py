@@ -96,7 +96,6 @@ class Handling(Orderable):
                     f"{options.window_records} records are here at a time; give a smaller size, or "
                     "a larger window"
                 )
-            calls = options.coroutines or 1  # of a worker, at once
             found = replace(
                 options.subscription(),
                 key_of=self.subscription.key_of,
@@ -104,9 +103,16 @@ class Handling(Orderable):
                 instances=inspect.isclass(handler),
                 individually=True,
                 slice_records=1,
-                leases_per_worker=max(options.leases_per_worker, 2 * size * calls),
-                pooled=False,
+                call_records=size,
+                # To fill calls of one key a worker needs many keys, and all of each.
+                pooled=not same_key,
             )
+            # Of each call that a worker runs at once the next one may fill up. What more it had
+            # would wait for it beside workers that are idle.
+            leases = 2 * size * (options.coroutines or 1)
+            if not found.shares:
+                leases = max(options.leases_per_worker, leases)
+            found = replace(found, leases_per_worker=leases)
             found.check()
             self.options, self.subscription = options, found
             self.called, self.batches = handler, rule

@@ -143,7 +143,8 @@ class Orderable:
 
         Coroutines are all of one worker: so many records run at once from now on.
 
-        From any thread, but not in a handler or a callback. Keys change hands slot by slot: what
+        From any thread, but not in a handler or a callback. Workers that share what waits begin at
+        once, and leave with what they run. Of others keys change hands slot by slot: what
         runs ends where it is, what waits moves, and nothing is lost, repeated or reordered. It is
         over when the last record that ran in a slot that has moved has ended.
 

@@ -187,7 +187,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Annotated[float, Meta(ge=0, le=WEEK)],
         Meta(
             description="When keys change workers, those whose last record has ended where they "
-            "were go on together, so long after the first of them. 0: each at once.",
+            "were go on together, so long after the first of them. 0: each at once. Of functions "
+            "workers share all keys, and none changes workers.",
             extra={"flag": "--unblocking-interval", "unit": "s"},
         ),
     ] = 0.0

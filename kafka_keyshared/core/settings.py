@@ -56,6 +56,7 @@ class SubscriptionSettings:
     With ``individually`` a worker's records settle one by one and in any order, as a pull member's
     do; otherwise a worker is serial. Then ``slice_records`` at most are handed over as one slice:
     more than one only to pools that report them as they end, and without an ack timeout.
+    ``call_records`` is how many records a call of the handler takes.
 
     ``unblocking_interval`` lets slots that have drained open together, so many seconds after the
     first of them; 0 opens each at once. With ``new_workers_wait`` a worker that joins gets nothing
@@ -98,6 +99,7 @@ class SubscriptionSettings:
     max_leases_per_key: int | None = None
     individually: bool = False
     slice_records: int = 1
+    call_records: int = 1
     ack_timeout: float | None = None
     warn_after: float = 30.0
     exit_when_stuck: bool = False

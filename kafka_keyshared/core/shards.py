@@ -5,8 +5,9 @@ are leased to one worker at a time, so the order of each key holds, whichever wo
 worker takes any shard, so none is idle beside a shard that is ready, and a worker that comes or
 goes moves nothing. (Flink calls this a key group, Decaton a sub-partition.)
 
-Ready shards are served in turn, and each gives a *quantum* at its turn: a key with a long queue
-waits behind the other shards, and not the other way round.
+Ready shards are served in turn: a key with a long queue waits behind the other shards, and not the
+other way round. A worker that has such a shard runs nothing else meanwhile; the others serve the
+rest.
 
 The slot of a key that has most of a long queue is split off: it becomes a shard of its own, so that
 the other keys of the shard do not wait behind it. That costs nothing per record: the slot table

@@ -1,7 +1,8 @@
 """How workers that share what waits are leased it: whoever has room takes a batch of ready shards.
 
-Those that have nothing come first, and each gets an even part, so that no worker is idle while
-another has two batches. A batch takes a quantum of each ready shard in turn.
+Workers that have nothing come first, and each gets an even part, so no worker is idle while another
+has two batches. A batch takes ready shards in turn, each whole; where a worker runs many keys at
+once, a quantum of each.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import Record
 
 QUANTUM = 16
-"""Records of a shard that run at once, or wait to, where half of the worker's places are taken."""
+"""Records of a shard that run at once, or wait to, where half of the worker's places are taken; of
+calls with several records, two calls of them."""
 
 
 class Batch:
@@ -82,7 +84,8 @@ def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
     shared.merge()
     for worker in with_room(sub.workers.values()) if shared.retries else ():
         yield from sub.lease_heads(worker)
-    if not sub.settings.individually:  # there a worker runs many keys at once
+    if not sub.settings.individually or sub.settings.call_records > 1:
+        # Else a worker runs many keys at once.
         shared.find_long(len(sub.workers) // 2)
     while waiting := shared.count + len(shared.granted) + len(sub.keyless.records):
         able = with_room(_who_may(sub, shared))
@@ -174,7 +177,8 @@ def gather(sub: Subscription, shared: SharedRow, worker: Worker, room: int, most
     if sub.keyless.records and sub.takes_keyless(worker):
         _add_keyless(sub, shared, worker, batch, room)
     shards = shared.startable(worker.id, most)
-    if worker.individually or worker.bytes.most is not None:
+    alone = worker.individually and sub.settings.call_records == 1
+    if alone or worker.bytes.most is not None:
         _take_one_by_one(sub, worker, batch, shards, room)
     else:
         _take_at_once(sub, worker, batch, shards, room)
@@ -225,6 +229,8 @@ def _take_one_by_one(
     """Fill a batch with what may start; what may not is put where it waits, and costs no turn."""
     records, fitting = batch.records, worker.bytes.fitting
     half = worker.leases_max // 2
+    # Of a key a call may run and the next one may fill up.
+    quantum = max(QUANTUM, 2 * sub.settings.call_records)
     has = {shard: shard.leased for shard in shards}
     while len(records) < room and (ready := [shard for shard in shards if shard.records]):
         moved = False
@@ -233,7 +239,7 @@ def _take_one_by_one(
             if worker.individually:
                 most = min(most, max(1, most // len(ready)))
                 free = worker.leases_max - worker.leased - len(records)
-                most = min(most, max(QUANTUM - has[shard], free - half))
+                most = min(most, max(quantum - has[shard], free - half))
             startable: list[Record] = []
             while most > 0 and not startable and (fits := fitting(shard.records, most, records)):
                 quantum_of, came = shard.row.take_from(shard, fits)

@@ -216,6 +216,7 @@ def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
         window_bytes=one("window_bytes", (64 << 20, 64 << 20, 6_000, 60_000)),
         lease_bytes_per_worker=one("lease_bytes_per_worker", (None, None, 500, 3_000)),
         individually=draw.happens(f"individually of {name}", 0.25),
+        call_records=one("call_records", (1, 1, 8)),
         ack_timeout=one("ack_timeout", (None, 1.0, 5.0)),
         on_evict=one("on_evict", EVICTIONS),
         pooled=draw.happens(f"pooled {name}", POOLED),

@@ -17,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,14 @@ def ignore(_partition: TopicPartition, _position: int) -> None:
     """The ledger has heard of the accepted commit already."""
 
 
+def scale(app: KeyShared, scales: Iterable[tuple[Gate, int]]) -> None:
+    """Have so many workers once the gate is open, and say so."""
+    for gate, count in scales:
+        gate.wait()
+        app.scale(count)
+        say(f"scaled to {count}")
+
+
 def main() -> int:
     settings: dict[str, Any] = json.loads(sys.argv[1])
     faulthandler.register(signal.SIGUSR1)
@@ -152,6 +161,9 @@ def main() -> int:
     )
     app.signal_seconds = float(settings.get("signal_seconds", 0.0))
     use(app, pool, Behaviour(settings), ledger, fault)
+    name, counts = settings["name"], settings.get("scales", ())
+    scales = [(Gate(directory, f"{name}-{count}"), count) for count in counts]
+    threading.Thread(target=scale, args=(app, scales), daemon=True).start()
     return app.run()
 
 

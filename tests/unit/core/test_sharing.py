@@ -163,6 +163,19 @@ def test_a_worker_that_has_a_long_shard_runs_nothing_else_and_half_of_them_at_mo
     assert set(among) == {first, second, *others} - set(alone), "and the others are served in turn"
 
 
+def test_what_is_for_calls_with_several_records_is_of_few_shards() -> None:
+    """All shards of a call are with its worker until it ends: the others need some, too."""
+    shared = Shared(
+        replace(PLAIN, individually=True, call_records=10, leases_per_worker=20, workers=("a", "b"))
+    )
+    several = keys(SHARDS_LEAST)
+    shared.come(*several * 4)
+    row = shared.sub().shared
+    assert row is not None
+    assert Counter(shard.at for shard in row.shards) == {0: 5, 1: 5, None: SHARDS_LEAST - 10}
+    assert [worker.leased for worker in shared.sub().workers.values()] == [20, 20]
+
+
 def test_a_record_that_takes_long_is_detached_and_all_behind_it_goes_elsewhere() -> None:
     shared = Shared(replace(PLAIN, workers=("a", "b")))
     one, *others = keys(5)
