@@ -1,4 +1,4 @@
-"""Per-key order with far more parallelism than partitions, around a confluent-kafka consumer.
+"""Per-key ordering and high parallelism for a confluent-kafka consumer.
 
 >>> from kafka_keyshared import KeyShared, Retry, DeadLetter, Drop, Ack
 """
@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # a type checker would take any name for granted
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
         # Loaded on first use: `keyshared --help` must not pay for the Kafka client.

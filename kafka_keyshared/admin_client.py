@@ -1,13 +1,13 @@
-"""A client of a running instance's admin API: what there is to see of it, and orders to it.
+"""A client of a running instance's admin API: queries and orders.
 
-It needs nothing but the standard library::
+It needs only the standard library and ``msgspec``::
 
     instance = AdminClient("http://127.0.0.1:8788", token=read_token("token"))
     print(instance.snapshot().diagnosis.text)
     instance.pause(topics=["orders"])
 
-Every call raises :class:`KeySharedError` that says what was asked, and why there is no answer or
-what the instance refuses.
+Every call raises :class:`KeySharedError` when there is no answer or the instance refuses. The error
+names the request and the reason.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from kafka_keyshared.web.orders import (
 from kafka_keyshared.web.snapshot import VERSION, Diagnosed, Snapshot
 
 MORE_SECONDS = 15.0
-"""An answer may take so much longer than what was ordered: it waits for the owner, too."""
+"""Seconds that an answer may take beyond the order's timeout, since it waits for the owner."""
 
 MOST_BYTES = 64 << 20
 
@@ -71,9 +71,9 @@ class _Layout(msgspec.Struct):
 class AdminClient:
     """An instance, at the address of its admin API (``console_port``).
 
-    That of its metrics (``http_port``) takes orders as well, and has the status. ``token`` is what
-    orders need; ``name`` is said to the log of the instance with each of them. A connection is
-    made for each call, so any thread may call.
+    The address of its metrics (``http_port``) takes orders too and has the status. Orders need
+    ``token``. ``name`` is written to the instance's log with each order. Each call opens its own
+    connection, so any thread may call.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class AdminClient:
         self._name = name
         self._timeout = timeout
 
-    # --- looks ---
+    # --- queries ---
 
     def snapshot(self) -> Snapshot:
-        """Return all that there is to see; needs the port of the admin API."""
+        """Return the snapshot of the instance; needs the port of the admin API."""
         found = self._snapshot()
         if found is None:
             raise self._no_admin_api()
@@ -113,14 +113,14 @@ class AdminClient:
         return self._read(path, answer, Snapshot)
 
     def diagnosis(self) -> Diagnosed:
-        """Return what is wrong, what to mend first at the beginning; as :meth:`snapshot`."""
+        """Return the findings, the most urgent first; needs the port of the admin API."""
         path = "/api/v1/diagnosis"
         return self._read(path, self._ask("GET", path), Diagnosed)
 
     def group(self) -> GroupView:
-        """Return the instances of its group, as it sees them; as :meth:`snapshot`.
+        """Return the instances of its group as it sees them; needs the port of the admin API.
 
-        The first look takes up to 5 s: it waits for what the others say.
+        The first call takes up to 5 s: it waits for the beats of the others.
         """
         path = "/api/v1/group"
         answer = self._ask("GET", path)
@@ -147,7 +147,7 @@ class AdminClient:
         topics: Sequence[str] | None = None,
         partitions: Sequence[tuple[str, int]] | None = None,
     ) -> Done:
-        """Have nothing more fetched from these, or without either from anything."""
+        """Pause fetching from these topics and partitions; from all when neither is given."""
         return self.order(PauseOrder(topics=_tuple(topics), partitions=_tuple(partitions)))
 
     def resume(
@@ -156,15 +156,15 @@ class AdminClient:
         topics: Sequence[str] | None = None,
         partitions: Sequence[tuple[str, int]] | None = None,
     ) -> Done:
-        """Have these fetched again, or without either everything."""
+        """Resume fetching from these topics and partitions; from all when neither is given."""
         return self.order(ResumeOrder(topics=_tuple(topics), partitions=_tuple(partitions)))
 
     def drain(self, timeout: float = 30.0) -> Done:
-        """Have everything paused, and what was fetched run to its end and committed."""
+        """Pause everything, and let fetched records end and be committed."""
         return self.order(DrainOrder(timeout=timeout))
 
     def scale(self, workers: int, timeout: float = 30.0) -> Done:
-        """Bring it to so many workers."""
+        """Change the number of workers."""
         return self.order(ScaleOrder(workers=workers, timeout=timeout))
 
     def assign(
@@ -176,25 +176,25 @@ class AdminClient:
         take_over: bool = False,
         timeout: float = 30.0,
     ) -> Done:
-        """Give a worker the slots from one to another, both included, or with None nobody."""
+        """Assign the slots ``first`` to ``last``, both included, to a worker; None frees them."""
         return self.order(
             RangeOrder(first=first, last=last, worker=worker, take_over=take_over, timeout=timeout)
         )
 
     def move(self, slot: int, worker: str | None, timeout: float = 30.0) -> Done:
-        """Give a worker one slot, whoever has it, or with None nobody."""
+        """Assign one slot to a worker, taking it from any other; None unassigns it."""
         return self.order(SlotOrder(slot=slot, worker=worker, timeout=timeout))
 
     def filter(self, worker: str, patterns: Sequence[str], timeout: float = 30.0) -> Done:
-        """Have a worker take the keys that one of these patterns takes; without one every key."""
+        """Set the key patterns that a worker accepts. An empty list accepts every key."""
         return self.order(FilterOrder(worker=worker, patterns=tuple(patterns), timeout=timeout))
 
     def release(self, key: str | None = None, *, at: str = "") -> Done:
-        """Let a closed lane go on, by its key or its place, such as ``orders-3@17``."""
+        """Release a closed lane, named by its key or coordinates such as ``orders-3@17``."""
         return self.order(ReleaseOrder(key=key, at=at))
 
     def drop(self, key: str | None = None, *, at: str = "") -> Done:
-        """Give up the record that keeps a lane closed."""
+        """Drop the record that keeps a lane closed."""
         return self.order(DropOrder(key=key, at=at))
 
     def dead_letter(self, key: str | None = None, *, at: str = "") -> Done:
@@ -202,7 +202,7 @@ class AdminClient:
         return self.order(DeadLetterOrder(key=key, at=at))
 
     def lift_dlq_limit(self) -> Done:
-        """Let partitions go on that their dead-letter limit has stopped."""
+        """Resume the partitions that their dead-letter limit stopped."""
         return self.order(LimitOrder())
 
     def letters(self, *, dlq: str = "", most: int = 100) -> Done:
@@ -212,18 +212,18 @@ class AdminClient:
     def replay(
         self, *, dlq: str = "", at: str = "", execute: bool = False, timeout: float = 30.0
     ) -> Done:
-        """Send dead letters back, all or the one ``at`` PARTITION:OFFSET.
+        """Replay dead letters: all, or the one ``at`` PARTITION:OFFSET.
 
-        Without ``execute`` only say what would be sent.
+        Without ``execute`` the answer only describes what would be sent.
         """
         return self.order(ReplayOrder(dlq=dlq, at=at, execute=execute, timeout=timeout))
 
     def log_level(self, level: Any, logger: str = "kafka_keyshared") -> Done:
-        """Have the log say what is of this level on: ``debug`` to ``critical``."""
+        """Set the log level, from ``debug`` to ``critical``."""
         return self.order(LogLevelOrder(level=level, logger=logger))
 
     def order(self, order: Order) -> Done:
-        """Give any order (:mod:`kafka_keyshared.web.orders`), and return what was done."""
+        """Send any order (:mod:`kafka_keyshared.web.orders`) and return its result."""
         path = ACTIONS + _VERB_OF[type(order)]
         seconds = getattr(order, "timeout", 0.0) + MORE_SECONDS
         answer = self._ask("POST", path, msgspec.json.encode(order), seconds)
@@ -257,7 +257,7 @@ class AdminClient:
                 ) from error
 
     def _read(self, path: str, answer: _Answer, kind: type[T]) -> T:
-        """Return what was answered; raise for anything else, with the reason."""
+        """Return the decoded answer; raise with the reason for any other status."""
         if answer.status == 200:
             try:
                 return msgspec.json.decode(answer.body, type=kind)

@@ -1,4 +1,4 @@
-"""Time and chance, as a value: whoever needs them is given one, so that a test can make them up."""
+"""Time and random numbers as an injected value, replaceable in tests."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Called, it gives monotonic seconds. Without arguments it is the real one.
+    """A clock; calling it returns monotonic seconds. Without arguments it is the real one.
 
-    ``monotonic`` is the same, for who calls it often; ``wall`` gives seconds since 1970; ``chance``
-    draws from [0, 1); ``cpu`` gives the seconds of CPU that this process has used.
+    ``monotonic`` is the same function, for frequent callers. ``wall`` returns seconds since 1970.
+    ``chance`` draws from [0, 1). ``cpu`` returns the CPU seconds that this process has used.
     """
 
     monotonic: Callable[[], float] = time.monotonic

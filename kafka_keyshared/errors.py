@@ -1,8 +1,8 @@
-"""Every error that a user of the package can meet, and nothing else.
+"""All errors that a user of the package can get.
 
-Each message says what is wrong, where, and what to do about it, so that it can be shown as it is.
-``exit_code`` is the status with which the command line ends when the error reaches it:
-0 ok, 1 failure, 2 usage, 3 unhealthy.
+Each message states the problem, its place and the remedy, so it can be shown as it is.
+``exit_code`` is the exit status of the command line for the error: 0 ok, 1 failure, 2 usage, 3
+unhealthy.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class BrokerUnavailableError(KeySharedError):
 
 
 class TopicMissingError(ConfigError):
-    """A topic that was asked for does not exist on the cluster."""
+    """A requested topic does not exist on the cluster."""
 
 
 class MissingPartError(KeySharedError):
-    """Something outside Python is needed and is not there (Java, Maven, the Kafka jars)."""
+    """A requirement outside Python is missing (Java, Maven, the Kafka jars)."""
 
 
 class LeaseOverError(KeySharedError):
-    """A pull member reported on a record that is not its own any more."""
+    """A pull member reported on a record that it no longer holds."""
 
 
 class InvariantError(KeySharedError):

@@ -1,8 +1,8 @@
-"""Hashes of keys: the slot of a key, the identity of a long key, and the pieces of the ring's hash.
+"""Hashes of keys, for slots, lane identities and the ring.
 
-Every function here gives the same number on every machine, in every process and in every Python:
-two members of a consumer group, a pool and a Spark job must agree on the slot of a key.
-Changing one of them moves keys between workers, so they are frozen by known-answer tests.
+Every function here returns the same number on every machine, in every process and in every Python.
+Two members of a consumer group, a pool and a Spark job must agree on the slot of a key. A change of
+a function would move keys between workers, so known-answer tests freeze them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SLOT_SEED = 0x6B737631
 """The salt of the default slot function, the letters ``ksv1``.
 
 Producers already choose the partition by an unsalted murmur2 of the same key. The salt keeps the
-slots of one partition's keys spread evenly whatever the partitioner does.
+slots of one partition's keys evenly spread with any partitioner.
 """
 
 LANE_KEY_BYTES = 64
@@ -80,8 +80,8 @@ def lane_hash(key: bytes) -> bytes:
     """Return the 16-byte identity of a key: 128-bit murmur3 (x64, seed 0), low word first.
 
     It names lanes whose key is longer than :data:`LANE_KEY_BYTES` and every lane in the commit
-    metadata. It is not meant to resist somebody who looks for collisions; two keys that collide
-    share a lane, which costs parallelism and never order.
+    metadata. It does not resist deliberate collisions. Two keys that collide share a lane, which
+    costs parallelism and never order.
     """
     return mmh3.mmh3_x64_128_digest(key)
 
@@ -129,14 +129,16 @@ SLOT_FUNCTIONS: Mapping[str, Callable[[bytes], int]] = MappingProxyType(
         "blake3_u16": _slot_blake3_u16,
     }
 )
-"""The slot functions by the name under which a configuration asks for them.
+"""The slot functions by their names in the settings.
 
-``mmh3`` is the default. ``fnv1a`` is the top half of 32-bit FNV-1a. ``pulsar`` gives the hash
-ranges of Pulsar's sticky readers: ``(murmur3 & 0x7fffffff) % 65536``, seed 0. ``blake3_u16`` gives
-those of Celeriant: the first two bytes, little-endian, of the BLAKE3 hash of a partition key, which
-is the 16 little-endian bytes of a 128-bit number. It raises
-:class:`~kafka_keyshared.errors.ConfigError` where the package ``blake3`` is missing.
+- ``mmh3`` is the default.
+- ``fnv1a`` is the top half of 32-bit FNV-1a.
+- ``pulsar`` gives the hash ranges of Pulsar's sticky readers: ``(murmur3 & 0x7fffffff) % 65536``,
+  seed 0.
+- ``blake3_u16`` gives those of Celeriant: the first two bytes, little-endian, of the BLAKE3 hash of
+  a partition key. Such a key is the 16 little-endian bytes of a 128-bit number. The function raises
+  :class:`~kafka_keyshared.errors.ConfigError` where the package ``blake3`` is missing.
 """
 
 SLOT_KEY_BYTES: Mapping[str, int] = MappingProxyType({"blake3_u16": 16})
-"""How many bytes a key has that a slot function is made for; with any other it is undecodable."""
+"""Key length in bytes that a slot function requires. Keys of other lengths are undecodable."""

@@ -1,4 +1,4 @@
-"""Headers as the client gives them, or a refusal where it cannot."""
+"""Access to record headers, including those the client cannot read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ NO_HEADERS = "its handler has put something in the place of its headers that is 
 
 
 ask_headers = methodcaller("headers")
-"""``record.headers()``, of which an error is always raised.
+"""``record.headers()``, called so that an error is always raised.
 
-At a name that is not UTF-8 the client returns a list *and* leaves an error behind. Python notices
-that as long as the call is new to it; a call that it has made often it trusts, and goes on with the
-list. Calls that are made in C, as this one is, are looked at every time.
+When a name is not UTF-8, the client returns a list *and* sets an error. Python checks for that only
+while the call site is new. After many calls it trusts the call and continues with the list. Calls
+made in C, as this one is, are checked every time.
 """
 
 
@@ -28,7 +28,7 @@ class HeadersError(ValueError):
 
 
 class UnreadableHeaders(list[Any]):
-    """Stands for headers that the client could not read; whoever looks into it is told so."""
+    """Stands for headers that the client could not read; any access raises an error."""
 
     def _refuse(self, *_: object) -> Any:
         raise SystemError(NOT_UTF_8)
@@ -40,9 +40,9 @@ class UnreadableHeaders(list[Any]):
 
 
 def size_of_headers(record: Any) -> int:
-    """Return how many bytes the headers have of a record that nobody has asked for them before.
+    """Return the size in bytes of a record's headers, which must not have been read before.
 
-    What the client cannot read it says only to the first who asks, so that is kept in the record.
+    The client reports unreadable headers only at the first call, so that is stored in the record.
     """
     headers = first_headers(record)
     if isinstance(headers, UnreadableHeaders) or not headers:
@@ -51,9 +51,9 @@ def size_of_headers(record: Any) -> int:
 
 
 def first_headers(record: Any) -> list[tuple[str, Any]] | None:
-    """Return the headers of a record that nobody may have asked for them before.
+    """Return the headers of a record whose headers may not have been read before.
 
-    Those that the client cannot read are kept in the record as :class:`UnreadableHeaders`.
+    Unreadable headers are stored in the record as :class:`UnreadableHeaders`.
     """
     try:
         found: list[tuple[str, Any]] | None = ask_headers(record)
@@ -65,9 +65,9 @@ def first_headers(record: Any) -> list[tuple[str, Any]] | None:
 def headers_of_all(
     records: Sequence[Any], ask: Callable[[Any], Any] = ask_headers
 ) -> list[list[tuple[str, Any]] | None]:
-    """Return what :func:`first_headers` returns of each, in a third of the time.
+    """Return the result of :func:`first_headers` for each record, in a third of the time.
 
-    ``ask`` is a function in C that is faster for what the records are, where there is one.
+    ``ask`` may be a function in C that is faster for this type of record.
     """
     found: list[list[tuple[str, Any]] | None] = []
     while len(found) < len(records):
@@ -84,9 +84,9 @@ def headers_of_all(
 def read_headers(record: Record) -> list[tuple[str, Any]]:
     """Return a record's headers; raise :class:`HeadersError` when they cannot be read.
 
-    Kafka's protocol wants header names in UTF-8, and not every producer sees to it. At such a name
-    the client raises SystemError the first time it is asked, and from then on returns pairs whose
-    first half is no object at all: unpacking one ends the process, showing it does not.
+    Kafka's protocol requires header names in UTF-8, but not every producer complies. At such a name
+    the client raises SystemError at the first call. Later calls return pairs whose first half is no
+    object at all. Unpacking such a pair crashes the process; showing it does not.
     """
     try:
         found: list[tuple[str, Any]] = ask_headers(record) or []
@@ -95,7 +95,7 @@ def read_headers(record: Record) -> list[tuple[str, Any]]:
             return found
     except (SystemError, UnicodeDecodeError) as error:
         raise HeadersError(NOT_UTF_8) from error
-    except Exception as error:  # what a handler has set in their place may raise anything
+    except Exception as error:  # an object that a handler has set in their place may raise anything
         raise HeadersError(f"{NO_HEADERS}: {type(error).__name__} when read") from error
     raise HeadersError(NOT_UTF_8 if torn else NO_HEADERS)
 

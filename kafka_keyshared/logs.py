@@ -1,7 +1,7 @@
-"""The loggers of this package, which a log handler of the user's cannot bring down.
+"""The package's loggers, protected from errors of the user's log handlers.
 
-The standard library lets through what a filter raises, or a handler that overrides ``handle``. In
-the thread that owns the consumer that would end the instance over a line of its log.
+The standard library lets exceptions of a filter, or of a handler that overrides ``handle``, pass.
+In the thread that owns the consumer, such an exception would end the instance over a log line.
 """
 
 from __future__ import annotations
@@ -17,28 +17,31 @@ from datetime import datetime
 from typing import Any
 
 CONNECTIONS = frozenset({"FAIL", "REQTMOUT"})
-"""Lines of the Kafka client about requests and connections that came to nothing."""
+"""Kinds of Kafka client lines about failed requests and connections."""
 
 RETRIED = ("GETPID", ": retrying")
-"""Kind and end of the line of a producer that begins before its broker has loaded who writes there
-("Coordinator load in progress"): it asks again by itself."""
+"""Kind and end of a line of a producer that starts before its broker is ready.
+
+The broker has not loaded the producer's state yet ("Coordinator load in progress"). The producer
+retries by itself.
+"""
 
 CLIENT_LINES = 3
 CLIENT_EVERY = 60.0
-"""So many lines of a kind are written in so many seconds."""
+"""Number of lines of a kind that are written per period, and the period in seconds."""
 
 
 class Log(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose lines go to standard error where they cannot go where they should."""
+    """A logger that falls back to standard error when a line cannot be written."""
 
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
     ) -> tuple[Any, MutableMapping[str, Any]]:
-        """Leave a line as it is."""
+        """Leave the line as it is."""
         return msg, kwargs
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Write a line; whatever comes of it, the program goes on."""
+        """Write a line. Errors while writing do not reach the caller."""
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
         if self.logger.disabled:
             enable_again()
@@ -50,11 +53,11 @@ class Log(logging.LoggerAdapter[logging.Logger]):
 
 
 class ClientLog:
-    """Where a Kafka client's own lines go: to our log, a few of each kind in a minute.
+    """Passes a Kafka client's own lines to our log, a few of each kind per minute.
 
-    A client whose broker is away writes several a second, each with the address of a thread. That
-    it is away is told by :mod:`kafka_keyshared.client.outage`, so lines about that are for those
-    who look for them.
+    A client whose broker is unreachable writes several lines a second, each with a thread's
+    address. :mod:`kafka_keyshared.client.outage` logs the outage itself, so such lines are logged
+    at debug level.
     """
 
     def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
@@ -64,9 +67,9 @@ class ClientLog:
         self._counts: Counter[str] = Counter()
 
     def log(self, level: int, text: str, *words: object) -> None:
-        """Take a line of the client's; the first of the ``words`` is its kind."""
+        """Take a line of the client. The first of ``words`` is its kind."""
         kind = str(words[0]) if words else ""
-        # What is an error for whoever reads this, the package tells in its own words.
+        # The package logs real errors in its own words.
         level = min(level, logging.WARNING)
         if kind in CONNECTIONS or (kind == RETRIED[0] and str(words[-1]).endswith(RETRIED[1])):
             self._log.debug(text, *words)
@@ -83,12 +86,13 @@ class ClientLog:
 
 
 class JsonFormatter(logging.Formatter):
-    """Makes one line of JSON of each line of the log, for a collector.
+    """Formats each log line as one line of JSON, for a log collector.
 
-    It has ``time`` (local, to the millisecond, with how far it is from UTC), ``level``, ``logger``,
-    ``message``, of an exception ``traceback``, and whatever was logged with ``extra``. This package
-    says so of the one record that a line is about (``topic``, ``partition``, ``offset``, ``key``),
-    of the ``worker``, and of a rebalance. A line that cannot be put into words says that.
+    A line has ``time`` (local, in milliseconds, with the UTC offset), ``level``, ``logger`` and
+    ``message``. It has a ``traceback`` for an exception, and everything logged with ``extra``. This
+    package uses ``extra`` for the coordinates of a line's record (``topic``, ``partition``,
+    ``offset``, ``key``), the ``worker``, and the data of a rebalance. A line that cannot be
+    formatted says so.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -112,7 +116,7 @@ class JsonFormatter(logging.Formatter):
 
 _FIRST = ("time", "level", "logger", "message")
 _LINE = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "traceback"})
-"""What every record of the log has, whatever it was logged with."""
+"""Attributes that every log record has, also without ``extra``."""
 
 
 def _shown(value: object) -> str:
@@ -123,12 +127,12 @@ def _shown(value: object) -> str:
 
 
 def in_local_time(seconds: float) -> str:
-    """Return a time since 1970 to the millisecond, with how far it is from UTC."""
+    """Return a time since 1970 in ISO format, to the millisecond, with the UTC offset."""
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
 
 
 class Seldom:
-    """Writes the first of many lines that are alike, and then one in ``every`` seconds."""
+    """Writes the first of many similar lines, and then one every ``every`` seconds."""
 
     def __init__(
         self,
@@ -143,9 +147,9 @@ class Seldom:
         self._left_out: Counter[str] = Counter()
 
     def warning(self, kind: str, text: str) -> bool:
-        """Take a warning, and say whether it was written.
+        """Take a warning; return whether it was written.
 
-        ``kind`` is what those that are alike have in common.
+        ``kind`` identifies similar warnings.
         """
         now = self._clock()
         if now - self._since.get(kind, float("-inf")) < self._every:
@@ -159,7 +163,7 @@ class Seldom:
 
 
 def quietly(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a client's settings with its lines in our log, where the user wants nothing else."""
+    """Return a client's settings with its lines in our log, unless the user set otherwise."""
     if "logger" in conf or "debug" in conf:
         return dict(conf)
     return {**conf, "logger": ClientLog(log_of("kafka_keyshared.client"))}
@@ -168,14 +172,14 @@ def quietly(conf: Mapping[str, Any]) -> dict[str, Any]:
 def _text(msg: object, args: Any) -> str:
     try:
         return str(msg) % args if args else str(msg)
-    except Exception as error:  # noqa: BLE001 - so it does where an argument is put into words
+    except Exception as error:  # noqa: BLE001 - an argument's own code runs here
         return f"(a line that cannot be put into words: {type(error).__name__})"
 
 
 def hand_on(record: logging.LogRecord) -> None:
-    """Give a line that was made elsewhere to its logger; whatever comes of it, the program goes on.
+    """Pass a finished log record to its logger; errors do not reach the caller.
 
-    Text only, no arguments.
+    The record has text only, no arguments.
     """
     try:
         logging.getLogger(record.name).handle(record)
@@ -188,7 +192,7 @@ def _on_standard_error(level: str, name: str, text: str, error: Exception) -> No
 
 
 def _write(line: str) -> None:
-    # Where there is no standard error either, nobody can be told.
+    # Without a standard error either, the line is lost.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(line)
 
@@ -198,7 +202,7 @@ PACKAGE = "kafka_keyshared"
 _loggers: dict[str, logging.Logger] = {PACKAGE: logging.getLogger(PACKAGE)}
 
 DISABLED_LEAST = 3
-"""Disabled loggers from which on a configuration did it. A person disables one or two."""
+"""Number of disabled loggers that points to a logging configuration. A person disables fewer."""
 
 _said: set[str] = set()
 
@@ -210,11 +214,11 @@ def log_of(name: str) -> Log:
 
 
 def enable_again() -> bool:
-    """Enable the package's loggers where a configuration has disabled them all; say whether it had.
+    """Enable the package's loggers if a configuration disabled them all; return whether it did.
 
-    ``logging.config.dictConfig`` and ``fileConfig`` disable every logger that exists and that they
-    do not name, unless ``disable_existing_loggers`` is False. Loggers of a package exist from its
-    import on. A logger that somebody has disabled alone stays so.
+    ``logging.config.dictConfig`` and ``fileConfig`` disable every existing logger that they do not
+    name, unless ``disable_existing_loggers`` is False. The package's loggers exist from its import
+    on. A logger that was disabled alone stays disabled.
     """
     disabled = [each for each in list(_loggers.values()) if each.disabled]
     if len(disabled) < DISABLED_LEAST:
@@ -230,10 +234,10 @@ def enable_again() -> bool:
 
 
 def check_logging() -> None:
-    """See that the package can log: enable its loggers again, or say on standard error why not.
+    """Enable the package's loggers again, or report on standard error why nothing is logged.
 
-    Each reason is said once in a process. The log goes on where it is lowered on purpose, so that
-    nobody takes silence for health.
+    Each reason is reported once per process. It is also reported when the level was raised on
+    purpose: a silent log must not be taken for a healthy instance.
     """
     enable_again()
     why = _why_off()
@@ -246,7 +250,7 @@ def check_logging() -> None:
 
 
 def _why_off() -> str:
-    """Return what keeps even critical lines from being logged, "" where they are."""
+    """Return what suppresses even critical lines, "" when they are logged."""
     if logging.root.manager.disable >= logging.CRITICAL:
         return f"logging.disable({logging.root.manager.disable}) is in force"
     logger: logging.Logger | None = _loggers[PACKAGE]
@@ -259,7 +263,7 @@ def _why_off() -> str:
 
 @contextlib.contextmanager
 def only_from(level: int) -> Iterator[None]:
-    """Keep the package's log quiet about what is less than this level, for as long as the block."""
+    """Suppress the package's log lines below this level while the block runs."""
     logger = logging.getLogger("kafka_keyshared")
     before = logger.level
     logger.setLevel(level)

@@ -1,6 +1,6 @@
-"""The values that every layer shares: records as they are read, positions, verdicts.
+"""The values that every layer shares: records, positions, verdicts.
 
-Nothing here knows Kafka's client, threads or time.
+Nothing here depends on Kafka's client, threads or time.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class TopicPartition(NamedTuple):
 
 
 class Record(Protocol):
-    """What a handler receives: the read methods of ``confluent_kafka.Message``.
+    """The record that a handler receives: the read methods of ``confluent_kafka.Message``.
 
-    A worker is handed the client's own message object, so nothing is copied per record.
+    A worker gets the client's own message object, so nothing is copied per record.
     """
 
     def topic(self) -> str: ...
@@ -50,7 +50,7 @@ def names_of(records: Iterable[Record]) -> list[str]:
 
 
 class About(NamedTuple):
-    """The one record that a line of the log is about; ``key`` is None where it is not known."""
+    """The one record that a log line is about; ``key`` is None where it is not known."""
 
     partition: TopicPartition
     offset: int
@@ -58,22 +58,22 @@ class About(NamedTuple):
 
 
 def named_key(key: object) -> str:
-    """Return a key in words, cut; None for a record without one."""
+    """Return a key as text, cut to length; say so for a record without one."""
     return "no key" if key is None else f"key {key!r:.80}"
 
 
 def counted(count: int, what: str) -> str:
-    """Return a number of things in words: ``1 topic``, ``2,000 topics``, ``2 processes``."""
+    """Return a count with its noun: ``1 topic``, ``2,000 topics``, ``2 processes``."""
     return f"{count:,} {what}" + ("" if count == 1 else "es" if what.endswith("s") else "s")
 
 
 def does(count: int, verb: str) -> str:
-    """Return the verb as so many of a thing do it: one ``waits``, several ``wait``."""
+    """Return the verb for a count: one ``waits``, several ``wait``."""
     return f"{verb}s" if count == 1 else verb
 
 
 def in_words(seconds: float) -> str:
-    """Return a time for a person: ``12 s``, ``3 min``, ``5 h``, ``2 d``."""
+    """Return a duration as text: ``12 s``, ``3 min``, ``5 h``, ``2 d``."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -81,7 +81,7 @@ def in_words(seconds: float) -> str:
 
 
 def some(names: Iterable[object], most: int = 5, *, none: str = "none") -> str:
-    """Return the first few names, and how many there are beyond."""
+    """Return the first few names, and the number of further ones."""
     every = [str(each) for each in names]
     more = f" and {len(every) - most} more" if len(every) > most else ""
     return (", ".join(every[:most]) or none) + more
@@ -94,21 +94,21 @@ def partition_of(record: Record) -> TopicPartition:
 
 @lru_cache(maxsize=10_000)
 def topic_partition(topic: str, partition: int) -> TopicPartition:
-    """Return that partition, the same value each time: it takes half as long as a new one."""
+    """Return that partition, cached: it takes half as long as a new one."""
     return TopicPartition(topic, partition)
 
 
 Coordinates: TypeAlias = tuple[TopicPartition, int]
-"""Which record it is: its partition, and its offset there."""
+"""The identity of a record: its partition, and its offset there."""
 
 
 def coordinates_of(record: Record) -> Coordinates:
-    """Return which record this is, of one that no handler has seen."""
+    """Return the identity of a record that no handler has seen."""
     return partition_of(record), record.offset()
 
 
 class Verdict(Exception):  # noqa: N818 - a decision, not an error; raising it is one of two ways
-    """What a handler decides about its record. It may be returned or raised.
+    """The decision of a handler about its record. It may be returned or raised.
 
     Returning ``None`` means :class:`Ack`. Any other exception is a failed attempt.
     """
@@ -123,16 +123,15 @@ class Drop(Verdict):
 
 
 RETRY_AFTER_MAX = 365 * 24 * 3600
-"""Seconds: longer delays are taken for mistakes, such as a time in place of a delay."""
+"""Maximum in seconds. Longer delays are treated as mistakes, such as a time instead of a delay."""
 
 
 class Retry(Verdict):
-    """The attempt failed; run the record again, its lane closed meanwhile.
+    """The attempt failed: run the record again, with its lane closed until then.
 
-    ``after`` is the delay in seconds, from 0 to a year, as any real number (``Decimal`` too); None
-    takes the subscription's back-off. With ``attempt=False`` it is only put off, which counts as no
-    attempt, however often; then ``after`` has to be given. Raises :class:`ValueError` for anything
-    else.
+    ``after`` is the delay in seconds, from 0 to a year, as any real number (``Decimal`` too). None
+    takes the subscription's back-off. With ``attempt=False`` the delay counts as no attempt,
+    however often, and ``after`` is required. Raises :class:`ValueError` for anything else.
     """
 
     after: float | None = None  # also of a subclass that does not call this class's __init__
@@ -145,7 +144,7 @@ class Retry(Verdict):
         self.delay()
 
     def __str__(self) -> str:
-        """Return what people read where errors are shown; a subclass may have words of its own."""
+        """Return the text shown where errors are shown; a subclass may have its own."""
         if self.args not in ((), (self.after,)):
             return super().__str__()
         if self.after is None:
@@ -153,9 +152,9 @@ class Retry(Verdict):
         return f"to be tried again after {self.after} s"
 
     def delay(self) -> float | None:
-        """Return the delay in seconds; raise :class:`ValueError` when ``after`` is none.
+        """Return the delay in seconds; raise :class:`ValueError` for an invalid ``after``.
 
-        Asked again wherever it counts, because a subclass may have set anything.
+        It is checked at each use, because a subclass may have set anything.
         """
         after = self.after
         if after is None:
@@ -177,14 +176,17 @@ class Retry(Verdict):
 
 
 class UnknownFormat(Retry):
-    """A key reader does not know the format of a record's value, so it cannot judge the record.
+    """A key reader does not know the format of a record's value and cannot judge it.
 
     The record's partition is held. The record counts as undecodable only where it is an exception
-    among records that can be read (:mod:`kafka_keyshared.core.unknown_formats`). ``kind`` names the
-    format: records of the same format have the same kind. ``reason`` says what was seen and what
-    was expected. ``after`` is in how many seconds the key is read again. For ``patience`` seconds
-    from now the record is not judged, since the format may become known. ``vague`` says that the
-    kind stands for any bytes that are not as expected.
+    among records that can be read (:mod:`kafka_keyshared.core.unknown_formats`).
+
+    - ``kind`` names the format: records of the same format have the same kind.
+    - ``reason`` names the format that was seen and the expected one.
+    - ``after`` is the number of seconds until the key is read again.
+    - ``patience`` is the number of seconds from now in which the record is not judged, since the
+      format may become known.
+    - ``vague`` says that the kind stands for any bytes that are not as expected.
     """
 
     def __init__(
@@ -223,11 +225,11 @@ class DeadLetter(Verdict):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A record that a handler hands out: it returns one, or a list of them.
+    """A record that a handler emits. The handler returns one, or a list of them.
 
-    ``value`` and ``key`` are bytes, text (which becomes UTF-8) or None; ``headers`` are pairs of a
-    name and such a value. Where outputs go is said to ``keyshared run`` and ``keyshared spark run``
-    by ``--outputs``. Raises :class:`TypeError` for anything else.
+    ``value`` and ``key`` are bytes, text (encoded as UTF-8) or None. ``headers`` are pairs of a
+    name and such a value. The option ``--outputs`` of ``keyshared run`` and ``keyshared spark run``
+    says where outputs go. Raises :class:`TypeError` for anything else.
     """
 
     value: bytes | str | None
@@ -235,7 +237,7 @@ class Output:
     headers: Sequence[tuple[str, bytes | str | None]] = ()
 
     def __post_init__(self) -> None:
-        """Turn texts into bytes here, so that what cannot be written is the handler's failure."""
+        """Encode texts here, so that an unwritable output is the handler's failure."""
         made = [(name.encode().decode(), _as_bytes(value)) for name, value in self.headers]
         object.__setattr__(self, "value", _as_bytes(self.value))
         object.__setattr__(self, "key", _as_bytes(self.key))
@@ -257,8 +259,8 @@ def _shown(value: object) -> str:
         return f"<{type(value).__name__} too large to show>"
 
 
-class Undecodable(Exception):  # noqa: N818 - what is said of a record, by whoever reads its key
+class Undecodable(Exception):  # noqa: N818 - describes a record, raised by the reader of its key
     """The key of this record cannot be read, and never will be; ``reason`` says why.
 
-    Raised by a key function. What becomes of the record is the policy ``undecodable``'s to say.
+    Raised by a key function. The policy ``undecodable`` decides what happens to the record.
     """

@@ -1,4 +1,4 @@
-"""The part of a status about workers that share what waits: shards, hot keys, detached records."""
+"""The status of shared queues: shards, hot keys, detached records."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from kafka_keyshared.model import TopicPartition
 class HotKey(msgspec.Struct, frozen=True, kw_only=True):
     """A key whose slot is a shard of its own, because it had most of a long queue.
 
-    ``key`` is its text as in a :class:`~kafka_keyshared.status.RunningRecord`. ``waiting`` records
-    of it wait, from these ``partitions``, the one with most of them first. Its ``share`` is that of
-    the records that arrived in the last half minute (0 to 1). ``rate`` is how many arrive per
-    second, or were written per second by the timestamps of those that wait, if that is more.
-    ``capacity`` is how many run per second while others wait; None until that is known. It has been
-    hot for ``seconds``.
+    - ``key`` is its text as in a :class:`~kafka_keyshared.status.RunningRecord`.
+    - ``waiting`` is its number of waiting records, from these ``partitions``, the one with most of
+      them first.
+    - ``share`` is its share (0 to 1) of the records that arrived in the last half minute.
+    - ``rate`` is its arrivals per second. If it is higher, it is the number written per second
+      according to the timestamps of the waiting records.
+    - ``capacity`` is how many run per second while others wait; None until that is known.
+    - ``seconds`` is for how long it has been hot.
     """
 
     slot: int
@@ -29,7 +31,7 @@ class HotKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DetachedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that runs for so long that all but its key went on without its worker.
+    """A record that has run so long that other workers took over everything but its key.
 
     It has been running on ``worker`` for ``seconds``, and ``waiting`` records of its key wait for
     its end. ``key`` and ``slot`` are as those of a :class:`~kafka_keyshared.status.RunningRecord`.
@@ -46,12 +48,12 @@ class DetachedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SharedStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What workers that share what waits have in common.
+    """The shards of a subscription whose workers share queues.
 
-    There are so many ``shards``: ``ready`` ones have records that any worker may take, and ``held``
-    ones are leased to a worker. ``hot`` is how many keys are hot; ``hot_keys`` are the first five,
-    the one with most waiting records first. ``detached`` are the records that run detached, the one
-    that has been running for longest first.
+    ``shards`` is their number: ``ready`` ones have records that any worker may take, and ``held``
+    ones are leased to a worker. ``hot`` is the number of hot keys. ``hot_keys`` are the first five,
+    the one with most waiting records first. ``detached`` are the detached records, the longest
+    running first.
     """
 
     shards: int

@@ -1,8 +1,8 @@
-"""What an instance looks like at one moment, as one value.
+"""The status of an instance at one moment, as one value.
 
-Metrics, health checks and the console read it; it is the only thing they know of the inside. It is
-plain data (``msgspec.json.encode`` makes JSON of it) and carries the version of its layout. Offsets
-are exclusive: the next one.
+Metrics, health checks and the console read it and know nothing else of the instance. It is plain
+data (``msgspec.json.encode`` turns it into JSON) and carries the version of its layout. Offsets are
+exclusive: each is the next one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ShownState: TypeAlias = Literal["idle", "running", "stuck", "gone"]
 
 
 class Distribution(msgspec.Struct, frozen=True, kw_only=True):
-    """Observations: how many up to each bound and not the one before, the last without a bound."""
+    """A histogram: counts per bucket up to each bound; the last bucket has no bound."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -30,16 +30,20 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """An assigned partition. None stands for what is not known (yet).
+    """An assigned partition. None stands for unknown values.
 
-    ``fetched`` is the received end; ``safe`` the end of the contiguous settled run; ``completed``
-    one past the highest settled offset; ``committed`` what the broker accepted. ``lag`` is from
-    the committed position to the end of the log; ``backlog`` leaves out what is settled beyond it.
-    ``oldest_seconds`` is how long the record at the position has been the oldest unsettled one,
-    ``lag_seconds`` how old it is. ``held_back`` says why nothing is fetched from it just now, and
-    ``held_seconds`` for how long each of these reasons has been seen; ``paused`` whether the client
-    was told so. ``settled`` are the first runs that are settled beyond the safe position, each from
-    its first offset to the one behind its last; None unless they were asked for.
+    - ``fetched`` is the received end.
+    - ``safe`` is the end of the contiguous settled run.
+    - ``completed`` is one past the highest settled offset.
+    - ``committed`` is the position that the broker accepted.
+    - ``lag`` counts from the committed position to the end of the log. ``backlog`` leaves out what
+      is settled beyond it.
+    - ``oldest_seconds`` is how long the record at the position has been the oldest unsettled one.
+      ``lag_seconds`` is the age of that record.
+    - ``held_back`` gives the reasons not to fetch from it, and ``held_seconds`` for how long each
+      has been seen. ``paused`` says whether the client was asked to pause it.
+    - ``settled`` are the first settled runs beyond the safe position, each from its first offset to
+      the one after its last. It is None unless it was requested.
     """
 
     topic: str
@@ -63,9 +67,10 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
 class RunningRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record whose handler has not returned.
 
-    ``key`` is the text of its key, cut, with what is no text as ``\\x…``, and ``slot`` the slot of
-    it; both are None without a key. ``where`` and ``stack`` say where in the user's program its
-    handler stands, once it has been running for long and as far as its pool can tell.
+    ``key`` is the text of its key, cut to length, with non-text bytes as ``\\x…``. ``slot`` is its
+    slot. Both are None without a key. ``where`` and ``stack`` give the handler's position in the
+    user's program. They are set once it has been running for long and if its pool can determine
+    them.
     """
 
     topic: str
@@ -81,10 +86,10 @@ class RunningRecord(msgspec.Struct, frozen=True, kw_only=True):
 class DrainingHash(msgspec.Struct, frozen=True, kw_only=True):
     """A slot that drains at a worker: PIP-379 calls it a draining hash.
 
-    ``pending`` of its leases have yet to end, and ``blocked`` records wait for that, at ``owner``:
-    the worker that has the slot by now, None where nobody has. Where workers filter, keys of a slot
-    may have several owners, and each of them is a draining hash. It has been seen to drain for so
-    many ``seconds``.
+    ``pending`` of its leases have not ended, and ``blocked`` records wait for that at ``owner``.
+    That is the worker that now has the slot, None if there is none. Where workers filter, keys of a
+    slot may have several owners, and each of them is a draining hash. It has been draining for
+    ``seconds``, as far as that was seen.
     """
 
     hash: int
@@ -95,10 +100,10 @@ class DrainingHash(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PendingAck(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that a worker was given and has not settled: it runs, or waits in its mailbox.
+    """A record that a worker was given and has not settled: running, or in its mailbox.
 
-    ``slot`` is None without a key; ``draining`` says that the slot waits for it: it is another
-    worker's by now.
+    ``slot`` is None without a key. ``draining`` says that the slot now belongs to another worker
+    and waits for this record.
     """
 
     worker: str
@@ -111,14 +116,17 @@ class PendingAck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker. ``share`` is the part of all slots that it owns; times in seconds.
+    """One worker. ``share`` is the part of all slots that it owns. Times are in seconds.
 
-    ``runs`` is how many of its records run, and ``running`` the one of them that it got first;
-    ``stuck`` of them run past the ack timeout, and nothing can end them. A worker is stuck that
-    waits for one of these: others have somebody else who goes on. ``dropped`` counts what came
-    while it was full, which only happens without reliability. ``draining`` are slots of which it
-    has leases, and that are another worker's by now. One is ``detached`` whose record
-    takes long: all else that it had is with others. It holds so many ``shards``.
+    - ``runs`` is how many of its records run. ``running`` is the first of them that it got.
+    - ``stuck`` of them run past the ack timeout and cannot be ended. The worker's state is stuck if
+      it waits for one of these; otherwise a replacement goes on.
+    - ``dropped`` counts records that came while it was full, which only happens without
+      reliability.
+    - ``draining`` are slots of which it has leases and which now belong to another worker.
+    - ``detached`` says that its record takes long, and other workers have taken over all its
+      others.
+    - ``shards`` is the number of shards it holds.
     """
 
     name: str
@@ -139,9 +147,10 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlockedKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key that is blocked, the record that blocks it, for how long, and why.
+    """A blocked key, the record that blocks it, for how long, and why.
 
-    ``key`` is its text, cut, with what is no text as ``\\x…``; None for a record without a key.
+    ``key`` is its text, cut to length, with non-text bytes as ``\\x…``; None for a record without a
+    key.
     """
 
     key: str | None
@@ -155,13 +164,15 @@ class BlockedKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A closed lane: its key, what it waits for, its head, and how many records are behind that.
+    """A closed lane: its key, its state, its head, and the number of records after it.
 
-    ``key`` and ``slot`` are as those of a :class:`RunningRecord`. ``offset`` is -1 where it has no
-    head; ``due_seconds`` is the time until that is tried again, or its letter. It first failed so
-    many ``seconds`` ago; its letter was ``refused`` so many times, the last time for ``refusal``.
-    ``refused_for_good`` says that another try does not help: the topic is gone, a right is missing.
-    ``stack`` is the last attempt's.
+    - ``key`` and ``slot`` are as those of a :class:`RunningRecord`.
+    - ``offset`` is -1 where it has no head.
+    - ``due_seconds`` is the time until the head, or its dead letter, is retried.
+    - ``seconds`` is the time since it first failed.
+    - ``refused`` is how often its dead letter was refused, the last time for ``refusal``.
+    - ``refused_for_good`` says that a retry does not help: the topic is gone, a right is missing.
+    - ``stack`` is the last attempt's.
     """
 
     subscription: str
@@ -184,9 +195,9 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A record whose key cannot be read just now: so many ``records`` of its partition wait.
+    """A record whose key cannot be read yet; ``records`` of its partition wait.
 
-    It has been seen to be so for so many ``seconds``.
+    It has been seen in this state for ``seconds``.
     """
 
     topic: str
@@ -198,10 +209,10 @@ class UnreadKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Failed attempts that are alike: of one type of error, from one place in the program.
+    """Failed attempts of one error type from one place in the program.
 
-    ``first_at`` and ``last_at`` are in seconds since 1970; the rest is that of the last one.
-    ``keys`` says how often each of the last few keys failed, ``slots`` their slots.
+    ``first_at`` and ``last_at`` are in seconds since 1970. The other fields are those of the last
+    attempt. ``keys`` says how often each of the last few keys failed, ``slots`` gives their slots.
     """
 
     error: str
@@ -219,15 +230,16 @@ class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
-    """A share of failures that is high, of a subscription, a topic or a partition.
+    """A high share of failures of a subscription, a topic or a partition.
 
-    ``what`` says of what: ``attempts`` failed, or records were ``given_up``: dead-lettered,
-    diverted, or dropped by the poison policy. ``topic`` is empty and ``partition`` None where the
-    rate is that of all of them. In the last ``window_seconds`` there were ``count`` of those, and
-    ``ok`` records were done. ``put_off`` says that handlers put off most of these records
-    (``Retry(attempt=False)``) instead of failing. The rate has been high for ``seconds``, with
-    ``total`` of those since. ``error_share`` of them are ``error`` from ``where``, the last one
-    with ``message``.
+    - ``what`` says which failures: ``attempts`` that failed, or records ``given_up``, which means
+      dead-lettered, diverted, or dropped by the poison policy.
+    - ``topic`` is empty and ``partition`` None where the rate covers all of them.
+    - ``count`` is the number of failures in the last ``window_seconds``; ``ok`` records were done.
+    - ``put_off`` says that handlers delayed most of these records (``Retry(attempt=False)``)
+      instead of failing.
+    - ``seconds`` is for how long the rate has been high, with ``total`` failures since.
+    - ``error_share`` of them are ``error`` from ``where``, the last one with ``message``.
     """
 
     what: Literal["attempts", "given_up"]
@@ -250,33 +262,48 @@ class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
 class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One subscription: its workers, its window, and how its records ended.
 
-    ``routing`` and ``on_unmatched`` are what was chosen. ``ranges`` are the slots of each worker,
-    both ends included, where they are in ranges, as the settings have them; ``unassigned`` are
-    those that are in nobody's. ``filters`` is what each takes, where workers filter. Ranges and
-    filters name those too that were declared and are not there.
+    Routing:
 
-    ``processed``, ``retried`` and ``letters`` count by topic and outcome (or error). ``lanes`` are
-    the closed ones by state, and ``blocked`` those that have been blocked for longest. ``keys`` and
-    ``hottest`` say how many keys have unsettled records, and how many the one with the most has.
+    - ``routing``, ``on_unmatched`` and ``slot_function`` are the settings.
+    - ``ranges`` are the slots of each worker, both ends included, written as in the settings, where
+      slots are in ranges. ``unassigned`` are those without a worker.
+    - ``filters`` are the patterns of each worker, where workers filter. Ranges and filters also
+      name declared workers that are away.
+    - ``slots`` gives the owner of the slots as runs: first slot, last slot, and the worker's index
+      in ``workers``, -1 for none. It is None unless it was requested.
+    - ``shared`` is None where workers own their keys.
 
-    ``draining_hashes_count`` slots drain, for ``draining_hashes_pending_messages`` leases in all.
-    ``draining_hashes_blocked_messages`` records wait for that; ``draining_hashes_cleared_total``
-    slots have drained so far. ``pending`` lists all that workers were given and have not settled,
-    by worker and oldest first; None unless it was asked for. ``failure_rates`` are those that are
-    high, as of the last heartbeat.
-    ``closed`` are the first closed lanes, those before others that wait for somebody; ``unread``
-    the partitions that wait for a key to be read. ``keyless`` counts by topic the records for which
-    the key function found no key. So many records (``away``) wait for workers that
-    were declared and are not there (``missing``), since ``away_seconds``, the first one at
-    ``away_at``. ``errors`` are failed attempts by kind, the latest first. ``slots`` is who has the
-    slots, each run from its first to its last one with the worker's place among ``workers``, -1 for
-    nobody; None unless it was asked for. ``hottest_key`` is the key with the most unsettled records
-    and ``hottest_slot`` its slot. The window has been full for so many seconds (``full_seconds``).
-    So many records were ever ``stuck``: past the ack timeout, and not to be ended; so many attempts
-    ``timed_out``: ended for it. ``late`` is what members settled that was theirs no more, and
-    ``written_off`` what counted as done when its worker was evicted. So many records took so
-    long that all but their keys went on elsewhere (``detached``). ``shared`` is None where workers
-    own their keys. ``slot_function`` names the setting.
+    Draining:
+
+    - ``draining_hashes_count`` slots drain, with ``draining_hashes_pending_messages`` leases in
+      all.
+    - ``draining_hashes_blocked_messages`` records wait for that.
+    - ``draining_hashes_cleared_total`` slots have drained so far.
+
+    Records and keys:
+
+    - ``processed``, ``retried`` and ``letters`` count by topic and outcome (or error).
+    - ``keyless`` counts by topic the records for which the key function found no key.
+    - ``pending`` lists the records that workers were given and have not settled, by worker and
+      oldest first. It is None unless it was requested.
+    - ``keys`` is the number of keys with unsettled records. ``hottest`` is the number that the key
+      with the most has, ``hottest_key`` that key and ``hottest_slot`` its slot.
+    - ``full_seconds`` is for how long the window has been full.
+    - ``unread`` are the partitions that wait for a key to be read.
+    - ``away`` records wait for declared workers that are away (``missing``), for ``away_seconds``,
+      the first one at ``away_at``.
+
+    Failures:
+
+    - ``lanes`` counts the closed lanes by state. ``blocked`` are those blocked for longest.
+      ``closed`` are the first closed lanes, those first that need an operator.
+    - ``errors`` are failed attempts by kind, the latest first.
+    - ``failure_rates`` are the high ones, as of the last heartbeat.
+    - ``stuck`` counts records that outlasted the ack timeout and could not be ended. ``timed_out``
+      counts attempts that were ended for it.
+    - ``late`` counts acknowledgements of members that were rejected because the lease was over.
+    - ``written_off`` counts records that were taken as done when their worker was evicted.
+    - ``detached`` counts records that ran so long that other workers took over all but their keys.
     """
 
     name: str
@@ -330,10 +357,10 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What the Kafka client says of itself, from its statistics.
+    """The Kafka client's statistics.
 
-    ``coordinator`` is its state towards the group's coordinator, ``up`` when it has one, since so
-    many seconds (``coordinator_seconds``); empty before the first statistics.
+    ``coordinator`` is its state towards the group's coordinator, ``up`` when it has one, for
+    ``coordinator_seconds``. It is empty before the first statistics.
     """
 
     lag: dict[str, dict[int, int]] = {}
@@ -345,11 +372,11 @@ class ClientStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RebalanceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Partitions that came or went: what moved, how long it took, what it cost.
+    """One assignment, revocation or loss of partitions, its duration and its cost.
 
-    ``at`` is when it was over, in seconds since 1970; ``event`` is assigned, revoked or lost.
-    ``let_go`` records were received and are not settled here any more; ``left`` of them were still
-    running at the deadline, and may run twice.
+    ``at`` is when it was over, in seconds since 1970. ``event`` is assigned, revoked or lost.
+    ``let_go`` records were received and are not settled here any more. ``left`` of them were still
+    running at the deadline and may run twice.
     """
 
     at: float
@@ -361,12 +388,12 @@ class RebalanceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standstill(msgspec.Struct, frozen=True, kw_only=True):
-    """A time in which the owner thread did nothing, though nothing of the package held it.
+    """A period in which the owner thread did nothing although it had no reason to wait.
 
     It ended ``ago_seconds`` ago and took ``seconds``. ``process`` says that no thread of the
-    process ran: it was stopped or swapped out, or a C call kept the interpreter lock. Else the
-    owner thread alone was held, in ``where``. ``records`` were running meanwhile, the first few of
-    them, each with its worker.
+    process ran. It was stopped or swapped out, or a C call kept the interpreter lock. Otherwise
+    only the owner thread was blocked, in ``where``. ``records`` are the first few that ran during
+    it, each with its worker.
     """
 
     ago_seconds: float
@@ -377,11 +404,11 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lately(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen over the last ``seconds``, at the beginning of which the ``backlog`` was that.
+    """A summary of the last ``seconds``.
 
-    It is that of so many ``partitions``: of others it is not known.
-    ``busy`` is the mean share of the workers that ran something, ``full`` the share of the time
-    that the window was full; ``fetched`` and ``settled`` are records.
+    ``backlog`` is the backlog at the start of the period, over the ``partitions`` for which it is
+    known. ``busy`` is the mean share of workers that ran a record. ``full`` is the share of time
+    that the window was full. ``fetched`` and ``settled`` are numbers of records.
     """
 
     seconds: float
@@ -396,7 +423,7 @@ class Lately(msgspec.Struct, frozen=True, kw_only=True):
 class RefusedRight(msgspec.Struct, frozen=True, kw_only=True):
     """A right that the brokers refuse: on ``topic``, or on the group where that is ''.
 
-    ``text`` says what is refused, what that stops, and what to grant. It has been refused for
+    ``text`` names the refused right, its effect, and the right to grant. It has been refused for
     ``seconds``, the last time with ``error``.
     """
 
@@ -409,23 +436,35 @@ class RefusedRight(msgspec.Struct, frozen=True, kw_only=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """One instance at one moment. Times are in seconds since 1970.
 
-    ``joined`` says whether the group has given this member its partitions, be they none.
-    ``poll_used`` is the longest time between two polls lately, as a share of the client's
-    ``max.poll.interval.ms``. ``stalls`` counts, by topic, how often a partition delivered nothing
-    for 30 s although there was something to read, and was read again. What is counted by topic has
-    every topic that is subscribed to or was ever assigned, be it at 0, and what is counted by
-    answer or event each of them.
+    Counts by topic include every topic that is subscribed to or was ever assigned, also at 0.
+    Counts by answer or event include each of these.
 
-    ``commit_failures`` commits in a row have failed, the first ``commit_failing_seconds`` ago, the
-    last with ``commit_error``; the oldest that is on its way has waited for its answer for
-    ``commit_waiting_seconds``. No broker has answered for ``brokers_away_seconds``;
-    ``client_error`` is what the client said last that is wrong. The group has been giving out
-    partitions for ``rebalance_seconds``, and has not come to this member's yet. The control loop
-    has not turned for ``silent_seconds``. ``rebalanced`` are the last rebalances, ``lately`` the
-    last minute, None while there is none that was seen. ``beats`` counts what the group was told by
-    what became of it; that has failed for ``beats_failing_seconds``, the last with ``beats_error``.
-    ``refused`` are the rights that are missing, the group's first.
-    ``standstill`` is the last one, for some minutes.
+    Group and client:
+
+    - ``joined`` says whether the group has assigned partitions to this member, possibly none.
+    - ``poll_used`` is the longest recent time between two polls, as a share of the client's
+      ``max.poll.interval.ms``.
+    - ``rebalance_seconds`` is for how long a rebalance has run that has not assigned this member's
+      partitions yet. ``rebalanced`` are the last rebalances.
+    - ``brokers_away_seconds`` is for how long no broker has answered. ``client_error`` is the
+      client's last error.
+    - ``refused`` are the missing rights, the group's first.
+
+    Commits:
+
+    - ``commit_failures`` commits in a row have failed, the first ``commit_failing_seconds`` ago,
+      the last with ``commit_error``.
+    - ``commit_waiting_seconds`` is how long the oldest commit in flight has waited for its answer.
+
+    Progress:
+
+    - ``stalls`` counts, by topic, how often a stalled partition was read again. It had delivered
+      nothing for 30 s although there was something to read.
+    - ``silent_seconds`` is the time since the control loop last ran a round.
+    - ``lately`` is the last minute, None until one was observed.
+    - ``standstill`` is the last one, shown for some minutes.
+    - ``beats`` counts the beats to the group by result. They have failed for
+      ``beats_failing_seconds``, the last with ``beats_error``.
     """
 
     version: int
@@ -465,7 +504,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Health(NamedTuple):
-    """Whether all is well, with the reason in a line."""
+    """Whether the instance is healthy, with the reason in one line."""
 
     ok: bool
     reason: str

@@ -1,6 +1,6 @@
-"""``keyshared advise``: what this package would do for a topic, from a look at its keys.
+"""``keyshared advise``: an estimate of the benefit for a topic.
 
-:mod:`.sample` reads, :mod:`.count` counts keys in bounded memory, :mod:`.model` makes advice of the
-counts, :mod:`.report` puts it in words. :mod:`.starter` has the files that ``keyshared init``
-writes.
+:mod:`.sample` reads records, :mod:`.count` counts keys in bounded memory, :mod:`.model` derives
+advice from the counts, and :mod:`.report` writes it as text. :mod:`.starter` has the files that
+``keyshared init`` writes.
 """

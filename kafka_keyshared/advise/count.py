@@ -1,8 +1,8 @@
-"""Counts keys in bounded memory: per key, per slot, and how unevenly each window loads workers.
+"""Key counts in bounded memory, by key, slot and window.
 
-A million distinct keys are counted one by one. Beyond that, only those whose hash falls into a part
-of all hashes are kept, half as many each time there are too many (adaptive sampling, Wegman), and
-the number of keys is an estimate; keys with many records are kept whatever their hash.
+Up to a million distinct keys are counted one by one. Beyond that, only the keys whose hash falls
+into a part of all hashes are kept. Each time there are too many keys, that part is halved (adaptive
+sampling, Wegman). The number of keys is then an estimate. Keys with many records are always kept.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from kafka_keyshared.hashing import LANE_KEY_BYTES, slot_of
 from kafka_keyshared.model import TopicPartition
 
 WINDOW = 10_000
-"""Records that an instance looks at together: the default window."""
+"""The default window: records that an instance holds at the same time."""
 
 WORKERS = (4, 8, 16, 32, 64)
 """The numbers of workers that are tried."""
 
 KEYS_MAX = 1 << 20
-"""How many keys of all partitions are counted one by one, at about 90 bytes each."""
+"""Maximum number of keys of all partitions counted one by one, at about 90 bytes each."""
 
 HOT_SHARE = 10_000
-"""A key with at least one in so many of the records is not forgotten."""
+"""A key with at least one in this many records is always kept."""
 
 HOT_IN_WINDOW = 100
-"""A key that was not kept is counted from the window on in which it has one in so many records."""
+"""A key that was not kept is counted again from a window with one in this many records."""
 
 _NAMED = 10
 _SHARDS = 8
@@ -41,14 +41,14 @@ _SHARD_SHIFT = 57
 
 
 class Hot(NamedTuple):
-    """A key (its first bytes; None when they were not kept) and how many records it has."""
+    """A key with its number of records; the key's first bytes, or None when they were not kept."""
 
     key: bytes | None
     records: int
 
 
 class Lanes(NamedTuple):
-    """How many lanes there are under a scope of order, and what the hottest of them have."""
+    """The number of lanes under a scope of order, and the hottest lanes."""
 
     lanes: int
     hottest: list[Hot]
@@ -68,7 +68,7 @@ class Tally:
         self.partitions: Counter[TopicPartition] = Counter()
         self.slots: Counter[int] = Counter()
         self.window_steps: Counter[int] = Counter()
-        """For each number of workers, what the busiest one had in each window, added up."""
+        """The load of the busiest worker, summed over all windows, by number of workers."""
         self._keys_max = keys_max
         self._mask = 0
         self._tables = tables()
@@ -96,7 +96,7 @@ class Tally:
                 self.close()
 
     def close(self) -> None:
-        """Count what waits for its window to fill."""
+        """Count the records of the incomplete window."""
         slots: list[int] = []
         for partition, keys in self._window.items():
             keyed = [key for key in keys if key is not None]
@@ -118,10 +118,10 @@ class Tally:
         mask = self._mask
         seen = []
         for key, count in found.items():
-            # 60 bits, because an int of Python grows beyond them; collisions do not matter here.
+            # 60 bits, because a larger Python int needs more memory. Collisions do not matter here.
             identity = mmh3.hash64(key, 0, signed=False)[0] >> 4
             had = kept.get(identity)
-            # A key that gets hot after others were forgotten counts from when it did.
+            # A key that gets hot after others were dropped counts from that window on.
             if had is None and identity & mask and count * HOT_IN_WINDOW < WINDOW:
                 continue
             kept[identity] = (had or 0) + count
@@ -134,10 +134,10 @@ class Tally:
         kept: Mapping[int, int],
         hottest: Iterable[tuple[int, int, bytes]],
     ) -> None:
-        """Remember what the hottest keys are called.
+        """Store the names of the hottest keys.
 
-        A key that is among the hottest in the end is so when its last record comes, and nothing
-        that has fewer records can drive it out afterwards.
+        A key that is among the hottest at the end is also among them when its last record arrives.
+        After that, no key with fewer records can displace it.
         """
         names = self._names.get(partition, {})
         names.update((identity, key[:LANE_KEY_BYTES]) for _, identity, key in hottest)
@@ -148,20 +148,20 @@ class Tally:
         """Keep the keys of half of the hashes kept so far, and the hot ones."""
         self._mask = self._mask << 1 | 1
         for partition, kept in self._kept.items():
-            # A new one each: a dict from which much is deleted stays as large as it was, and grows.
+            # Build a new dict, because a dict does not shrink when entries are deleted.
             self._kept[partition] = {
                 identity: count
                 for identity, count in kept.items()
                 if not identity & self._mask or count * HOT_SHARE >= self.records
             }
 
-    # --- out ---
+    # --- results ---
 
     def lanes(self, scope: str) -> Lanes:
         """Return the lanes under a scope of order: ``partition``, ``topic`` or ``subscription``.
 
-        With ``subscription`` a key is one lane wherever it comes from, so that is the number of
-        keys. Only records with a key count.
+        With ``subscription`` a key is one lane in all topics, so the result is the number of keys.
+        Only records with a key count.
         """
         groups: dict[object, list[dict[int, int]]] = {}
         for partition, kept in self._kept.items():
@@ -179,11 +179,11 @@ class Tally:
         return Lanes(lanes * (self._mask + 1), hottest)
 
     def owner(self, slot: int, workers: int) -> int:
-        """Return which of so many workers owns a slot."""
+        """Return the worker that owns a slot, for this number of workers."""
         return self._tables[workers][slot]
 
     def loads(self, workers: int) -> dict[int, int]:
-        """Return how many records with a key the ring gives each of so many workers."""
+        """Return the number of keyed records of each worker on the ring."""
         return loads(self.slots, self._tables[workers], workers)
 
 

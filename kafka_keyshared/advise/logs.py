@@ -1,4 +1,4 @@
-"""Asks a cluster where the logs of topics begin and end, and what a group has committed in them."""
+"""Queries for log bounds of topics and committed positions of a group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANSWER_TIMEOUT = 8.0
 class Log(NamedTuple):
     """A partition's log, from ``begin`` to before ``end``, and the group's committed position.
 
-    ``committed`` is None without a group, and where the group has none.
+    ``committed`` is None without a group, and when the group has no committed position.
     """
 
     partition: TopicPartition
@@ -35,24 +35,24 @@ class Log(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets there are."""
+        """The number of offsets in the log."""
         return self.end - self.begin
 
     @property
     def lag(self) -> int:
-        """How many offsets the group has before it: all of them without a committed position."""
+        """The number of uncommitted offsets: all of them without a committed position."""
         start = self.begin if self.committed is None else max(self.begin, self.committed)
         return max(0, self.end - start)
 
     def stretch(self, newest: float, oldest: float) -> tuple[int, int]:
-        """Return the offsets, from and before, between two parts of the log seen from its end."""
+        """Return the offsets, from and before, between two fractions of the log from its end."""
         return self.end - round(oldest * self.size), self.end - round(newest * self.size)
 
 
 class Logs:
-    """Questions to one cluster; ``consumer`` is never subscribed.
+    """Queries to one cluster; ``consumer`` is never subscribed.
 
-    ``told_at`` is when it was last told where logs end, by the clock that is given.
+    ``told_at`` is the time of the last answer about log ends, by the given clock.
     """
 
     def __init__(
@@ -71,8 +71,9 @@ class Logs:
     def look(self, topics: Iterable[str], *, with_group: bool) -> list[Log]:
         """Return every partition of the topics.
 
-        Raises :class:`TopicMissingError` for a topic that is not there, :class:`ConfigError` for
-        what this user may not see, :class:`KeySharedError` when the cluster does not tell.
+        Raises :class:`TopicMissingError` for a missing topic. Raises :class:`ConfigError` if this
+        user may not see a topic or group. Raises :class:`KeySharedError` when the cluster does not
+        answer.
         """
         partitions = partitions_of(self._consumer, topics)
         begins, ends = self._offsets(partitions, "earliest"), self.ends(partitions)
@@ -80,7 +81,7 @@ class Logs:
         return [Log(each, begins[each], ends[each], committed.get(each)) for each in partitions]
 
     def ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where each log ends now."""
+        """Return the current end of each log."""
         found = self._offsets(partitions, "latest")
         self.told_at = self._clock()
         return found
@@ -119,7 +120,7 @@ class Logs:
             except KafkaException as error:
                 failed = error.args[0]
             if failed is None:
-                # The metadata beside it, which need not be text, is not read.
+                # The commit metadata, which need not be text, is not read.
                 return {
                     TopicPartition(each.topic, each.partition): each.offset
                     for each in answers

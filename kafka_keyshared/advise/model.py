@@ -1,7 +1,7 @@
-"""Makes advice of counts. Nothing here asks anybody; every figure follows from the arguments.
+"""The derivation of advice from counts, without any I/O.
 
-The yardstick is one worker that runs all records one after another, each taking as long as the
-others. A speed-up is how many times sooner a number of workers would be done.
+The baseline is one worker that runs all records one after another, each in the same time. A
+speed-up is how many times sooner a given number of workers would be done.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from kafka_keyshared.keys.sampled import TopicKeys
 from kafka_keyshared.model import counted
 
 SHOWN = (4, 16, 64)
-"""The numbers of workers that the advice has figures for."""
+"""The numbers of workers in the advice."""
 
 WORTH = 1.5
-"""How much more than today makes it worth while."""
+"""The minimum factor over today's speed-up for the verdict ``helps``."""
 
 GAIN = 1.25
-"""Twice the workers are advised while that speeds up by at least this."""
+"""Doubling the workers is advised while it speeds up by at least this factor."""
 
 FEW = 3.0
-"""A speed-up below this, without a hot key, comes from few keys at a time."""
+"""A speed-up below this, without a hot key, is explained by few keys at a time."""
 
 DENSE = 0.99
-"""A log with fewer records than this part of its offsets is told to be sparse."""
+"""A log is reported as sparse when fewer than this fraction of its offsets hold records."""
 
 SCOPES = ("partition", "topic", "subscription")
 
@@ -47,9 +47,9 @@ class HotKey(msgspec.Struct, kw_only=True):
 
 
 class Scope(msgspec.Struct, kw_only=True):
-    """What a scope of order makes of the keys.
+    """The lanes under a scope of order.
 
-    ``bound`` is the speed-up that no number of workers can pass, because the hottest lane runs one
+    ``bound`` is the maximum speed-up with any number of workers, because the hottest lane runs one
     record at a time.
     """
 
@@ -59,16 +59,16 @@ class Scope(msgspec.Struct, kw_only=True):
 
 
 class Today(msgspec.Struct, kw_only=True):
-    """The most that plain consumers reach, one for each partition."""
+    """The maximum speed-up of plain consumers, one for each partition."""
 
     partitions: int
     speedup: float
 
 
 class Lag(msgspec.Struct, kw_only=True):
-    """What is to be drained: of ``group``, or the whole of the topics when that is None.
+    """The lag to be drained: of ``group``, or the whole topics when that is None.
 
-    ``records`` is ``offsets`` less the part that holds no records, as far as the sample tells.
+    ``records`` is ``offsets`` less the share without records, as estimated from the sample.
     """
 
     group: str | None
@@ -78,7 +78,7 @@ class Lag(msgspec.Struct, kw_only=True):
 
 
 class Drain(msgspec.Struct, kw_only=True):
-    """Seconds until the lag is gone; None: never, more arrives than is done."""
+    """Seconds until the lag is drained; None when more records arrive than are processed."""
 
     ms_per_record: float
     today: float | None
@@ -86,11 +86,11 @@ class Drain(msgspec.Struct, kw_only=True):
 
 
 class Advice(msgspec.Struct, kw_only=True):
-    """Everything that ``keyshared advise`` says. Shares and speed-ups count all records.
+    """The complete result of ``keyshared advise``. Shares and speed-ups count all records.
 
-    ``key`` is the setting by which keys were read; ``unreadable_keys`` records are left out of all
-    counts, because their key cannot be read. ``verdict`` is one of ``helps``, ``little``,
-    ``one-key``, ``no-keys`` and ``no-records``.
+    ``key`` is the setting by which keys were read. ``unreadable_keys`` is the number of records
+    left out of all counts because their key cannot be read. ``verdict`` is one of ``helps``,
+    ``little``, ``one-key``, ``no-keys`` and ``no-records``.
     """
 
     verdict: str
@@ -131,10 +131,10 @@ def speedups(tally: Tally) -> dict[int, float]:
 
 
 def windowed(tally: Tally) -> dict[int, float]:
-    """Return the speed-up when each window has to end before the next one begins.
+    """Return the speed-up when each window must end before the next one begins.
 
-    An instance sees no further than its window of received, unsettled records, so keys that come in
-    bursts leave workers idle. The real window moves on record by record: this is the worse end.
+    An instance holds only its window of received, unsettled records. Therefore keys that come in
+    bursts leave workers idle. The real window moves on record by record, so this is the worst case.
     """
     return {workers: ratio(tally.records, tally.window_steps[workers]) for workers in WORKERS}
 
@@ -160,7 +160,7 @@ def advise(
 ) -> Advice:
     """Return the advice for these counts.
 
-    ``key`` is the setting by which keys were read, and ``keys_seen`` what it made of the records.
+    ``key`` is the setting by which keys were read. ``keys_seen`` has the results of reading them.
     """
     speedup, in_window = speedups(tally), windowed(tally)
     lanes = {scope: tally.lanes(scope) for scope in SCOPES}
@@ -207,7 +207,7 @@ def advise(
 
 
 def recommended(in_window: Mapping[int, float]) -> int:
-    """Return after how many workers twice as many gain little."""
+    """Return the number of workers beyond which doubling gains little."""
     chosen = WORKERS[0]
     for fewer, more in itertools.pairwise(WORKERS):
         if in_window[more] < GAIN * in_window[fewer]:
@@ -217,7 +217,7 @@ def recommended(in_window: Mapping[int, float]) -> int:
 
 
 def lag_of(sample: Sample, group: str | None, density: float) -> Lag:
-    """Return what is to be drained."""
+    """Return the lag to be drained."""
     offsets = sum(log.lag for log in sample.logs)
     uncommitted = [log for log in sample.logs if log.committed is None and log.size]
     return Lag(
@@ -229,9 +229,9 @@ def lag_of(sample: Sample, group: str | None, density: float) -> Lag:
 
 
 def drain(sample: Sample, lag: Lag, ms_per_record: float, speedup: Mapping[int, float]) -> Drain:
-    """Return how long draining takes, while as much goes on arriving as does now.
+    """Return how long draining takes, at the current arrival rate.
 
-    Today each partition is drained by itself; workers share all of it.
+    Today each partition is drained separately; workers share all of them.
     """
     arrivals = sample.arrivals or {}
     rate = 1000 / ms_per_record
@@ -261,7 +261,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def ratio(records: int, steps: int) -> float:
-    """Return how many records run in a step; 0 when there is none."""
+    """Return the records per step; 0 without any step."""
     return records / steps if steps else 0.0
 
 
@@ -284,11 +284,11 @@ def _hot(hot: Hot, records: int) -> HotKey:
 
 
 def _share(share: float) -> float:
-    """Four digits of it, however small: a share of a millionth is no 0."""
+    """Return a share with four significant digits, so that a millionth does not become 0."""
     return float(f"{share:.4g}")
 
 
-# --- in words ---
+# --- as text ---
 
 
 def _verdict(advice: Advice, best: float) -> tuple[str, str]:
@@ -325,7 +325,7 @@ def _verdict(advice: Advice, best: float) -> tuple[str, str]:
 
 
 def partitions(today: Today) -> str:
-    """Return today's side in words."""
+    """Return a text for today's speed-up."""
     if today.partitions == 1:
         return "one partition means one consumer:"
     return f"plain consumers, one for each of the {today.partitions:,} partitions, do"

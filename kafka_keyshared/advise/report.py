@@ -1,4 +1,4 @@
-"""Puts advice in words, the verdict first, for a person who reads 25 lines and no more."""
+"""The text report of the advice: the verdict first, about 25 lines."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _hottest(advice: Advice) -> str:
 
 
 def _speed_rows(advice: Advice) -> list[list[str]]:
-    """Return a row for today and one for each number of workers; blank columns are left out."""
+    """Return a row for today and one for each number of workers; omit an empty column."""
     null_keys = advice.speedup_null_keys_one_lane
     rows = [
         ["workers", "speed-up", "in a window", "without order", "null keys in one lane", "time"],
@@ -102,7 +102,7 @@ def _scopes(advice: Advice) -> list[str]:
 
 
 def duration(seconds: float | None) -> str:
-    """Return seconds in the two units that a person would use."""
+    """Return seconds as text in one or two suitable units."""
     if seconds is None:
         return "never"
     if seconds < 60:

@@ -1,9 +1,9 @@
-"""Reads the newest part of live topics without joining a group, committing or writing anything.
+"""A sample of the newest records of live topics.
 
-How much can be read in the time is not known beforehand, so the newest records of all partitions
-are read first, then those before them, in rounds that are sized to take a few seconds. Whenever the
-time is over, what was read is one stretch at the end of each partition, and each partition is in it
-in proportion.
+Sampling joins no group, and commits and writes nothing. It is not known beforehand how many records
+can be read in the given time. Therefore rounds read the newest records of all partitions first,
+then the records before them. Each round is sized to take a few seconds. Whenever the time is over,
+the sample is one range at the end of each partition, proportional to its size.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ Clock = Callable[[], float]
 FIRST_ROUND = 20_000
 ROUND_SECONDS = 3.0
 GROWTH = 10
-"""How much larger than the last a round may be at most."""
+"""Maximum ratio of a round's size to the size of the last round."""
 
 LIVE_SECONDS = 5.0
-"""Arrivals are seen in the ends of the partitions once they were watched for so long."""
+"""Minimum seconds of observation for deriving arrivals from the log ends."""
 HISTORY_SECONDS = 60.0
-"""Arrivals are told from the records' timestamps when the oldest sampled is as old as this."""
+"""Minimum age of the oldest sampled record for deriving arrivals from timestamps."""
 
 _BATCH_BYTES = 4 << 20
 _BATCH_MAX = 2_000
 _WAIT = 0.1
 _SAY_EVERY = 5.0
 
-# Little of everything, so that it fits where the consumer it advises on runs. A small record takes
-# several times its size in the client's queue.
+# Small limits, so that the sample fits on the machine of the consumer it advises on. A small record
+# takes several times its size in the client's queue.
 _MODEST: Mapping[str, Any] = {
     "queued.max.messages.kbytes": 2_048,
     "queued.min.messages": 5_000,
@@ -54,18 +54,17 @@ _MODEST: Mapping[str, Any] = {
     "fetch.queue.backoff.ms": 5,
     "fetch.wait.max.ms": 50,
 }
-# Retention may delete what was about to be read.
+# Retention may delete records before they are read.
 _FROM_START = {"auto.offset.reset": "earliest"}
 _STRANGER = "keyshared-advise"
 
 
 class Sample(NamedTuple):
-    """What was read, beside the counts.
+    """The result of a reading, beside the counts.
 
-    ``offsets`` is how many offsets the records stand for; there are fewer records where compaction
-    or transaction markers took some. ``arrivals`` is in records per second by partition, None when
-    nothing can be said, and ``arrivals_from`` says what it was told from: ``ends`` or
-    ``timestamps``.
+    ``offsets`` is the number of offsets that were covered. There are fewer records when compaction
+    or transaction markers use some of them. ``arrivals`` is in records per second by partition, or
+    None when it is unknown. ``arrivals_from`` is its source: ``ends`` or ``timestamps``.
     """
 
     logs: list[Log]
@@ -87,13 +86,13 @@ def take(
     clock: Clock = time.monotonic,
     keys: KeySample | None = None,
 ) -> Sample:
-    """Count the records of the topics into ``tally`` for at most so many seconds.
+    """Count the records of the topics into ``tally`` for at most ``seconds`` seconds.
 
-    ``keys`` reads the keys; None takes the records' own.
+    ``keys`` reads the keys; None uses the records' own keys.
 
     Raises :class:`~kafka_keyshared.errors.TopicMissingError` and
-    :class:`~kafka_keyshared.errors.ConfigError` for a topic that is not there or may not be read,
-    :class:`~kafka_keyshared.errors.KeySharedError` when nothing came in all the time.
+    :class:`~kafka_keyshared.errors.ConfigError` for a topic that is missing or may not be read.
+    Raises :class:`~kafka_keyshared.errors.KeySharedError` when no answer came in all the time.
     """
     own = {**conf, **_MODEST, **READ_ONLY, **_FROM_START, "group.id": group or _STRANGER}
     own["fetch.max.bytes"] = fetch_bytes(own, _MODEST["fetch.max.bytes"])
@@ -165,8 +164,8 @@ class _Reader:
         return Sample(found, complete, self._offsets, elapsed, arrivals, told_from)
 
     def _round(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Read these offsets, each from and before, until all are read or the time is over."""
-        # A new assignment leaves paused what was.
+        """Read these offset ranges until all are read or the time is over."""
+        # A new assignment keeps earlier pauses.
         self._consumer.resume([ClientPartition(*partition) for partition in self._paused])
         self._paused.clear()
         self._left = {partition: span for partition, span in ranges.items() if span[0] < span[1]}
@@ -201,7 +200,7 @@ class _Reader:
             self._run(TopicPartition(*partition), messages)
             count += len(messages)
             size += sum(map(len, messages[::16])) * 16
-        # After the records: the end of a partition comes behind its last ones.
+        # After the records, because the end of a partition comes behind its last records.
         for message in events:
             self._event(message)
         if count:
@@ -209,7 +208,7 @@ class _Reader:
             self._batch = max(10, min(_BATCH_MAX, _BATCH_BYTES * count // max(1, size)))
 
     def _run(self, partition: TopicPartition, messages: list[Message]) -> None:
-        """Count what one partition sent."""
+        """Count the records of one partition."""
         span = self._left.get(partition)
         if span is None:
             return
@@ -235,7 +234,7 @@ class _Reader:
     def _finish(self, partition: TopicPartition) -> None:
         first, end = self._left.pop(partition)
         self._offsets += end - first
-        # What lies behind has been read in an earlier round, or is newer than the sample.
+        # The records behind it were read in an earlier round, or are newer than the sample.
         self._consumer.pause([ClientPartition(*partition)])
         self._paused.append(partition)
 
@@ -266,13 +265,13 @@ class _Reader:
     def _arrivals(
         self, found: list[Log], logs: Logs
     ) -> tuple[dict[TopicPartition, float] | None, str | None]:
-        # What has come between two answers, by the time between them: neither is there at once.
+        # The growth between two answers, divided by the time between them, because each takes time.
         since = logs.told_at
         if self._clock() - since >= LIVE_SECONDS:
             try:
                 ends = logs.ends([log.partition for log in found])
             except KeySharedError as error:
-                # The broker has gone meanwhile. What was read is there to be reported all the same.
+                # The broker is gone. The records read so far are still reported.
                 self._progress(f"how much arrives is not told by where the logs end now: {error}")
             else:
                 watched = logs.told_at - since

@@ -1,4 +1,4 @@
-"""The lines of code to add, with the names of the person who asked filled in."""
+"""The code lines to add, with the user's own names."""
 
 from __future__ import annotations
 

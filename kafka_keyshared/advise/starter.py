@@ -1,4 +1,4 @@
-"""The files that ``keyshared init`` writes: a handler, its configuration, a test of it."""
+"""The files that ``keyshared init`` writes: handler, configuration and test."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ HANDLER, CONFIG, TEST = "app.py", "keyshared.toml", "test_app.py"
 
 def files(bootstrap: str, topic: str, group: str) -> dict[str, str]:
     """Return the text of each file by its name."""
-    # JSON's strings are TOML's too.
+    # JSON strings are valid TOML strings.
     config = _CONFIG.substitute(
         bootstrap=json.dumps(bootstrap), topic=json.dumps(topic), group=json.dumps(group)
     )

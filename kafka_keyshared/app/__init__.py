@@ -1,1 +1,1 @@
-"""What a program makes: ``KeyShared`` around a handler, ``split`` around a consumer."""
+"""The entry points of a program: ``KeyShared`` and ``split``."""

@@ -1,4 +1,4 @@
-"""Carries out the orders that come over HTTP: each is what a program may order of its app."""
+"""Orders received over HTTP, carried out by calls of the app."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from kafka_keyshared.web.orders import (
 )
 
 Did: TypeAlias = tuple[str, dict[str, Any]]
-"""In words what was done, and what there is to know of it."""
+"""The result as text, and its details."""
 
 
 def acting_on(app: Orderable, token_file: str | None, *, keys: bool) -> Acting | None:
-    """Return what may be ordered by the token in that file; nothing without one.
+    """Return what accepts orders with the token in that file; None without a file.
 
-    ``keys`` says whether an answer may name keys that were not named in the order.
+    ``keys`` says whether an answer may name keys that the order did not name.
     """
     if token_file is None:
         return None
@@ -44,11 +44,11 @@ def acting_on(app: Orderable, token_file: str | None, *, keys: bool) -> Acting |
 
 
 def carry_out(app: Orderable, order: Any, *, keys: bool) -> Did:
-    """Do what is ordered; raise what the app raises."""
+    """Carry out the order; pass on the app's errors."""
     if isinstance(order, LaneOrder):
         return _lane(app, order, keys=keys)
     if isinstance(order, LettersOrder | ReplayOrder):
-        from kafka_keyshared.app import letters  # it reads Avro, which most do not need
+        from kafka_keyshared.app import letters  # it imports Avro, which most programs do not need
 
         if isinstance(order, ReplayOrder):
             return letters.replay(app, order)
@@ -63,7 +63,7 @@ def _fetching(app: Orderable, order: PauseOrder | ResumeOrder) -> Did:
 
 
 def _drain(app: Orderable, order: DrainOrder) -> Did:
-    """Pause, then flush; one that is not over in time stays paused, which it says."""
+    """Pause, then flush. After a timeout the app stays paused, and the error says so."""
     held = _names(app.pause())
     try:
         positions = app.flush(order.timeout)
@@ -95,11 +95,14 @@ def _slots(app: Orderable, order: RangeOrder | SlotOrder) -> Did:
 
 
 _KEY = re.compile(r" \(key b.*\)(?=, [a-z_-]+: )", re.DOTALL)
-"""A key where a lane is named; the last place that ends so is its end, whatever stands in it."""
+"""Matches a key in the text that names a lane.
+
+The last such place in the text is the key's end, since a key may contain any bytes.
+"""
 
 
 def _lane(app: Orderable, order: LaneOrder, *, keys: bool) -> Did:
-    """Decide about a lane. A key that whoever orders does not know is left out of the answer."""
+    """Decide about a lane. Leave a key out of the answer if the caller may not see it."""
     do, done = {
         ReleaseOrder: (app.release, "is released"),
         DropOrder: (app.drop, "is dropped"),
@@ -116,7 +119,7 @@ def _lane(app: Orderable, order: LaneOrder, *, keys: bool) -> Did:
 
 
 def _log_level(app: Orderable, order: LogLevelOrder) -> Did:
-    del app  # the log is the process's
+    del app  # the log belongs to the process
     name, level = order.logger, order.level
     logger = logging.getLogger(name)
     before = logging.getLevelName(logger.getEffectiveLevel()).lower()

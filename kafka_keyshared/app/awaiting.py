@@ -1,4 +1,4 @@
-"""A run that is awaited on an event loop: done beside it, and stopped by cancelling."""
+"""A run awaited on an event loop, on a separate thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafka_keyshared.program.signals import stop_signals
 
 
 def refuse_in_a_handlers_task(call: str) -> None:
-    """Raise :class:`ConfigError` when a handler awaits ``call``, or a task that it has started."""
+    """Raise :class:`ConfigError` when a handler, or a task it started, awaits ``call``."""
     refuse_inside_handler(call, awaited=True)
     if lease.WORKER.get(None) is not None:
         raise inside_handler(call)
@@ -23,12 +23,11 @@ def refuse_in_a_handlers_task(call: str) -> None:
 async def awaited_run(
     work: Callable[[], int], ask: Callable[[], None], leave: Callable[[], Awaitable[None]]
 ) -> int:
-    """Do a run's blocking ``work`` beside the loop; return its exit status, or raise its error.
+    """Run the blocking ``work`` in a thread; return its exit status, or raise its error.
 
-    Each time that the task is cancelled, and at each signal that nobody else handles, ``ask`` is
-    called, which stops the run and the second time hurries it. Cancelled, it raises
-    ``CancelledError`` when the run is over; what the run failed with comes first. ``leave`` is
-    awaited in the end.
+    ``ask`` stops the run, and hurries it the second time. It is called each time that the task is
+    cancelled and at each signal that has no other handler. After a cancellation ``CancelledError``
+    is raised when the run is over, unless the run itself failed. ``leave`` is awaited at the end.
     """
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
@@ -46,7 +45,7 @@ async def awaited_run(
             except CancelledError as error:
                 cancelled = error
                 ask()
-            except BaseException:  # the loop is gone, and so is whoever has waited
+            except BaseException:  # the loop is gone, and so is its waiting task
                 ask()
                 ask()
                 raise

@@ -1,4 +1,4 @@
-"""The line that says what runs."""
+"""The log line that describes a starting app."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ORDER = {"exclusive": "one order for everything", "unordered": "no order"}
 def banner(
     group: str, topics: Sequence[str], options: Options, subscription: SubscriptionSettings
 ) -> str:
-    """Return it. Who divides a loop decides in it what becomes of a record that fails."""
+    """Return the line. In a split consumer the loops decide about failed records."""
     failed = f"{counted(options.retry.attempts, 'attempt')}, then {subscription.poison}"
     if subscription.dlq:
         failed += f" to {', '.join(sorted({options.dlq_topic(each) for each in topics}))}"

@@ -1,4 +1,4 @@
-"""Where an app's dead letters go, and that they do not come back."""
+"""The dead-letter topics of an app, and checks of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from kafka_keyshared.errors import ConfigError
 
 
 def refuse_own(options: Options, topics: Sequence[str], there: Sequence[str] = ()) -> None:
-    """Refuse to read what is written here; ``there`` are topics that patterns may mean."""
+    """Refuse to consume the app's own dead-letter topics.
+
+    ``there`` are existing topics that patterns may match.
+    """
     for topic in topics_meant(topics, there):
         dlq = options.dlq_topic(topic)
         if dlq in topics_meant(topics, [dlq]):
@@ -25,7 +28,7 @@ def refuse_own(options: Options, topics: Sequence[str], there: Sequence[str] = (
 
 
 def refuse_to_skip(options: Options, dead_letter_on: Sequence[type[BaseException]]) -> None:
-    """Refuse to go on behind a record that an exception sends away, where order is required."""
+    """Refuse ``dead_letter_on`` where order is required: later records would go on."""
     if dead_letter_on and options.routing == "exclusive":
         raise ConfigError(
             f"dead_letter_on={tuple(each.__name__ for each in dead_letter_on)} goes on behind a "
@@ -37,7 +40,7 @@ def refuse_to_skip(options: Options, dead_letter_on: Sequence[type[BaseException
 def seen_by(
     hook: Callable[[DeadLettered], None] | None, post: Callable[[DeadLettered], None]
 ) -> Callable[[DeadLettered], None]:
-    """Return what posts an answer once the hook, if there is one, has seen it."""
+    """Return a function that calls the hook, if there is one, and then posts the answer."""
 
     def posted(answered: DeadLettered) -> None:
         if hook is not None:
@@ -54,10 +57,10 @@ def publisher(
     post: Callable[[DeadLettered], None],
     timeout: float,
 ) -> DeadLetterPublisher:
-    """Return what writes the dead letters of these topics, and posts the answers.
+    """Return the writer of these topics' dead letters, which posts the answers.
 
-    The brokers have ``timeout`` seconds to say that there is a topic for them, or to make it.
-    Raises :class:`ConfigError` where there is no topic for them.
+    The brokers have ``timeout`` seconds to confirm or create the dead-letter topics. Raises
+    :class:`ConfigError` where such a topic is missing.
     """
     wanted = sorted({options.dlq_topic(topic) for topic in sources})
     require_topics(conf, wanted, create=options.dlq_create, timeout=timeout)

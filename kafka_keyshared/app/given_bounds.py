@@ -1,4 +1,4 @@
-"""Where a reading begins and ends, as programs and the command line give it."""
+"""Start and end bounds of a reading, as given by the user."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kafka_keyshared.model import TopicPartition
 
 
 def bound_of(name: str, given: Any, topics: Sequence[str], now: float) -> Bound:
-    """Return what a program gave as a bound: a word, a time, a number or positions by partition.
+    """Return the bound for a word, a time, a number or positions by partition.
 
-    ``now`` is the time in seconds since 1970. Raises :class:`ConfigError` for what is none.
+    ``now`` is the time in seconds since 1970. Raises :class:`ConfigError` for an invalid bound.
     """
     match given:
         case Bound():
@@ -41,7 +41,7 @@ def bound_of(name: str, given: Any, topics: Sequence[str], now: float) -> Bound:
 
 
 def moment_of(name: str, milliseconds: int, now: float) -> Moment:
-    """Return a time as a bound; raise :class:`ConfigError` for one that has not come yet."""
+    """Return a time as a bound; raise :class:`ConfigError` for one in the future."""
     if milliseconds > now * 1_000:
         raise ConfigError(f"{name} is a time in the future: nothing was written then yet")
     return Moment(milliseconds)
@@ -52,7 +52,7 @@ def single_of(
 ) -> dict[TopicPartition, int]:
     """Return offsets by partition, each given by its number, or by topic and number.
 
-    Raises :class:`ConfigError` for a number where there are several topics that it may be of.
+    Raises :class:`ConfigError` for a bare number when there are several topics.
     """
     found = {}
     for partition, offset in given.items():

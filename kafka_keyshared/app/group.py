@@ -1,7 +1,7 @@
-"""How an app learns of the other instances of its group, and tells them how it is.
+"""The group view of an app: sending and reading beats.
 
-All of it happens beside the work: on threads of its own, with clients of its own. Whatever fails
-there is one line of the log, and a line of the group view.
+All of it runs on its own threads with its own clients. A failure there causes one log line and one
+line of the group view.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ from kafka_keyshared.web.group.view import FORGOTTEN, Looker
 log = log_of("kafka_keyshared.group")
 
 LAST_WORD_WITHIN = 3.0
-"""Seconds that a stop waits for the last word; without it the instance is silent to others."""
+"""Seconds that a stop waits for the last message. Without it others see the instance as silent."""
 
 FIRST_WORD_WITHIN = 10.0
-"""Seconds in which the first word has been tried, which makes the topic that is to be made."""
+"""Seconds to wait for the attempt to write the first beat, which creates the topic if asked to."""
 
 SAID_EVERY = 600.0
-"""Seconds between two lines of the log that say the same of what fails."""
+"""Seconds between two log lines about the same failure."""
 
 TOPIC_CONFIG = {
     "cleanup.policy": "compact,delete",
     "retention.ms": "3600000",
     "segment.ms": "600000",
 }
-"""What the topic is made with: nobody reads what is older than FORGOTTEN."""
+"""Settings of a created topic. Beats older than FORGOTTEN are never read."""
 CLEANUP = f"cleanup.policy={TOPIC_CONFIG['cleanup.policy']}"
 
 
 def refuse_own_topic(options: Options, topics: Sequence[str]) -> None:
-    """Refuse to consume what is told to the group."""
+    """Refuse to consume the topic of the group view."""
     topic = options.group_view_topic
     if topic is not None and topic in topics_meant(topics, [topic]):
         raise ConfigError(
@@ -74,7 +74,7 @@ def refuse_own_topic(options: Options, topics: Sequence[str]) -> None:
 
 
 class Telling:
-    """Tells the group how this instance is, every so many seconds, on a thread of its own."""
+    """Sends this instance's beat to the group at intervals, on its own thread."""
 
     def __init__(
         self,
@@ -99,11 +99,11 @@ class Telling:
         self._thread = threading.Thread(target=self._run, name="keyshared-group", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def beats(self) -> Beats:
-        """Return what has become of it; any thread may ask."""
+        """Return the counts of written and failed beats; any thread may call it."""
         failing = self._failing
         since, error = (None, "") if failing is None else failing
         return Beats(
@@ -114,12 +114,12 @@ class Telling:
         )
 
     def trouble(self) -> str:
-        """Return why others do not hear it, empty while they do."""
+        """Return why other instances get no beats of this one; empty while they do."""
         failing = self._failing
         return "" if failing is None else f"the others do not hear this instance: {failing[1]}"
 
     def close(self, *, clean: bool) -> None:
-        """Tell nothing more; after a clean stop the last word is that it is there no more."""
+        """Stop sending beats. After a clean stop a last message says that the instance has left."""
         self._stopped_cleanly = clean
         self._ended.set()
         self._thread.join(LAST_WORD_WITHIN)
@@ -140,7 +140,7 @@ class Telling:
         try:
             self._writer.write(self._key, word)
         except Exception as error:  # noqa: BLE001 - the thread has to go on
-            # Nothing may come of it: an instance that consumes is worth more than its view.
+            # A failure here must not affect the instance: consuming matters more than the view.
             reason = str(error) if isinstance(error, KeySharedError) else repr(error)
             self._failed += 1
             since = self._clock() if self._failing is None else self._failing[0]
@@ -159,7 +159,7 @@ class Telling:
 
 
 class TopicEar:
-    """Hears what was told in a topic lately, and what is told from now on."""
+    """Reads recent beats from a topic, and then new ones."""
 
     def __init__(self, conf: Mapping[str, Any], topic: str, group: str) -> None:
         self._group = f"{group}/".encode()
@@ -175,11 +175,11 @@ class TopicEar:
 
     @property
     def caught_up(self) -> bool:
-        """Say whether the end of the log was reached."""
+        """Return whether the end of the log was reached."""
         return not self._behind
 
     def hear(self, timeout: float) -> Iterable[News]:
-        """Return what was told."""
+        """Return the news received."""
         found, events = [], []
         for record in self._log.take(timeout):
             error = record.error()
@@ -206,20 +206,21 @@ class TopicEar:
             self.troubles = (f"{key.decode('utf-8', 'replace')[:200]} is not understood: {error}",)
             return None
         if key_of(beat.group, beat.instance) != key:
-            return None  # somebody speaks for another
+            return None  # the key names another instance than the beat
         _, milliseconds = record.timestamp()
         ago = 0.0 if self.caught_up else max(0.0, time.time() - milliseconds / 1000)
         return News(key, beat, ago)
 
     def close(self) -> None:
-        """Hear no more."""
+        """Stop reading."""
         self._log.close()
 
 
 class GroupLink:
-    """What one run of an app has of its group: :attr:`group` to look at, and what it tells.
+    """The group connection of one run: the view in :attr:`group`, and the sent beats.
 
-    ``glance`` gives the status, ``url`` where the console is; ``token`` is shown to addresses.
+    ``glance`` returns the status, ``url`` the address of the console. ``token`` is presented to the
+    configured addresses.
     """
 
     def __init__(
@@ -261,26 +262,26 @@ class GroupLink:
         )
 
     def start(self) -> None:
-        """Begin to tell, where that is asked for."""
+        """Start sending beats, if that is configured."""
         if self.telling is not None:
             self.telling.start()
 
     def part(self, over: Callable[[], bool]) -> None:
-        """Wait a moment for those who ask at this address to hear of the stop, unless ``over``."""
+        """Wait briefly so that instances polling this one learn of the stop, unless ``over``."""
         self.group.part(over)
 
     def close(self, *, clean: bool) -> None:
-        """End; ``clean`` says whether others are told that the instance has stopped."""
+        """End. ``clean`` says whether others are informed that the instance has stopped."""
         self.group.close()
         if self.telling is not None:
             self.telling.close(clean=clean)
 
     def beats(self) -> Beats:
-        """Return what has become of what was told."""
+        """Return the counts of the beats sent."""
         return Beats() if self.telling is None else self.telling.beats()
 
     def beat(self) -> Beat | None:
-        """Return what this instance says of itself; None before there is a status."""
+        """Return this instance's beat; None before there is a status."""
         status = self._glance()
         if status is None:
             return None

@@ -1,4 +1,4 @@
-"""What runs for each record of an app, and in what kind of pool that is."""
+"""The handler of an app and the pool that runs it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ H = TypeVar("H", bound=Callable[..., Any])
 
 
 class Handling(Orderable):
-    """Takes the handler of an app. ``workers_unsaid``: the handler chooses its pool."""
+    """Takes the handler of an app. With ``workers_unsaid`` the handler decides the pool."""
 
     subscription: SubscriptionSettings
     called: Callable[..., Any] | None = None
@@ -43,11 +43,11 @@ class Handling(Orderable):
     def handler(self, handler: H) -> H:
         """Use this function, or this class with ``handle(record)``, for every record.
 
-        Where ``workers`` is not given, a coroutine function runs on an event loop, up to 1,000
-        records at once, and any other on 16 threads.
+        Without ``workers``, a coroutine function runs on an event loop, up to 1,000 records at
+        once. Any other handler runs on 16 threads.
 
-        Raises :class:`ConfigError` when it cannot be called with one record, and for ``release``
-        and ``adopt`` where keys have no worker of their own.
+        Raises :class:`ConfigError` when it cannot be called with one record. Also raises it for
+        ``release`` and ``adopt`` where keys have no worker of their own.
         """
         refuse_batched(handler)
         options, subscription = self.options, self.subscription
@@ -66,11 +66,13 @@ class Handling(Orderable):
     ) -> Callable[[H], H]:
         """Use a function, or a class with ``handle(records)``, for several records at a time.
 
-        A worker calls it with up to ``size`` records, or when the first of them has waited for
-        ``wait`` seconds; with ``same_key`` all of a call have one key. It returns None or one
-        verdict for all of them, or a list with one for each, in their order. Of a coroutine
-        function up to N calls run at once where ``workers`` is ``"asyncio:N"``, 16 unless given.
-        Raises :class:`ConfigError` for what cannot be called so, and for processes and members.
+        A worker calls it with up to ``size`` records, or earlier when the first of them has waited
+        ``wait`` seconds. With ``same_key`` all records of a call have one key. The handler returns
+        None, one verdict for all records, or a list with one verdict each, in order. With
+        ``workers="asyncio:N"`` up to N calls of a coroutine function run at once, 16 by default.
+
+        Raises :class:`ConfigError` for a handler that cannot be called so, and for processes and
+        members.
         """
         if bare:
             raise ConfigError(
@@ -104,11 +106,11 @@ class Handling(Orderable):
                 individually=True,
                 slice_records=1,
                 call_records=size,
-                # To fill calls of one key a worker needs many keys, and all of each.
+                # To fill calls of one key a worker needs many keys, and all records of each.
                 pooled=not same_key,
             )
-            # Of each call that a worker runs at once the next one may fill up. What more it had
-            # would wait for it beside workers that are idle.
+            # The next call may fill up for each call that runs at once. More leases would wait at
+            # this worker while others are idle.
             leases = 2 * size * (options.coroutines or 1)
             if not found.shares:
                 leases = max(options.leases_per_worker, leases)
@@ -122,7 +124,7 @@ class Handling(Orderable):
         return use
 
     def _suited(self, handler: Callable[..., Any]) -> tuple[Options, SubscriptionSettings]:
-        """Return the options and settings with the workers that suit the handler."""
+        """Return the options and settings with the default workers for the handler."""
         awaited, options = awaits(handler), self.options
         if self.workers_unsaid:
             options = msgspec.structs.replace(options, workers=suited(awaited=awaited))
@@ -142,8 +144,8 @@ class Handling(Orderable):
     ) -> list[WorkerSpec]:
         """Return how each worker of an app with a handler is made.
 
-        ``told`` is told of calls of the handler in other processes, and ``take`` takes what it
-        hands out there. Without ``traced`` no call is a span, whatever the options say.
+        ``told`` is called for handler calls in other processes, and ``take`` with the outputs
+        handed out there. Without ``traced`` no call is a span, even if the options ask for it.
         """
         make: Callable[[], Made] = Making(self.called, self.options.pool, *self.serdes)
         if traced and self.options.tracing:
@@ -152,11 +154,11 @@ class Handling(Orderable):
         return [replace(each, called=told, take=take) for each in specs]
 
     def _traced(self, make: Callable[[], Made]) -> Callable[[], Made]:
-        """Return ``make`` so that each call of the handler is a span."""
+        """Return ``make`` extended so that each call of the handler is a span."""
         from kafka_keyshared.handling.tracing import TracedMaking, Tracing  # it needs an extra
 
         options = self.options
-        # In another process nobody knows when a record was fetched.
+        # Another process does not know when a record was fetched.
         apart = options.pool == PROCESS
         self.waits = None if apart else Waits(Clock().monotonic, options.window_records)
         return TracedMaking(

@@ -1,4 +1,4 @@
-"""Carries out the orders about dead letters: the newest of them, and their replay."""
+"""Orders about dead letters: list the newest, and replay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafka_keyshared.web.orders import LettersOrder, ReplayOrder
 
 
 def newest(app: Orderable, order: LettersOrder, *, keys: bool) -> tuple[str, dict[str, Any]]:
-    """List the newest letters of the app's group; without ``keys`` they are hidden."""
+    """List the newest letters of the app's group; without ``keys`` the keys are hidden."""
     dlq = _topic(app, order.dlq)
     found = _desk(app, dlq).newest(order.most)
     shown = [{**in_a_line(letter), "replayed": replayed} for letter, replayed in found]
@@ -30,10 +30,10 @@ def newest(app: Orderable, order: LettersOrder, *, keys: bool) -> tuple[str, dic
 
 
 def replay(app: Orderable, order: ReplayOrder) -> tuple[str, dict[str, Any]]:
-    """Replay letters of the app's group, or say what would be.
+    """Replay letters of the app's group, or report what would be replayed.
 
-    Raises :class:`KeySharedError` where there are none or some are left, and :class:`TimeoutError`
-    where not all are sent in time; either says how many were.
+    Raises :class:`KeySharedError` when there are none or some are left. Raises
+    :class:`TimeoutError` when not all are sent in time. Both say how many were sent.
     """
     dlq = _topic(app, order.dlq)
     desk = _desk(app, dlq)
@@ -57,7 +57,7 @@ def _desk(app: Orderable, dlq: str) -> Desk:
 
 
 def _topic(app: Orderable, named: str) -> str:
-    """Return the dead-letter topic that is meant: one of the app's, whoever asks for another."""
+    """Return the dead-letter topic of the order; raise if it is not one of the app's."""
     options = app.options
     if options.dlq is False:
         raise ConfigError("there is no dead-letter topic: it is made with dlq")
@@ -74,12 +74,12 @@ def _topic(app: Orderable, named: str) -> str:
 
 
 def _unknown(options: Options, topic: str) -> bool:
-    """Whether it is not known before there are letters where those of this topic go."""
+    """Return whether this topic's dead-letter topic is unknown until there are letters."""
     return is_pattern(topic) and options.dlq_topic(topic) == f"{topic}{DLQ_SUFFIX}"
 
 
 def _would(plan: Plan) -> str:
-    """Return in words what a replay sends; raise where that is nothing."""
+    """Describe what a replay would send; raise if that is nothing."""
     refused = plan.refused
     left = _those(
         (refused.already, "replayed before"),
@@ -124,5 +124,5 @@ def _left(outcome: Outcome) -> str:
 
 
 def _those(*counts: tuple[int, str]) -> str:
-    """Return in words how many there are of what there is any."""
+    """Return the non-zero counts as text."""
     return ", ".join(f"{count:,} {what}" for count, what in counts if count)

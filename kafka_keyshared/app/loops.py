@@ -1,8 +1,8 @@
-"""The loops of a split consumer, each on a thread of its own, as safe as the one that they were.
+"""The loops of a split consumer, each on its own thread.
 
-A plain loop ends with its program: an exception ends the process with a traceback, and Ctrl-C
-reaches it in ``poll``. Neither reaches a thread, and the keys of a member whose thread has ended
-stand still.
+A plain loop ends with its program. An exception ends the process with a traceback, and Ctrl-C
+interrupts ``poll``. A thread gets neither, and the keys of a member whose thread has ended would
+stay blocked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = log_of("kafka_keyshared.split")
 
 
 class Instance(Protocol):
-    """What the loops need of the instance behind their members."""
+    """The part of an instance that the loops need."""
 
     @property
     def over(self) -> bool:
@@ -35,13 +35,13 @@ class Instance(Protocol):
 
     @property
     def error(self) -> BaseException | None:
-        """What it failed with."""
+        """The error it failed with, or None."""
 
     def stop(self) -> float:
-        """Ask it to stop, the second time to hurry; return its stop timeout in seconds."""
+        """Request a stop, the second time hurry it; return its stop timeout in seconds."""
 
     def result(self) -> int:
-        """Wait for its end and return the exit status, or raise what it failed with."""
+        """Wait for its end and return the exit status, or raise its error."""
 
 
 class Loops:
@@ -52,11 +52,11 @@ class Loops:
         self._instance = instance
         self._stop_by: float | None = None
         self._error: BaseException | None = None
-        # Whose thread has ended; None wakes for a stop that is asked for.
+        # Cells whose threads have ended. None wakes the wait for a requested stop.
         self._ended: Mailbox[Cell | None] = Mailbox()
 
     def run(self) -> int:
-        """Run them to the end; return the exit status, or raise what the first of them raised."""
+        """Run all loops to the end; return the exit status, or raise the first loop's error."""
         running = dict.fromkeys(self._loops)
         with stop_signals(self._ask, also_before=True):
             for cell in self._loops:
@@ -75,13 +75,13 @@ class Loops:
         return 1 if running else status
 
     def _start(self, cell: Cell) -> None:
-        # What the program has set (contextvars) holds in each loop; what a loop sets, in itself.
+        # Each loop sees the program's context variables; variables it sets stay its own.
         run: Callable[..., object] = copy_context().run
         name = f"keyshared-{cell.name}"
         threading.Thread(target=run, args=(self._work, cell), name=name, daemon=True).start()
 
     def _wait(self, running: dict[Cell, None]) -> None:
-        """Wait until every loop has ended; behind the end of the instance, for the stop timeout."""
+        """Wait until every loop has ended; once the instance is over, only to the stop timeout."""
         while running:
             if self._instance.over and time.monotonic() >= self._end():
                 return
@@ -102,7 +102,7 @@ class Loops:
         self._ended.put(None)
 
     def _end(self) -> float:
-        """Let the loops and the instance end what they have in hand; return by when."""
+        """Let the loops and the instance finish their records; return the deadline."""
         if self._stop_by is None:
             for cell in self._loops:
                 cell.dismiss()
@@ -117,13 +117,13 @@ class Loops:
             if not (cell.dismissed and isinstance(error, KeyboardInterrupt)):
                 self._failed(cell, error)
         finally:
-            # After the stop was asked for: what is handed back here must not run elsewhere first.
+            # After the stop request, so that returned records do not run elsewhere first.
             cell.leave(broken=bool(cell.leaving))
             self._ended.put(cell)
 
     def _failed(self, cell: Cell, error: BaseException) -> None:
         if self._instance.error is not None and error.__cause__ is self._instance.error:
-            return  # result() raises it, once for all of them
+            return  # result() raises it, once for all loops
         what = in_short(describe(error, cell.clock))
         if self._error is not None:
             log.error("%s: its loop has failed as well: %s", cell.name, what)

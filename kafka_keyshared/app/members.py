@@ -1,4 +1,4 @@
-"""Pull members: code that asks for one record at a time and says what becomes of it."""
+"""Pull members: user code that receives and settles single records."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ log = log_of("kafka_keyshared.pool")
 
 
 class PulledRecord:
-    """A record in the hands of a member, with the read methods of ``confluent_kafka.Message``.
+    """A record received by a member, with the read methods of ``confluent_kafka.Message``.
 
     Exactly one of :meth:`ack`, :meth:`nack` and :meth:`dead_letter` ends its lease. Each raises
-    :class:`LeaseOverError` when the lease was over already: its time-out passed, or its partition
-    went to another member of the group. The record then runs again elsewhere.
+    :class:`LeaseOverError` when the lease was over already. Then its ack timeout had passed, or its
+    partition had gone to another member of the group. The record runs again elsewhere.
     """
 
     def __init__(self, cell: Cell, slice_: Slice) -> None:
@@ -32,19 +32,19 @@ class PulledRecord:
         self._record: Record = slice_.records[0]
 
     def ack(self) -> None:
-        """The record is done."""
+        """Acknowledge the record."""
         self._refuse_late(not self._cell.settle([self._share]))
 
     def nack(self, delay: float | None = None) -> None:
-        """The attempt failed: the record runs again, by the retry policy or after ``delay`` s.
+        """Fail the attempt: the record runs again by the retry policy or after ``delay`` seconds.
 
-        Raises :class:`ValueError` for a delay that is not a number of seconds from 0 to a year; the
-        lease goes on.
+        Raises :class:`ValueError` for a delay that is not a number of seconds from 0 to a year. The
+        lease then goes on.
         """
         self._fail(Disposition.RETRY, "nack", "", Retry(delay).delay())
 
     def dead_letter(self, reason: str = "") -> None:
-        """The record goes to the dead-letter topic."""
+        """Send the record to the dead-letter topic."""
         self._fail(Disposition.DEAD_LETTER, "DeadLetter", reason, None)
 
     def _fail(self, disposition: Disposition, kind: str, message: str, after: float | None) -> None:
@@ -100,21 +100,21 @@ class PulledRecord:
         return self._record.leader_epoch()
 
     def error(self) -> Any:
-        """Return None: what a member receives is never an error."""
+        """Return None: a member never receives an error."""
         return None
 
     def __len__(self) -> int:
         return len(self._record)
 
     def __bool__(self) -> bool:
-        return True  # also when it has neither key nor value: `while record := member.receive()`
+        return True  # also without key and value, for `while record := member.receive()`
 
 
 def _set_in(loop: asyncio.AbstractEventLoop, ready: asyncio.Event) -> None:
     try:
         loop.call_soon_threadsafe(ready.set)
     except RuntimeError:
-        # Nobody waits any more, and this is the owner's thread, which must not fail for it.
+        # The waiting task is gone. This is the owner's thread, which must not fail for it.
         log.debug("an event loop ended while a member waited in it")
 
 
@@ -141,8 +141,8 @@ class PullMember:
             wake = partial(_set_in, loop, ready)
             self._cell.when_ready(wake)
             try:
-                # Not wait_for: in Python 3.11 that may swallow the cancellation of the task, which
-                # would then go off with a record that nobody settles.
+                # Not wait_for: in Python 3.11 that may swallow the cancellation of the task. The
+                # task would then continue with a record that is never settled.
                 async with asyncio.timeout_at(deadline):
                     await ready.wait()
             except TimeoutError:
@@ -154,10 +154,10 @@ class PullMember:
         return PulledRecord(self._cell, taken[0]) if taken else None
 
     def close(self) -> None:
-        """Leave: what this member has not settled runs again at the others, in order.
+        """Leave: other members run this member's unsettled records again, in order.
 
-        Called on the way of an exception, also by ``with`` or in ``finally``, it counts as a failed
-        attempt for the records in hand.
+        While an exception propagates, also by ``with`` or in ``finally``, leaving counts as a
+        failed attempt of the records it holds.
         """
         self._cell.leave(broken=isinstance(sys.exception(), Exception))
 

@@ -1,4 +1,4 @@
-"""What somebody names who gives an order: topics and partitions that the app may have."""
+"""Validation of the topics and partitions that an order names."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def those_of(
     topics: Sequence[str] | None,
     partitions: Iterable[tuple[str, int]] | None,
 ) -> Those:
-    """Return what an order is for; ``read`` are names and patterns of the topics that are read.
+    """Return the target of an order. ``read`` are names and patterns of the consumed topics.
 
-    Raises :class:`ConfigError` for what is no list of topics or partitions, and in a handler, and
-    :class:`OrderRefusedError` for a topic that is not read.
+    Raises :class:`ConfigError` for an invalid list of topics or partitions, and inside a handler.
+    Raises :class:`OrderRefusedError` for a topic that is not consumed.
     """
     refuse_inside_handler(f"{call}()")
     if isinstance(topics, str):

@@ -1,4 +1,4 @@
-"""What a program may order while its app runs, and ask of closed lanes."""
+"""The orders a program can give to its running app."""
 
 from __future__ import annotations
 
@@ -27,18 +27,23 @@ from kafka_keyshared.program.importing import refuse_inside_handler
 from kafka_keyshared.status import LaneStatus
 
 ANSWERED_WITHIN = 10.0
-"""Seconds: an owner that is in a rebalance gets to an order behind it."""
+"""Seconds to wait for an answer. An owner in a rebalance reaches the order after it."""
 
 _PLACE = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)@(?P<offset>\d+)")
 
 
 class Orderable:
-    """Lists closed lanes and decides about them, from any thread but a worker's.
+    """Lists closed lanes, decides about them, and changes the running app.
 
-    A lane is named by its key, or by the place of its first record as the log names it, such as
-    ``orders-3@17``, and by its subscription. Each call says what was done. Where it is not,
-    :class:`OrderRefusedError` says why: nothing runs, there is no such subscription, no such lane
-    is closed, or what it waits for does not allow it.
+    Call it from any thread but a worker's. A lane is named by its subscription and its key. Instead
+    of the key, the coordinates of its first record will do, as the log names it (``orders-3@17``).
+    Each decision returns its result as text.
+
+    A refused call raises :class:`OrderRefusedError` with the reason:
+
+    - the app does not run;
+    - there is no such subscription, or no such lane is closed;
+    - the state of the lane does not allow it.
     """
 
     instance: Instance | None
@@ -47,7 +52,7 @@ class Orderable:
     topics: list[str]
 
     def lanes(self) -> list[LaneStatus]:
-        """Return every closed lane, those first that wait for somebody."""
+        """Return every closed lane, those first that need an operator."""
         return self._running("lanes").ask("lanes", closed_lanes, ANSWERED_WITHIN)
 
     def release(
@@ -57,7 +62,7 @@ class Orderable:
         at: str = "",
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> str:
-        """Let a lane go on: what blocks it runs again, what was diverted is so no more."""
+        """Release a lane: its blocked record runs again, or it is no longer diverted."""
         return self._order(LaneAction.RELEASE, key, at, subscription)
 
     def drop(
@@ -67,7 +72,7 @@ class Orderable:
         at: str = "",
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> str:
-        """Give up the record that keeps a lane closed: settled, counted, not kept."""
+        """Drop the record that keeps a lane closed. It is settled and counted, but not kept."""
         return self._order(LaneAction.DROP, key, at, subscription)
 
     def dead_letter(
@@ -81,18 +86,20 @@ class Orderable:
         return self._order(LaneAction.DEAD_LETTER, key, at, subscription)
 
     def lift_dlq_limit(self) -> list[TopicPartition]:
-        """Let the partitions go on that their dead-letter limit has stopped; return which."""
+        """Resume the partitions that their dead-letter limit stopped; return them."""
         name = "lift_dlq_limit"
         return self._running(name).ask(name, lift_dlq_limit, ANSWERED_WITHIN)
 
     def flush(self, timeout: float = 30.0) -> Positions:
-        """Settle what is in the workers' hands now, commit, and return the committed positions.
+        """Wait for all current leases, commit, and return the committed positions.
 
-        From any thread, but not in a handler or a callback. What has failed and waits for its next
-        attempt is not waited for, nor what comes meanwhile, nor a partition that goes.
+        Call it from any thread, but not in a handler or a callback. It does not wait for failed
+        records that await their retry, for records leased later, or for partitions that are
+        revoked.
 
-        Raises :class:`OrderRefusedError` when the app does not run, or stops meanwhile, and
-        :class:`TimeoutError` after so many seconds, which says what is still running.
+        Raises :class:`OrderRefusedError` when the app does not run, or stops before the answer.
+        Raises :class:`TimeoutError` after ``timeout`` seconds, which names the records still
+        running.
         """
         refuse_inside_handler("flush()")
         return flush(self._running("flush"), timeout)
@@ -103,20 +110,22 @@ class Orderable:
         topics: Sequence[str] | None = None,
         partitions: Iterable[tuple[str, int]] | None = None,
     ) -> list[TopicPartition]:
-        """Fetch nothing more from these topics and partitions, or without either from anything.
+        """Pause fetching from these topics and partitions; from all when neither is given.
 
-        From any thread, but not in a handler or a callback. What has been fetched runs to its end
-        and is committed, and the app stays in its group. It lasts until :meth:`resume`, or to the
-        end of the process: what comes back in a rebalance is paused still, and so is what comes for
-        the first time. The last order that names a partition counts, however wide it is.
+        Call it from any thread, but not in a handler or a callback. Fetched records still run and
+        are committed, and the app stays in its group. The pause lasts until :meth:`resume` or the
+        end of the process. It also holds for partitions assigned later, whether or not they were
+        assigned before. The latest order that covers a partition counts, whether it names
+        everything, the topic or the partition.
 
-        Returns when the client fetches nothing from them any more, with the partitions of this
-        process that are paused by hand then.
+        Returns once the client has paused them, with the partitions of this process that are then
+        paused by hand.
 
-        Raises :class:`ConfigError` for what is no list of topics or partitions;
-        :class:`OrderRefusedError` for a topic that the app does not read, for a partition that
-        there is not, and when the app does not run or stops meanwhile; and :class:`TimeoutError`
-        when that has not come about in 10 s: then it goes on by itself.
+        Raises :class:`ConfigError` for an invalid list of topics or partitions. Raises
+        :class:`OrderRefusedError` for a topic that the app does not consume and for a partition
+        that does not exist. It is also raised when the app does not run or stops before the answer.
+        Raises :class:`TimeoutError` after 10 s. An order that the owner has started then completes
+        by itself.
         """
         those = those_of("pause", self.topics, topics, partitions)
         order = pause(those)
@@ -128,9 +137,10 @@ class Orderable:
         topics: Sequence[str] | None = None,
         partitions: Iterable[tuple[str, int]] | None = None,
     ) -> list[TopicPartition]:
-        """Fetch again from these topics and partitions, or without either from everything.
+        """Resume fetching from these topics and partitions; from all when neither is given.
 
-        Takes, raises and returns what :meth:`pause` does. What is not paused stays as it is.
+        Parameters, errors and result are those of :meth:`pause`. A partition that is not paused
+        stays as it is.
         """
         those = those_of("resume", self.topics, topics, partitions)
         order = resume(those)
@@ -139,19 +149,20 @@ class Orderable:
     def scale(
         self, workers: int, timeout: float = 30.0, *, subscription: str = DEFAULT_SUBSCRIPTION
     ) -> tuple[str, ...]:
-        """Bring the running app to so many threads; return the names of its workers.
+        """Change the number of workers of the running app; return the workers' names.
 
-        Coroutines are all of one worker: so many records run at once from now on.
+        With coroutines there is one worker, and ``workers`` is how many records run at once.
 
-        From any thread, but not in a handler or a callback. Workers that share what waits begin at
-        once, and leave with what they run. Of others keys change hands slot by slot: what
-        runs ends where it is, what waits moves, and nothing is lost, repeated or reordered. It is
-        over when the last record that ran in a slot that has moved has ended.
+        Call it from any thread, but not in a handler or a callback. Workers that share a queue
+        start at once and leave when their running records end. With other workers, keys move slot
+        by slot. Running records end where they are, waiting records move, and nothing is lost,
+        repeated or reordered. The call returns when no record runs in a moved slot any more.
 
-        Raises :class:`ConfigError` for no worker and for an app with members, which come and go by
-        themselves; :class:`OrderRefusedError` when the app does not run or stops meanwhile; and
-        :class:`TimeoutError` after so many seconds: it says what is still running where keys have
-        moved from, and goes on by itself.
+        Raises :class:`ConfigError` for fewer than one worker, and for an app with members, which
+        join and leave by themselves. Raises :class:`OrderRefusedError` when the app does not run or
+        stops before the answer. Raises :class:`TimeoutError` after ``timeout`` seconds, with the
+        records still running in moved slots. A change that the owner has started then completes by
+        itself.
         """
         refuse_inside_handler("scale()")
         if workers < 1:
@@ -176,20 +187,21 @@ class Orderable:
         timeout: float = 30.0,
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> dict[str, str]:
-        """Give a worker of the running app the slots from one to another, both included.
+        """Assign the slots ``first`` to ``last``, both included, to a worker of the running app.
 
-        With ``routing="sticky"``. What others have of them is refused, with their names, unless it
-        is to be taken over: then the worker gets nothing of a key until the last record has ended
-        that whoever had it was running. Returns when that is so, with the ranges that all workers
-        have then, as the option ``ranges`` takes them. From any thread, but not in a handler or a
-        callback.
+        It needs ``routing="sticky"``. Slots of other workers are refused, and the refusal names
+        those workers, unless ``take_over`` is set. Then the new worker gets no record of a key
+        while the previous owner still runs one. The call returns when that has ended, with the
+        ranges of all workers in the form of the option ``ranges``. Call it from any thread, but not
+        in a handler or a callback.
 
-        ``worker=None`` makes them nobody's, whoever has them: what has not started goes by
-        ``on_unmatched`` at once.
+        ``worker=None`` takes the slots from their workers and leaves them without one. Records that
+        have not started are then handled by ``on_unmatched`` at once.
 
-        Raises :class:`ConfigError` for an app whose routing has no ranges;
-        :class:`OrderRefusedError` for a range that cannot be, and when the app does not run or
-        stops meanwhile; and :class:`TimeoutError` after so many seconds: then it goes on by itself.
+        Raises :class:`ConfigError` for an app whose routing has no ranges. Raises
+        :class:`OrderRefusedError` for an invalid range, and when the app does not run or stops
+        before the answer. Raises :class:`TimeoutError` after ``timeout`` seconds. A change that the
+        owner has started then completes by itself.
         """
         refuse_inside_handler("assign_range()")
         name = f"assign_range({first}, {last}, {worker!r})"
@@ -210,25 +222,26 @@ class Orderable:
         timeout: float = 30.0,
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> dict[str, tuple[str, ...]]:
-        """Have a worker of the running app take the keys that one of these patterns takes.
+        """Set the key patterns that a worker of the running app accepts.
 
-        An empty list is every key. Keys change hands as ranges do: who has a key now gets nothing
-        of it until the last record has ended that the other was running. Returns when that is so,
-        with what each worker takes then. From any thread, but not in a handler or a callback.
+        An empty list accepts every key. Keys move as ranges do: the new worker gets no record of a
+        key while the previous one still runs one. The call returns when that has ended, with the
+        filters of each worker. Call it from any thread, but not in a handler or a callback.
 
-        Raises :class:`ConfigError` for what is no list of patterns; :class:`OrderRefusedError` for
-        a worker that there is not, for filters that the subscription cannot have, and when the app
-        does not run or stops meanwhile; and :class:`TimeoutError` after so many seconds: then it
-        goes on by itself.
+        Raises :class:`ConfigError` for an invalid list of patterns. Raises
+        :class:`OrderRefusedError` for an unknown worker and for filters that the subscription
+        cannot have. It is also raised when the app does not run or stops before the answer. Raises
+        :class:`TimeoutError` after ``timeout`` seconds. A change that the owner has started then
+        completes by itself.
         """
         refuse_inside_handler("set_filters()")
-        Filters({worker: patterns})  # refuses what is no pattern
+        Filters({worker: patterns})  # raises for an invalid pattern
         moving = Moving()
         order = set_filters(SetFilters(subscription, worker, tuple(patterns)), moving)
         return self._moved(f"set_filters({worker!r})", order, moving, timeout)
 
     def _moved(self, name: str, order: Ordered[T], moving: Moving, timeout: float) -> T:
-        """Order that slots move, and wait for it; a time-out says for what."""
+        """Order a move of slots and wait for it. A timeout names the records it waits for."""
         try:
             instance = self._running(name.partition("(")[0])
             return instance.ask(name, order, timeout, follows=True)

@@ -1,4 +1,4 @@
-"""The pool of an app, by its option ``workers``; and what that pool alone can be ordered."""
+"""The pool for the option ``workers``, and the coroutine limit order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def own_pool(
 ) -> Pool:
     """Return the pool that calls a handler: threads, processes, or coroutines.
 
-    Coroutines run on the ``host``'s event loop, without one on their own. With ``batches`` the
+    Coroutines run on the ``host``'s event loop, or on their own without one. With ``batches`` the
     handler takes several records at a time.
     """
     if options.coroutines is not None:
@@ -50,7 +50,7 @@ def own_pool(
     if batches is not None:
         return BatchPool(specs, mailbox, clock, batches)
     if options.pool == PROCESS:
-        from kafka_keyshared.pools.processes import ProcessPool  # most have no use for it
+        from kafka_keyshared.pools.processes import ProcessPool  # most apps do not use it
 
         return ProcessPool(specs, mailbox, clock)
     return threads(specs, mailbox, clock)
@@ -59,7 +59,7 @@ def own_pool(
 def pull_pool(
     options: Options, subscription: str, clock: Clock, serdes: tuple[Any, Any]
 ) -> PullPool | None:
-    """Return the pool of members that ask for records; None where a handler is called."""
+    """Return the pool of pull members; None where a handler is called."""
     if options.pool not in ("pull", "split"):
         return None
     if any(serdes):
@@ -86,9 +86,9 @@ def specs_of(
 
 
 def limit_to(coroutines: int, subscription: str) -> Ordered[tuple[str, ...]]:
-    """Return what has so many coroutines run at once; its answer are the names of the workers.
+    """Return an order that limits running coroutines; it answers with the workers' names.
 
-    Refused beyond what a worker is leased.
+    A limit above the number of leases of a worker is refused.
     """
 
     def work(loop: Loop) -> Generator[None, None, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""``Reader``: the records of some slots, from a position to a position, without a group."""
+"""``Reader``: reads the records of some slots without a group."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from kafka_keyshared.program.green import refuse_green_threads
 log = log_of("kafka_keyshared.reader")
 
 WAIT = 0.5
-"""Seconds that a wait lasts at most: then :meth:`Reader.stop` is heeded."""
+"""Longest wait in seconds, after which :meth:`Reader.stop` takes effect."""
 
 KEY_AGAIN_AFTER = 1.0
-"""Seconds until a key that cannot be read just now is read again, unless its function says."""
+"""Seconds until an unreadable key is tried again, unless its function gives the delay."""
 
 GivenBound: TypeAlias = (
     Literal["earliest", "latest"]
@@ -37,23 +37,29 @@ GivenBound: TypeAlias = (
     | Mapping[tuple[str, int], int]
     | Bound
 )
-"""Where to begin or to end. A word; a number below 0: so many offsets before the end; a time: the
-first record of that time or later; or offsets by partition, which are then all that are read."""
+"""A start or an end of the reading.
+
+- A word.
+- A number below 0: that many offsets before the end.
+- A time: the first record at that time or later.
+- Offsets by partition. Then only these partitions are read.
+"""
 
 
 class Reader:
-    """Reads the records whose keys lie in some slots; those of a partition in their order.
+    """Reads the records whose keys lie in some slots, in order within a partition.
 
     It joins no group, commits nothing and changes nothing on the cluster. ``conf`` is the dict that
     ``confluent_kafka.Consumer`` takes; it needs no ``group.id``. ``ranges`` are pairs of a first
     and a last slot, or text such as ``"0-10000,20001-30000"``. ``slot_function``, ``key`` and
-    ``key_schema`` are what they are to :class:`~kafka_keyshared.KeyShared`, so that the slots are
-    the same. Reading ends before ``until``, of which the ends are those of the moment when it
-    begins; with None it goes on, until :meth:`stop`. Records without a key are left out unless
-    ``keyless``; those whose key cannot be read are left out and logged.
+    ``key_schema`` mean the same as in :class:`~kafka_keyshared.KeyShared`, so that the slots agree.
 
-    What goes wrong meanwhile is logged, or given to ``tell``. Raises :class:`ConfigError` for what
-    cannot work. For one thread, but for :meth:`stop`. Example::
+    Reading stops before ``until``. Ends of logs are those at the start of the reading. With None it
+    goes on until :meth:`stop`. Records without a key are left out unless ``keyless`` is set.
+    Records whose key cannot be read are left out and logged.
+
+    Problems are logged, or passed to ``tell``. Raises :class:`ConfigError` for settings that cannot
+    work. Use it from one thread, except for :meth:`stop`. Example::
 
         with Reader({"bootstrap.servers": "localhost:9092"}, ["orders"], [(0, 10_000)],
                     until="latest") as reader:
@@ -105,13 +111,13 @@ class Reader:
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing more to come: all was read, or somebody has stopped it."""
+        """Whether the reading is over: all records were read, or the reader was stopped."""
         if self._failure is not None:
-            return False  # it is still to be raised
+            return False  # the error is still to be raised
         return self._closed or self._stopping.is_set() or (self._opened and self._logs.done)
 
     def key(self, record: Record) -> bytes | None:
-        """Return the key that a record goes by."""
+        """Return the routing key of a record."""
         return self._selection.key(record)
 
     def slot(self, record: Record) -> int | None:
@@ -120,11 +126,13 @@ class Reader:
         return None if key is None else self._selection.slot(key)
 
     def open(self) -> dict[TopicPartition, int]:
-        """Begin, unless it has begun; return at which offset of each partition it was.
+        """Start reading, if not started yet; return the start offset of each partition.
 
-        Raises :class:`~kafka_keyshared.errors.BrokerUnavailableError` when no broker answers,
-        :class:`~kafka_keyshared.errors.TopicMissingError` for a topic that is not there and
-        :class:`ConfigError` for a start or an end that means nothing there.
+        Raises:
+
+        - :class:`~kafka_keyshared.errors.BrokerUnavailableError` when no broker answers;
+        - :class:`~kafka_keyshared.errors.TopicMissingError` for a missing topic;
+        - :class:`ConfigError` for a start or an end that is not valid there.
         """
         if not self._opened:
             refuse_green_threads("Reader.open()")
@@ -137,7 +145,7 @@ class Reader:
         return dict(self._starts)
 
     def read(self, timeout: float = WAIT) -> list[Record]:
-        """Return the records that have come, after at most ``timeout`` seconds; maybe none.
+        """Return the records received within ``timeout`` seconds, possibly none.
 
         They are the client's own messages. :attr:`done` says whether more may come.
         """
@@ -153,7 +161,7 @@ class Reader:
             return []
         try:
             found = self._selection.choose(batch)
-        except Retry:  # somebody has stopped it while a key could not be read
+        except Retry:  # stopped while a key could not be read
             return []
         if found.refused:
             self._tell_refused(found.refused)
@@ -162,7 +170,7 @@ class Reader:
         except KeySharedError as error:
             if not found.records:
                 raise
-            self._failure = error  # what had come before is given out first
+            self._failure = error  # records that came before it are returned first
         return found.records
 
     def __iter__(self) -> Iterator[Record]:
@@ -171,11 +179,11 @@ class Reader:
             yield from self.read()
 
     def stop(self) -> None:
-        """Let the reading end, from any thread: within half a second nothing more comes."""
+        """End the reading within half a second, from any thread."""
         self._stopping.set()
 
     def close(self) -> None:
-        """Let go of the connections; a reader that is closed yields nothing more."""
+        """Close the connections. A closed reader yields no records."""
         self._closed, self._failure = True, None
         self._logs.close()
 
@@ -187,7 +195,7 @@ class Reader:
         self.close()
 
     def _patient(self, key_of: KeyOf | None) -> KeyOf | None:
-        """Return the key function, waiting where a key cannot be read just now."""
+        """Return the key function wrapped to wait while a key cannot be read."""
         if key_of is None or getattr(key_of, "of_all", None) is not None:
             return key_of
 
@@ -196,16 +204,16 @@ class Reader:
                 try:
                     return key_of(record)
                 except UnknownFormat:
-                    raise  # the records around it tell whose fault that is
+                    raise  # the records around it show the cause
                 except Retry as error:
                     self._hold(record, error)
 
         return patient
 
     def _hold(self, record: Record, error: Retry) -> float:
-        """Wait at a record whose key cannot be read just now; return for how many seconds.
+        """Wait at a record whose key cannot be read yet; return the seconds waited.
 
-        Raises the error when the reading has been stopped.
+        Raises the error when the reader was stopped.
         """
         delay = error.delay()
         why = error.reason if isinstance(error, UnknownFormat) else error.__cause__
@@ -230,7 +238,8 @@ class Reader:
 
 def _key_function(key: Any, schema: str | None) -> KeyOf | None:
     if callable(key) and schema is None:
-        from kafka_keyshared.keys import key_function  # it reads Avro, which most do not need
+        # it imports Avro, which most programs do not need
+        from kafka_keyshared.keys import key_function
 
         return key_function(key)
     return make_options({"key": key, "key_schema": schema}).subscription().key_of

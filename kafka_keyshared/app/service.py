@@ -1,4 +1,4 @@
-"""``KeyShared``: the handler, the settings and the topics, put together and run."""
+"""``KeyShared``: a handler with its settings and topics, ready to run."""
 
 from __future__ import annotations
 
@@ -69,18 +69,20 @@ H = TypeVar("H", bound=Callable[..., Any])
 START_TIMEOUT = 8.0
 
 CLOCK = Clock()
-"""What everything below has of time and chance."""
+"""The clock and the random numbers of everything below."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """For tools that watch an instance from inside: demo, bench and tests.
+    """Hooks for tools that observe an instance from inside: demo, bench and tests.
 
-    ``client`` and ``pool`` are made in place of :class:`KafkaClient` and :class:`ThreadPool`;
-    ``rebalanced`` is told of partitions that come and go; ``dead_lettered`` of every answer for a
-    dead letter, ``dropped`` of what was settled without its handler; ``stepped`` is shown the
-    instance after every round. ``called`` is told of calls of a handler in other processes, and
-    ``outputs`` takes what such a handler hands out: in this one it is wrapped for both.
+    - ``client`` and ``pool`` are made in place of :class:`KafkaClient` and :class:`ThreadPool`.
+    - ``rebalanced`` is called with partitions that are assigned, revoked or lost.
+    - ``dead_lettered`` is called with every broker answer for a dead letter.
+    - ``dropped`` is called with records that were settled without their handler.
+    - ``stepped`` is called with a view of the instance after every round.
+    - ``called`` is called for handler calls in other processes, and ``outputs`` takes the outputs
+      of such a handler. In this process the handler itself is wrapped for both.
     """
 
     client: Callable[..., KafkaClient] = KafkaClient
@@ -96,13 +98,16 @@ class Hooks:
 class KeyShared(Handling, Looked):
     """Runs a handler over topics of a consumer group: each key in order, many keys at once.
 
-    ``conf`` is the dict that ``confluent_kafka.Consumer`` takes. ``options`` are the fields of
-    :class:`kafka_keyshared.config.Options`; ``key`` may also be a function of the record (see
-    :mod:`kafka_keyshared.keys`). ``dead_letter_on`` names exceptions that skip the attempts.
-    ``on_assign``, ``on_revoke`` and ``on_lost`` are called as the client calls them, after this
-    package has done its own part; no exception leaves them. ``key_deserializer`` and
-    ``value_deserializer`` are what a ``DeserializingConsumer`` takes; handlers then get decoded
-    records. Raises :class:`ConfigError` for what cannot work, before anything is consumed.
+    - ``conf`` is the dict that ``confluent_kafka.Consumer`` takes.
+    - ``options`` are the fields of :class:`kafka_keyshared.config.Options`. ``key`` may also be a
+      function of the record (see :mod:`kafka_keyshared.keys`).
+    - ``dead_letter_on`` names exceptions that skip the remaining attempts.
+    - ``on_assign``, ``on_revoke`` and ``on_lost`` are called as by the client, after this package
+      has done its own part. Exceptions they raise are caught.
+    - ``key_deserializer`` and ``value_deserializer`` are what a ``DeserializingConsumer`` takes.
+      Handlers then get decoded records.
+
+    Raises :class:`ConfigError` for settings that cannot work, before anything is consumed.
 
     Example::
 
@@ -143,7 +148,7 @@ class KeyShared(Handling, Looked):
     def _configure(
         self, conf: Mapping[str, Any], topics: Sequence[str], options: Mapping[str, Any]
     ) -> None:
-        """Take settings; raise :class:`ConfigError` for what cannot work."""
+        """Apply settings; raise :class:`ConfigError` for settings that cannot work."""
         self._given = given = {**options}
         values = {**given}
         key = values.pop("key") if callable(values.get("key")) else None
@@ -155,7 +160,8 @@ class KeyShared(Handling, Looked):
         self.topics = list(topics)
         self.subscription = self.options.subscription()
         if key is not None:
-            from kafka_keyshared.keys import key_function  # it reads Avro, which most do not need
+            # it imports Avro, which most programs do not need
+            from kafka_keyshared.keys import key_function
 
             self.subscription = replace(self.subscription, key_of=key_function(key))
         if self.subscription.dlq:
@@ -177,14 +183,16 @@ class KeyShared(Handling, Looked):
         self._served = Served(self.options, self._board)
 
     def override(self, layers: Layers, origin: str) -> None:
-        """Lay the settings of a file and of the environment over the app's own; before :meth:`run`.
+        """Override the app's settings by those of a file and the environment; before :meth:`run`.
 
-        A deployment has the last word on brokers, group, ports and workers of an app whose handler
-        and key functions are code. ``origin`` names where the app's own settings are from, for
-        whoever asks what is in force. Of a table such as ``retry`` each setting is laid over alone.
+        A deployment thereby decides brokers, group, ports and workers of an app whose handler and
+        key functions are code. ``origin`` names the source of the app's own settings, for reports
+        of the effective settings. In a table such as ``retry`` each setting is overridden
+        separately.
 
-        Raises :class:`ConfigError` for settings that do not fit together, and for an app that runs,
-        has members, or was made from a consumer: its settings are the consumer's.
+        Raises :class:`ConfigError` for settings that do not fit together. Raises it also for an app
+        that runs or has members. An app made from a consumer keeps the consumer's settings and is
+        refused too.
         """
         if self.instance is not None:
             raise ConfigError(f"{origin}: settings are laid over an app before it runs")
@@ -224,16 +232,17 @@ class KeyShared(Handling, Looked):
         value_deserializer: Deserializer | None = None,
         **options: Unpack[GivenOptions],
     ) -> Self:
-        """Return an app that does what a consumer was made for; the consumer has not polled yet.
+        """Return an app with a consumer's settings and topics; it must not have polled yet.
 
-        A :class:`kafka_keyshared.Consumer` knows its settings, topics and callbacks. For a plain
-        ``confluent_kafka.Consumer`` give ``conf``, the same dict again, ``topics``, and the
+        A :class:`kafka_keyshared.Consumer` knows its settings, topics and callbacks. A plain
+        ``confluent_kafka.Consumer`` needs ``conf``, the same dict again, ``topics``, and the
         callbacks that ``subscribe`` would get. ``options`` are what :class:`KeyShared` takes.
 
-        The app runs a client of its own with these settings. The consumer stays yours: it joins
-        nothing meanwhile, refuses what would disturb the app, and may be closed after :meth:`run`.
+        The app runs a client of its own with these settings. The consumer stays yours. While the
+        app runs it joins no group and refuses calls that would disturb the app. It may be closed
+        after :meth:`run`.
 
-        Raises :class:`ConfigError` for a consumer that would commit what is not done, or that has
+        Raises :class:`ConfigError` for a consumer that would commit unfinished records, or that has
         joined its group.
         """
         callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
@@ -260,10 +269,10 @@ class KeyShared(Handling, Looked):
     ) -> PullMember:
         """Add a member that asks for records, under a name of its own; before :meth:`run`.
 
-        The app needs ``workers="pull"`` and no handler. A record that a member has for longer than
-        ``ack_timeout`` (30 s unless given) counts as a failed attempt. A member that closes hands
-        back what it had: that runs again, in order, at the members that are left. ``filters`` are
-        patterns of the keys that it takes, every key unless given; ``ranges`` its slots with
+        The app needs ``workers="pull"`` and no handler. A record that a member holds for longer
+        than ``ack_timeout`` (30 s by default) counts as a failed attempt. A member that closes
+        returns its records, and they run again, in order, at the remaining members. ``filters`` are
+        patterns of the keys that it accepts, by default every key. ``ranges`` are its slots with
         ``routing="sticky"``: ``"0-99,200-299"``, or pairs of first and last one.
         """
         routing = self.subscription.routing.with_member(name, filters, ranges)
@@ -272,7 +281,7 @@ class KeyShared(Handling, Looked):
         return PullMember(cell)
 
     def join_cell(self, name: str) -> Cell:
-        """Add a member's cell: what :meth:`join` and ``split`` build upon."""
+        """Add a member's cell, the basis of :meth:`join` and ``split``."""
         if self._pull is None:
             raise ConfigError(
                 f"join({name!r}): the app has workers={self.options.workers!r}, which a handler is "
@@ -285,7 +294,7 @@ class KeyShared(Handling, Looked):
         return self._pull.join(name)
 
     def stop(self) -> None:
-        """Ask the running instance to stop, from any thread. A second call makes it hurry."""
+        """Ask the running instance to stop, from any thread. A second call hurries it."""
         self._ending.ask()
 
     @property
@@ -295,18 +304,20 @@ class KeyShared(Handling, Looked):
         return tuple(name for name in names if getattr(given, name) is not None)
 
     def banner(self) -> str:
-        """Return one line that says what runs."""
+        """Return one line that describes the app."""
         group = str(self.conf["group.id"])
         return banner(group, self.topics, self.options, self.subscription)
 
     def run(self) -> int:
         """Run until stopped (SIGTERM, SIGINT or :meth:`stop`); return the exit status.
 
-        0: everything that ran was drained and committed. 1: the stop timeout passed, the last
-        commit was not acknowledged, the group was not left, or the instance had to halt.
+        - 0: every running record was drained and committed.
+        - 1: the stop timeout passed, the last commit was not acknowledged, the group was not left,
+          or the instance had to halt.
 
-        It returns within ``stop_timeout`` and a second of being asked, whatever hangs; a handler or
-        a callback that does is named and left behind on its thread, which ends with the program.
+        It returns within ``stop_timeout`` plus one second of the stop request, even if a call
+        hangs. A hanging handler or callback is named in the log and abandoned on its thread, which
+        ends with the program.
         """
         refuse_inside_handler("run()")
         return self._until_over(self._begin("run()"), stop_signals(self.stop))
@@ -314,10 +325,10 @@ class KeyShared(Handling, Looked):
     async def run_async(self) -> int:
         """Run until stopped, on the event loop that awaits this; return the exit status.
 
-        Coroutines run on that loop, beside whatever else does; all the rest is :meth:`run`'s, also
-        what the status means. Cancelling the awaiting task stops the app as SIGTERM would, then
-        ``CancelledError`` is raised; cancelling it again makes it hurry. SIGTERM and SIGINT are
-        left to whoever handles them already. Raises what the run has failed with.
+        Coroutines run on that loop, next to its other tasks. Everything else, including the status,
+        is as in :meth:`run`. Cancelling the awaiting task stops the app as SIGTERM would, and then
+        ``CancelledError`` is raised. A second cancellation hurries the stop. SIGTERM and SIGINT
+        stay with an existing handler. Raises the error that the run failed with.
         """
         refuse_in_a_handlers_task("run_async()")
         ending, host = self._begin("run_async()"), CallersLoop()
@@ -352,15 +363,16 @@ class KeyShared(Handling, Looked):
         finally:
             self.report = ending.report
             if ending.instance is not None:
-                ending.instance.refuse_orders()  # also by an owner that was given up on
+                ending.instance.refuse_orders()  # also when the owner was abandoned
                 if ending.given_up and self.options.pool == PROCESS:
-                    ending.instance.ports.pool.stop(0.0)  # which kills them; the owner cannot
+                    # kills the processes, since the owner cannot
+                    ending.instance.ports.pool.stop(0.0)
             self._board.phase = "stopped"
             self._wrapped.give_back()
             if self._pull is not None:
-                self._pull.stop(0.0)  # also after a start that failed: nobody may wait for ever
+                self._pull.stop(0.0)  # also after a failed start, so that no member waits for ever
             self._served.close(wait=not ending.given_up, clean=ending.clean)
-            self._ending = ending.next()  # which what stopped this run does not stop
+            self._ending = ending.next()  # a stop request for this run must not stop the next
 
     def _run_client(self, ending: Ending, host: Host | None) -> int:
         mailbox: Mailbox[Mail] = Mailbox() if self._pull is None else self._pull.mailbox
@@ -403,7 +415,7 @@ class KeyShared(Handling, Looked):
         self.subscription.check()
 
     def _connect(self, instance: Instance, client: KafkaClient, topics: Sequence[str]) -> None:
-        """Give the instance what it needs to know of the app, and the client of the instance."""
+        """Connect the instance with the app's data, and the client with the instance."""
         if self._pull is not None and self._pull.ascending:
             instance.loop.ends.deliver = self._pull.end_of_partition
         client.start_at = instance.rebalancer.start_at
@@ -458,7 +470,7 @@ class KeyShared(Handling, Looked):
         instance.rebalancer.hurried = ending.over
         instance.rebalancer.turning = self._board.turning
         instance.loop.on_dropped = self.hooks.dropped
-        if ending.given_up:  # while it was starting: nobody would ask it to stop again
+        if ending.given_up:  # while it was starting: no later call would stop it
             return 1
         instance.join()
         log.info("started: %s", self.banner())
@@ -472,7 +484,7 @@ class KeyShared(Handling, Looked):
             observer.enter("stopping")
             return ending.finish(instance)
         except BaseException as error:
-            # What the core believes can no longer be trusted, so nothing more is committed.
+            # The core's state can no longer be trusted, so nothing more is committed.
             log.critical("stopping without a commit: %s: %s", type(error).__name__, error)
             pool.stop(0.0)
             raise

@@ -1,4 +1,4 @@
-"""What an app serves over HTTP while it runs: metrics and probes, and the admin API."""
+"""The HTTP servers of a running app: metrics, probes, admin API."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = log_of("kafka_keyshared.web")
 
 
 def check_served(options: Options) -> None:
-    """Raise :class:`ConfigError` for an admin API that anybody could ask."""
+    """Raise :class:`ConfigError` for an admin API that other machines reach without a token."""
     if options.console_port is None or options.console_host in LOOPBACK:
         return
     if options.http_token_file is None:
@@ -44,14 +44,14 @@ def check_served(options: Options) -> None:
 
 
 class Looked:
-    """An app that may be looked at while it runs, from any thread."""
+    """An app that can be observed while it runs, from any thread."""
 
     options: Options
     _board: Board
     _served: Served
 
     def status(self, *, pending: bool = False) -> Status | None:
-        """Return what the instance looks like now, from any thread; None before it runs.
+        """Return the current status of the instance, from any thread; None before it runs.
 
         It is at most a second old, or as old as the rebalance that the owner is in. With
         ``pending`` its subscriptions list every record that a worker was given and has not settled.
@@ -60,16 +60,16 @@ class Looked:
 
     @property
     def http(self) -> HttpServer | None:
-        """Return what serves metrics and probes, None where nothing does."""
+        """Return the server of metrics and probes, None where there is none."""
         return self._served.http
 
     @property
     def admin(self) -> AdminServer | None:
-        """Return what serves the admin API, None where nothing does."""
+        """Return the server of the admin API, None where there is none."""
         return self._served.admin
 
     def diagnosis(self) -> Diagnosis | None:
-        """Return what is wrong with the instance now, from any thread; None before it runs."""
+        """Return the current diagnosis, from any thread; None before the app runs."""
         return self._board.diagnosis()
 
     def collector(self) -> StatusCollector:
@@ -78,11 +78,11 @@ class Looked:
 
 
 ENDED_WITHIN = 5.0
-"""Seconds that a stop waits for the end of each part: each bounds itself to less."""
+"""Seconds that a stop waits for the end of each server. Each limits itself to less."""
 
 
 class Served:
-    """The servers of one run; None for what is not served."""
+    """The servers of one run; None for those that are not configured."""
 
     def __init__(self, options: Options, board: Board) -> None:
         self._options = options
@@ -92,16 +92,16 @@ class Served:
         self.group: GroupLink | None = None
 
     def start(self, acting: Acting | None, layers: Layers, conf: Mapping[str, Any]) -> None:
-        """Serve what is to be served, as far as its addresses can be had.
+        """Start the configured servers whose addresses are available.
 
-        ``layers`` are the settings, for whoever wants to see them, ``conf`` the client's.
+        ``layers`` are the settings to show, ``conf`` the client's settings.
         """
         options, board = self._options, self._board
         token = None if acting is None else acting.token
         self.group = link = GroupLink(options, conf, board.glance, self._console, token)
         board.beats = link.beats
         link.start()
-        # First: whoever sees that there are probes may take it for serving.
+        # The admin API starts first: a reader may take answering probes for a complete start.
         if options.console_port is not None:
             self._start_admin(options.console_port, layers, acting, link)
         if options.http_port is not None:
@@ -112,7 +112,7 @@ class Served:
                 self.http = server
 
     def _console(self) -> str:
-        """Return where the console is, as somebody else would ask for it; empty without one."""
+        """Return the console's address as other hosts reach it; empty without one."""
         if self.admin is None:
             return ""
         url = self.admin.url
@@ -147,14 +147,14 @@ class Served:
             self.admin = server
 
     def part(self, over: Callable[[], bool]) -> None:
-        """After a clean stop, before the end: see that the group hears of it, unless ``over``."""
+        """After a clean stop, let the group learn of it before the end, unless ``over``."""
         if self.group is not None and self.admin is not None:
             self.group.part(over)
 
     def close(self, *, wait: bool, clean: bool) -> None:
-        """Stop serving; with ``wait`` until that is so, or :data:`ENDED_WITHIN` is over.
+        """Stop serving. With ``wait``, return when that is done or after :data:`ENDED_WITHIN`.
 
-        ``clean`` says whether the group is told that this instance has stopped.
+        ``clean`` says whether the group is informed that this instance has stopped.
         """
         seconds = ENDED_WITHIN if wait else 0.0
         link, self.group = self.group, None
@@ -167,7 +167,7 @@ class Served:
 
 
 def about(options: Options, topics: Sequence[str]) -> About:
-    """Return whose instance it is."""
+    """Return the identity of the instance: host, process, versions and topics."""
     letters = {} if options.dlq is False else {each: options.dlq_topic(each) for each in topics}
     return About(
         host=socket.gethostname(),
@@ -181,7 +181,7 @@ def about(options: Options, topics: Sequence[str]) -> About:
 
 
 def settings_of(layers: Layers) -> tuple[Setting, ...]:
-    """Return the settings in force with where each is from; secrets are masked."""
+    """Return the effective settings with their origins; secrets are masked."""
     settings, client = in_force(layers)
     return tuple(
         Setting(name=name, value=shown.value, origin=shown.origin)

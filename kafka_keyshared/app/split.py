@@ -1,8 +1,8 @@
-"""``split``: one consumer, many members, each for a loop of its own that stays as it was.
+"""``split``: one consumer divided into members, each for its own unchanged loop.
 
-A member has the calls of a consumer that a loop uses (``poll``, ``consume``, ``commit``,
-``store_offsets``, ``close``). All records of a key come to one member, in order; what is committed
-to the broker is what all members have settled, without a gap.
+A member has the consumer calls that a loop uses (``poll``, ``consume``, ``commit``,
+``store_offsets``, ``close``). All records of a key go to one member, in order. Only what all
+members have settled without a gap is committed to the broker.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from kafka_keyshared.program.importing import refuse_to_begin
 
 
 class SplitMember:
-    """What one loop uses in place of the consumer; one thread at a time.
+    """Replaces the consumer for one loop; used by one thread at a time.
 
     :meth:`commit` of a message settles that record and all earlier ones of its partition that this
-    member received; without one, everything it received. What a member holds of a partition comes
-    in the order of its offsets, so what comes again waits until later ones are settled. With
-    ``auto_ack`` the next poll settles what the one before it returned. With the client's
-    ``enable.partition.eof`` each member gets an event for the end of a partition, as the client
-    gives it, once everything before that end has settled at all members.
+    member received. Without a message it settles everything received. A member holds the records of
+    a partition in offset order, so a returned record waits until later ones are settled. With
+    ``auto_ack`` the next poll settles the records that the previous one returned. With the client's
+    ``enable.partition.eof`` each member gets the client's end-of-partition event once everything
+    before that end has settled at all members.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class SplitMember:
         self._told_to_end = False
 
     def poll(self, timeout: float | None = None) -> Message | None:
-        """Return the next record, or None after ``timeout`` seconds (None or below 0: no end).
+        """Return the next record, or None after ``timeout`` seconds (None or below 0: no limit).
 
-        Raises :class:`KeySharedError` when the instance behind the members has failed. After the
-        end of a clean stop it returns None at once. In a loop of :meth:`Split.run` that is to end,
-        it returns None once, and raises :class:`KeyboardInterrupt` if it is called again.
+        Raises :class:`KeySharedError` when the instance behind the members has failed. After a
+        clean stop it returns None at once. When a loop of :meth:`Split.run` has to end, it returns
+        None once and raises :class:`KeyboardInterrupt` at the next call.
         """
         found = self._take(1, timeout)
         return found[0] if found else None
@@ -63,7 +63,7 @@ class SplitMember:
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Return up to ``num_messages`` records, after at most ``timeout`` seconds.
 
-        Unlike the client's it returns what there is as soon as there is something.
+        Unlike the client's, it returns as soon as there is any record.
         """
         return self._take(num_messages, timeout)
 
@@ -84,7 +84,7 @@ class SplitMember:
         return [slice_.records[0] for slice_ in shares]  # type: ignore[misc]
 
     def _end_loop(self) -> None:
-        """Leave a loop that looks at a flag the time to end by it; end any other as Ctrl-C does."""
+        """Let a loop that checks a flag end by itself; end any other as Ctrl-C does."""
         if self._told_to_end:
             raise KeyboardInterrupt
         self._told_to_end = True
@@ -95,10 +95,10 @@ class SplitMember:
         offsets: Sequence[ClientPartition] | None = None,
         asynchronous: bool = True,
     ) -> None:
-        """Settle what was received: up to the message, below the offsets, or everything.
+        """Settle received records: up to the message, below the offsets, or everything.
 
-        It never waits for the broker, which hears of it within the commit interval, also with
-        ``asynchronous=False``: what may be committed depends on the other members too.
+        It never waits for the broker, also with ``asynchronous=False``. The broker gets the commit
+        within the commit interval. The committed position also depends on the other members.
         """
         del asynchronous
         self._settle(message, offsets)
@@ -106,7 +106,7 @@ class SplitMember:
     def store_offsets(
         self, message: Message | None = None, offsets: Sequence[ClientPartition] | None = None
     ) -> None:
-        """Settle as :meth:`commit` does: what is stored is what is committed next."""
+        """Settle as :meth:`commit` does: stored offsets are the ones committed next."""
         self._settle(message, offsets)
 
     def _settle(self, message: Message | None, offsets: Sequence[ClientPartition] | None) -> None:
@@ -114,7 +114,7 @@ class SplitMember:
         self._leave_late()
         held = self._cell.held()
         if message is not None and not any(_is_of(slice_, message) for slice_ in held):
-            # Settled already, or given up. What is held below it has come since.
+            # Settled or given up already. Held records below it were received later.
             held = []
         late = self._cell.settle(
             held if ends is None else [slice_ for slice_ in held if _is_below(slice_, ends)]
@@ -123,11 +123,12 @@ class SplitMember:
             self._cell.note_late(late)
 
     def close(self) -> None:
-        """Leave: what this member has not settled runs again at the others, in order.
+        """Leave: other members run this member's unsettled records again, in order.
 
-        Called on the way of an exception, also by ``with`` or in ``finally``, it counts as a failed
-        attempt for the records in hand. In a loop of :meth:`Split.run` they stay in hand until the
-        exception is out of it: it ends the program, and they are not to run elsewhere first.
+        While an exception propagates, also by ``with`` or in ``finally``, leaving counts as a
+        failed attempt of the records it holds. In a loop of :meth:`Split.run` the records are kept
+        until the exception has left the loop. It ends the program, and the records must not run
+        elsewhere first.
         """
         error = sys.exception()
         broken = isinstance(error, Exception)
@@ -137,7 +138,7 @@ class SplitMember:
             self._cell.leave(broken=broken)
 
     def _leave_late(self) -> None:
-        """Leave where the exception that closed this member did not come out of its loop."""
+        """Leave if the exception that closed this member did not leave its loop."""
         if self._cell.leaving is not None:
             self._cell.leave(broken=self._cell.leaving)
 
@@ -218,20 +219,23 @@ class Split(Sequence[SplitMember]):
 
     @property
     def error(self) -> BaseException | None:
-        """What the instance has failed with."""
+        """The error that the instance failed with, or None."""
         return self._error
 
     def run(self, loop: Callable[[SplitMember], object]) -> int:
-        """Run ``loop(member)`` for each member, on threads of their own; return the exit status.
+        """Run ``loop(member)`` for each member on its own thread; return the exit status.
 
-        It ends when every loop has returned, at SIGTERM and SIGINT, or when one of them raises:
-        that exception comes out of here, so that the program ends as it did with one loop. Each
-        time the others get up to the stop timeout to settle what they have in hand; then what is
-        settled is committed and the group is left. Loops are ended in their next ``poll``, which
-        returns None and then raises :class:`KeyboardInterrupt`, as Ctrl-C does in a plain loop.
+        It ends when every loop has returned, at SIGTERM and SIGINT, or when a loop raises. In the
+        last case this method raises the exception, so that the program ends as it did with one
+        loop. In each case the other loops get up to the stop timeout to settle the records they
+        hold. Then the settled records are committed and the group is left. A loop is ended in its
+        next ``poll``, which returns None and then raises :class:`KeyboardInterrupt`, as Ctrl-C does
+        in a plain loop.
 
-        0: everything received was settled and committed, or handed back. 1: see
-        :meth:`KeyShared.run`, or a loop did not end. Raises :class:`ConfigError` the second time.
+        - 0: everything received was settled and committed, or handed back.
+        - 1: see :meth:`KeyShared.run`, or a loop did not end.
+
+        Raises :class:`ConfigError` the second time.
         """
         refuse_green_threads("run()")
         if self._loops is not None:
@@ -242,12 +246,12 @@ class Split(Sequence[SplitMember]):
         return self._loops.run()
 
     def stop(self) -> float:
-        """Ask for the stop, from any thread; return how many seconds it has. Again: hurry."""
+        """Request the stop, from any thread; return its timeout in seconds. Again: hurry."""
         self.app.stop()
         return self.app.options.stop_timeout
 
     def _fate(self, timeout: float | None) -> BaseException | None:
-        """Wait for the end of the instance, which members notice first, and return its error."""
+        """Wait for the end of the instance, which members notice first; return its error."""
         self._ended.wait(timeout)
         return self._error
 
@@ -267,10 +271,10 @@ class Split(Sequence[SplitMember]):
         return iter(self._members)
 
     def close(self, timeout: float | None = None) -> int:
-        """Stop: commit what is settled, leave the group, and return the exit status.
+        """Stop: commit settled records, leave the group, and return the exit status.
 
-        What members have received and not settled is not waited for: it runs again at the next
-        start. Raises what the instance failed with.
+        Received records that members have not settled are not awaited. They run again at the next
+        start. Raises the error that the instance failed with.
         """
         for cell in self._cells:
             cell.leave()
@@ -278,7 +282,7 @@ class Split(Sequence[SplitMember]):
         return self.result(timeout)
 
     def result(self, timeout: float | None = None) -> int:
-        """Wait for the end and return the exit status, or raise what the instance failed with."""
+        """Wait for the end and return the exit status, or raise the instance's error."""
         self._thread.join(timeout)
         tell_late(self._cells)
         if self._error is not None:
@@ -304,12 +308,12 @@ def split(
     on_lost: Callable[..., Any] | None = None,
     **options: Unpack[HandlingOptions],
 ) -> Split:
-    """Return ``members`` members over a consumer that has not polled yet, already running.
+    """Return ``members`` running members over a consumer that has not polled yet.
 
     The consumer is given and checked as for :meth:`KeyShared.wrap`. ``options`` are those of
     :class:`kafka_keyshared.config.Options` that are not about handlers.
 
-    Raises :class:`ConfigError` for a consumer that would commit what is not done.
+    Raises :class:`ConfigError` for a consumer that would commit unfinished records.
 
     Example::
 

@@ -1,8 +1,8 @@
-"""Evidence of what a run did, and a judgement of it that does not trust the code under test.
+"""Evidence of a run, and an independent judge.
 
-A *ledger* (:mod:`~kafka_keyshared.audit.ledger`) is written while the run goes on, by the producer,
-around every handler call and at every commit. The *judge* (:mod:`~kafka_keyshared.audit.judge`)
-reads all ledgers of a run afterwards. Neither knows how records are dispatched.
+A *ledger* (:mod:`~kafka_keyshared.audit.ledger`) is written during the run: by the producer, around
+every handler call and at every commit. The *judge* (:mod:`~kafka_keyshared.audit.judge`) reads all
+ledgers of a run afterwards. Neither knows how records are dispatched.
 """
 
 from kafka_keyshared.audit.judge import Judgement, judge

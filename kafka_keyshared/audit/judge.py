@@ -1,46 +1,47 @@
-"""The judge: was anything reordered, lost, repeated, overlapped, or committed too early?
+"""The judge: rules on order, loss, repetition, overlap and commits.
 
-A *lane* is one key in one topic; a record without a key is a lane of its own. A record is
-*settled* when a handler call with it ended ``ok`` or ``dropped``, when a ``dropped`` was reported,
-or when its dead letter was acknowledged or read back. Only records somebody produced or attempted
-exist: offsets of transaction markers and compaction gaps are never missed.
+A *lane* is one key in one topic; a record without a key is a lane of its own. A record is *settled*
+by a handler call that ended ``ok`` or ``dropped``, by a reported ``dropped``, or by a dead letter.
+The dead letter must be acknowledged or read back. Only records that were produced or attempted
+exist. Therefore offsets of transaction markers and compaction gaps never count as missing.
 
 Each count is a statement about every trace. In the examples ``10[`` is the start of the record at
-offset 10, ``]10`` its end ``ok``, ``!10`` its end ``failed``; all records are of one lane unless
-``10a`` and ``11b`` say otherwise.
+offset 10, ``]10`` its end ``ok``, ``!10`` its end ``failed``. All records are of one lane, except
+when marked as in ``10a`` and ``11b``.
 
-``order_violations``: records of a keyed lane that another one of higher offset (same partition)
+``order_violations``: records of a keyed lane that a record of higher offset (same partition)
     overtook, or that an incarnation went back to. A record is overtaken when the other starts while
-    it is unsettled and not running; gone back to when it is settled and one incarnation starts it
-    after a higher one without having been assigned the partition anew in between.
+    it is unsettled and not running. An incarnation goes back when it starts a settled record after
+    a higher one, without a new assignment in between.
     Valid: ``10[ !10 10[ ]10 11[ ]11``; ``11a[ 10b[ ]10b ]11a``; after a crash ``10[ ]10 11[`` then
     ``10[ ]10 11[ ]11`` in the next incarnation.
     Invalid: ``11[ ]11 10[ ]10``; ``10[ !10 11[ ]11 10[ ]10``; ``10[ ]10 11[ ]11 10[`` in one.
 ``lost``: records that were produced and never settled.
-    Valid: all produced were settled, by whichever incarnation. Invalid: ``!10`` and nothing else.
+    Valid: all produced were settled, by any incarnation. Invalid: ``!10`` and nothing else.
 ``duplicates``: attempts that start after their record was settled, and dead letters of a record
     that has another one or ended ``ok``.
     Valid: ``10[ !10 10[ ]10``; ``10[`` cut by a kill, then ``10[ ]10``. Invalid: ``10[ ]10 10[``.
-    ``duplicates_by_incarnation`` says who repeated; ``duplicates_after_commit`` are those that an
-    accepted commit already covered, which not even a crash excuses (the bound for a hard kill is
-    what had settled since the last accepted commit: exactly the other ones).
+    ``duplicates_by_incarnation`` counts them by the incarnation that repeated.
+    ``duplicates_after_commit`` are those that an accepted commit already covered, which not even a
+    crash excuses. All others are within the bound for a hard kill: the records that were settled
+    since the last accepted commit.
 ``overlaps``: attempts that start while another one of their lane is running, in this incarnation or
     any other. An attempt that a kill cut short ends with its incarnation's last event.
     Valid: ``10[ ]10 11[ ]11``; ``10a[ 11b[ ]10a ]11b``. Invalid: ``10[ 11[ ]10 ]11``.
 ``commits_past_unsettled``: commits whose position or settled set covered a record that was not
     settled when the commit was sent.
     Valid: ``]10 ]12``, then position 11 with the set 12. Invalid: position 12, or the set 11-12.
-``commit_sequence_falls``: commits with a position below one that the same incarnation had sent
-    before in the same assignment, or below one that the broker had accepted before from anybody.
-    Valid: 11, 11, 14. Invalid: 11, 14, 12. A deliberate rewind of the group is not known to it.
+``commit_sequence_falls``: commits with a position below an earlier one. The earlier one was sent by
+    the same incarnation in the same assignment, or accepted by the broker from any member.
+    Valid: 11, 11, 14. Invalid: 11, 14, 12. The judge does not know deliberate rewinds of the group.
 ``commits_without_ownership``: commits for a partition that their sender had given up, had lost, or
     had not yet been assigned. Incarnations that never reported ownership are not examined.
 
-The rules come from what Kafka's own ``verifiable_consumer``, Jepsen's Kafka workload, Decaton's
-processor test suite and franz-go's commit audit each check, applied to one record of events.
+The rules are those of Kafka's own ``verifiable_consumer``, Jepsen's Kafka workload, Decaton's
+processor test suite and franz-go's commit audit. They apply to one record of events.
 
-A dead letter that was read back but whose acknowledgement was not timed counts as settled from the
-first moment it can have been: a commit in the gap up to its acknowledgement is not seen.
+A dead letter that was read back without a timed acknowledgement counts as settled from the earliest
+possible moment. A commit in the gap up to its acknowledgement is not detected.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ EXAMPLES = 5
 
 @dataclass
 class Finding:
-    """How often a rule was broken, with the first few cases in words."""
+    """How often a rule was broken, with the first few cases as text."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
@@ -74,7 +75,7 @@ class Finding:
 
 @dataclass
 class Totals:
-    """What there was to judge, so that a clean judgement of nothing shows."""
+    """The totals of the run, so that a clean judgement of an empty run is visible."""
 
     produced: int = 0
     attempts: int = 0
@@ -90,7 +91,7 @@ class Totals:
 
 @dataclass
 class Judgement:
-    """What the judge finds in a run; each rule is defined at the head of this module."""
+    """The findings of the judge; the docstring of this module defines each rule."""
 
     order_violations: Finding = field(default_factory=Finding)
     lost: Finding = field(default_factory=Finding)
@@ -193,7 +194,7 @@ def _judge_duplicates(trace: Trace, judgement: Judgement) -> None:
         letters = max(trail.found, len(trail.acknowledged or ()))
         if not letters and (not trail.attempts or trail.attempts[-1].start <= trail.done):
             continue
-        # Not >=: on a coarse clock an attempt may start and end at the same time.
+        # Not >=, because on a coarse clock an attempt may start and end at the same time.
         again = [a for a in trail.attempts if a.start > trail.done]
         for attempt in again:
             by_incarnation[attempt.incarnation] += 1
@@ -236,7 +237,7 @@ def _by_partition(lane: list[Trail]) -> Iterator[list[Trail]]:
 
 
 def _judge_order(trace: Trace, part: list[Trail], finding: Finding) -> None:
-    """Judge the attempted records of one lane in one partition, given by offset."""
+    """Judge the attempted records of one lane in one partition, sorted by offset."""
     starts = sorted(
         ((a.start, trail.offset, a, trail) for trail in part for a in trail.attempts),
         key=lambda start: start[0],
@@ -253,7 +254,7 @@ def _judge_order(trace: Trace, part: list[Trail], finding: Finding) -> None:
 
 
 def _overtaken(trail: Trail, starts: list[tuple[int, int, Attempt, Trail]]) -> bool:
-    """Whether a later record started while this one was between attempts or not yet settled."""
+    """Return whether a later record started while this one was unsettled and not running."""
     idle_from = trail.attempts[0].end
     bounds = [(attempt.start, attempt.end) for attempt in trail.attempts[1:]]
     for begin, end in [*bounds, (trail.settled, trail.settled)]:
@@ -277,7 +278,7 @@ def _judge_going_back(
         epoch = trace.epoch(attempt.incarnation, trail.partition, start)
         run = (attempt.incarnation, epoch)
         before = highest.get(run, -1)
-        # One that was not settled yet has been overtaken, and is counted as that.
+        # A record that was not settled yet was overtaken, and is counted as such.
         if offset < before and trail.settled <= start:
             finding.add(trail, "started in", _who(attempt), "after offset", before, "had")
         highest[run] = max(before, offset)

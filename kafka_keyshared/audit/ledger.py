@@ -1,12 +1,11 @@
-"""The ledger: every event of a run, appended as it happens, by any thread, without a lock.
+"""The ledger: an append-only log of all events of a run.
 
-Times are ``time.monotonic_ns()``. All processes of one machine read the same such clock (Linux,
-macOS, Windows), so the intervals of two processes can be compared; those of two machines cannot.
-
-One ledger belongs to one *incarnation*: one start of one process, or of one consumer in it. Two
-backings hold the same events. :class:`MemoryLedger` is a list. :class:`FileLedger` hands each event
-to the operating system in one write, so that it outlives a SIGKILL of the process (not a power cut:
-nothing is synced to disk).
+Any thread appends without a lock. Times are ``time.monotonic_ns()``. All processes of one machine
+read the same such clock (Linux, macOS, Windows), so the intervals of two processes are comparable.
+Those of two machines are not. One ledger belongs to one *incarnation*: one start of one process, or
+of one consumer in it. Two backings hold the same events. :class:`MemoryLedger` is a list.
+:class:`FileLedger` passes each event to the operating system in one write. Therefore an event
+survives a SIGKILL of the process, but not a power cut, because no write is synced to disk.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ Ranges = tuple[tuple[int, int], ...]
 SUFFIX = ".ledger"
 
 
-# gc=False: none of these can be part of a reference cycle, and a collector that walks a million of
-# them again and again would be the most expensive part of keeping a ledger.
+# gc=False, because no event can be part of a reference cycle. Repeated garbage collection over a
+# million events would be the largest cost of a ledger.
 class Produced(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="produced"):
     """The broker acknowledged this record to its producer."""
 
@@ -68,7 +67,7 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="end"):
 
 
 class Dropped(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="dropped"):
-    """The record was settled without its handler saying so: by a poison policy or a filter."""
+    """The record was settled without a result of its handler: by a poison policy or a filter."""
 
     topic: str
     partition: int
@@ -126,75 +125,76 @@ Event = (
 
 
 class LedgerError(Exception):
-    """A ledger cannot be written any more, or a ledger file is not what this module writes."""
+    """A ledger can no longer be written, or a file is not a valid ledger."""
 
 
 class Ledger:
-    """What an incarnation reports; any thread may call any method at any time.
+    """The reports of an incarnation; any thread may call any method at any time.
 
-    When to call matters more than what: report a thing *before* it can have effects elsewhere (a
-    commit before it is sent) and a completion *after* it (an acknowledgement once it is there, an
-    ownership given up once nothing will be committed for it). Then the judge, which believes the
-    times, never accuses a run that was right.
+    The time of a call matters most. Report an action *before* it can have effects elsewhere, such
+    as a commit before it is sent. Report a completion *after* it has happened, such as an
+    acknowledgement. Report a lost ownership once no commit for it can follow. Then the judge, which
+    trusts the times, never blames a correct run.
     """
 
     def __init__(self, put: Callable[[Event], None], incarnation: str | None = None) -> None:
         self.incarnation = incarnation or f"{os.getpid()}-{time.monotonic_ns():x}"
         self.key_of: Callable[[Record], bytes | None] = own_key
         self._put = put
-        # next() on a count is one step of the interpreter: two threads never get the same number.
+        # next() on a count is one step of the interpreter. Two threads never get the same number.
         self._number = itertools.count(1).__next__
 
     def produced(self, topic: str, partition: int, offset: int, key: bytes | None) -> None:
-        """The broker acknowledged a record; call it from the producer's delivery report."""
+        """Report an acknowledged record; call it from the producer's delivery report."""
         self._put(Produced(topic, partition, offset, key))
 
     def started(self, topic: str, partition: int, offset: int, key: bytes | None) -> int:
-        """A handler is about to run; returns the number that :meth:`ended` wants."""
+        """Report that a handler is about to run; return the number for :meth:`ended`."""
         attempt = self._number()
         worker = get_ident()
         self._put(Started(attempt, topic, partition, offset, key, worker, time.monotonic_ns()))
         return attempt
 
     def ended(self, attempt: int, outcome: Outcome) -> None:
-        """The handler call ended; ``"failed"`` is every outcome that settles nothing."""
+        """Report that a handler call ended; ``"failed"`` is every outcome that settles nothing."""
         self._put(Ended(attempt, outcome, time.monotonic_ns()))
 
     def called(
         self, record: Record, began: float, ended: float, outcome: Outcome, worker: str
     ) -> None:
-        """A handler was called in another process, and has ended, at these moments in seconds.
+        """Report a finished handler call of another process, with its times in seconds.
 
-        Any thread may say so, for the worker that it was.
+        Any thread may report it for the worker.
         """
-        del worker  # the number of a thread would be that of whoever says it
+        del worker  # a thread id here would be that of the reporting thread
         attempt, key = self._number(), self.key_of(record)
         place = record.topic(), record.partition(), record.offset()
         self._put(Started(attempt, *place, key, get_ident(), in_ns(began)))
         self._put(Ended(attempt, outcome, in_ns(ended)))
 
     def dropped(self, topic: str, partition: int, offset: int) -> None:
-        """A record was settled by a poison policy or a filter instead of its handler."""
+        """Report that a poison policy or a filter settled a record instead of its handler."""
         self._put(Dropped(topic, partition, offset, time.monotonic_ns()))
 
     def dead_letter_acknowledged(self, topic: str, partition: int, offset: int) -> None:
-        """The broker acknowledged the dead letter of this *source* record, just now."""
+        """Report that the broker acknowledged the dead letter of this *source* record now."""
         self._put(DeadLettered(topic, partition, offset, time.monotonic_ns()))
 
     def dead_lettered(self, topic: str, partition: int, offset: int) -> None:
-        """A dead letter of this *source* record was read back from the dead-letter topic.
+        """Report a dead letter of this *source* record that was read back.
 
         Once one is reported for a topic, only records that were read back count as dead-lettered
-        there: an acknowledged letter that cannot be found is a lost record. So read back all,
-        but not the archived copy of a record that stays blocked: that one is not settled.
+        there. An acknowledged dead letter that cannot be found is then a lost record. So read back
+        all of them. Leave out the archived copy of a record that stays blocked, because that record
+        is not settled.
         """
         self._put(DeadLettered(topic, partition, offset, None))
 
     def commit_sent(self, topic: str, partition: int, position: int, settled: Ranges = ()) -> int:
-        """A commit is about to be sent; returns the number that :meth:`commit_answered` wants.
+        """Report that a commit is about to be sent; return the number for :meth:`commit_answered`.
 
-        ``position`` is the next offset; ``settled`` the inclusive ranges beyond it that the
-        commit's metadata really carries. Each attempt to commit is a commit of its own.
+        ``position`` is the next offset. ``settled`` has the inclusive ranges beyond it that the
+        commit's metadata actually contains. Each attempt to commit is a separate commit.
         """
         commit = self._number()
         at = time.monotonic_ns()
@@ -202,19 +202,19 @@ class Ledger:
         return commit
 
     def commit_answered(self, commit: int, *, accepted: bool) -> None:
-        """The broker answered; one whose answer never comes stays unanswered."""
+        """Report the broker's answer to a commit; a commit without an answer stays unanswered."""
         self._put(CommitAnswered(commit, accepted, time.monotonic_ns()))
 
     def assigned(self, topic: str, partition: int) -> None:
-        """The partition was assigned; what starts from now on may begin anew at its position."""
+        """Report an assignment; later starts may begin again at the partition's position."""
         self._put(OwnershipChanged(topic, partition, "assigned", time.monotonic_ns()))
 
     def revoked(self, topic: str, partition: int) -> None:
-        """The partition was given up; call it when the revoke callback is about to return."""
+        """Report a revoked partition; call it when the revoke callback is about to return."""
         self._put(OwnershipChanged(topic, partition, "revoked", time.monotonic_ns()))
 
     def lost(self, topic: str, partition: int) -> None:
-        """The partition was taken away; from now on nothing may be committed for it."""
+        """Report a lost partition; no commit for it may follow."""
         self._put(OwnershipChanged(topic, partition, "lost", time.monotonic_ns()))
 
 
@@ -224,17 +224,17 @@ def in_ns(seconds: float) -> int:
 
 
 def own_key(record: Record) -> bytes | None:
-    """Return the key by which a record is in order, unless a run says it is another."""
+    """Return the record's own key, the default for a ledger's ``key_of``."""
     key: bytes | None = record.key()
     return key
 
 
 class LineFile:
-    """A new file that lines are added to by any thread, each in one write to the system.
+    """A new file of lines from any thread, each written in one system call.
 
-    So it outlives a SIGKILL of the process, and what threads add stands there line by line.
+    Therefore it survives a SIGKILL of the process, and lines of several threads never mix.
 
-    :raises FileExistsError: there is such a file.
+    :raises FileExistsError: the file exists already.
     """
 
     def __init__(self, path: Path) -> None:
@@ -244,7 +244,7 @@ class LineFile:
         self._file = os.open(path, flags, 0o644)
 
     def write(self, line: bytes) -> None:
-        """Add a line that has no end yet; raise :class:`LedgerError` when it is not all there."""
+        """Add a line without its line end; raise :class:`LedgerError` if it is written in part."""
         if os.getpid() != self._process:
             raise LedgerError(
                 f"{self.path} belongs to process {self._process}, this is {os.getpid()}; "
@@ -283,7 +283,7 @@ def together(*takers: Callable[[Event], None]) -> Ledger:
 class FileLedger(Ledger):
     """A ledger in the file ``<incarnation>.ledger`` of ``directory``, for runs with kills in them.
 
-    Open one in each process: a fork would number its events like its parent.
+    Open one in each process, because a forked process would reuse the event numbers of its parent.
 
     :raises FileExistsError: that incarnation already has a file there.
     """
@@ -305,7 +305,7 @@ class FileLedger(Ledger):
 def read_ledger(path: Path) -> MemoryLedger:
     """Read one file ledger; a last line that a kill cut short is left out.
 
-    :raises LedgerError: something else in the file is not an event.
+    :raises LedgerError: another part of the file is not an event.
     """
     data = path.read_bytes()
     ledger = MemoryLedger(path.name.removesuffix(SUFFIX))

@@ -1,12 +1,12 @@
-"""The processed log: what a run did with each record, a row for each handler call, to be kept.
+"""The processed log: one row for each handler call.
 
-A ledger is evidence of one run on one machine, and its judge reads it whole. This log is kept for
-as long as somebody may ask, comes from any number of machines, and is read by Spark: so each row
-stands for itself, and its times are of the calendar. It is written by way of the same calls
-(:class:`ProcessedLog` is a ledger), so whatever keeps a ledger can keep this.
+A ledger is evidence of one run on one machine, and its judge reads the whole ledger. The processed
+log is stored for a long time, comes from any number of machines, and is read by Spark. Therefore
+each row stands alone, and its times are calendar times. :class:`ProcessedLog` is a ledger and is
+written through the same calls, so code that writes a ledger can also write this log.
 
-The names and the meaning of the columns are :class:`Row`'s. A reader leaves columns alone that it
-does not know; the meaning of one never changes.
+:class:`Row` defines the names and the meaning of the columns. A reader ignores columns that it does
+not know. The meaning of a column never changes.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ DROPPED_BY_POLICY: Final = "dropped"
 DEAD_LETTERED: Final = "dead_lettered"
 
 TOPIC: Final = "topic:"
-"""Stands before the name of a topic where rows go; anything else is a folder."""
+"""The prefix of a topic name as a destination of rows; any other text is a folder."""
 
 LINES_SUFFIX = ".jsonl"
-"""Of a file of rows, one JSON object a line."""
+"""The suffix of a file of rows, one JSON object per line."""
 
 
 class Row(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One row; what does not apply to its ``event`` is left out.
+    """One row; columns that do not apply to its ``event`` are omitted.
 
-    ``event`` is ``produced`` (the broker acknowledged the record to its producer), ``handled`` (a
-    handler was called with it and ended), ``dropped`` (it was settled without its handler saying
-    so) or ``dead_lettered`` (the broker acknowledged its dead letter). ``topic``, ``partition`` and
-    ``offset`` are the record's own.
+    ``event`` is one of four. ``produced``: the broker acknowledged the record to its producer.
+    ``handled``: a handler was called with it and ended. ``dropped``: it was settled without a
+    result of its handler. ``dead_lettered``: the broker acknowledged its dead letter. ``topic``,
+    ``partition`` and ``offset`` are the record's own.
 
-    ``key`` is what its order goes by, in base64 where the row is JSON; a row without one is of a
-    record that is in no order. ``incarnation`` is one start of one process, ``worker`` the worker
-    in it. ``attempt`` counts the calls with this record in this incarnation, from 1.
+    ``key`` is the key that determines its order, in base64 if the row is JSON. A row without a key
+    is of a record without an order. ``incarnation`` is one start of one process, ``worker`` the
+    worker in it. ``attempt`` counts the calls with this record in this incarnation, from 1.
 
-    ``started`` and ``ended`` are nanoseconds since 1970: of the call, or both of the moment of
-    which the row tells. Within an incarnation they never go back. ``outcome`` is ``ok``,
-    ``dropped`` or ``failed``: what the call settled, and ``failed`` settles nothing.
+    ``started`` and ``ended`` are nanoseconds since 1970. They are the times of the call; for other
+    events both are the time of the event. Within an incarnation they never go back. ``outcome`` is
+    ``ok``, ``dropped`` or ``failed``; ``failed`` settles nothing.
     """
 
     event: What
@@ -81,7 +81,7 @@ class Row(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 COLUMNS: Final = Row.__struct_fields__
 
 Sink: TypeAlias = Callable[[Row, bytes], None]
-"""Takes a row, and the row as one line of JSON; any thread may call it."""
+"""Callback for a row and its JSON line; any thread may call it."""
 
 _Place: TypeAlias = tuple[str, int, int]
 
@@ -89,8 +89,8 @@ _Place: TypeAlias = tuple[str, int, int]
 class ProcessedLog(Ledger):
     """A ledger whose events become rows of the processed log.
 
-    ``worker`` says by which name the running worker goes; unless given, that of its thread. A call
-    that a kill cuts short leaves no row. Commits and partitions that come and go leave none either.
+    ``worker`` returns the name of the running worker; the default is the name of its thread. A call
+    that a kill cuts short leaves no row. Commits and rebalances leave no row either.
     """
 
     def __init__(
@@ -103,13 +103,13 @@ class ProcessedLog(Ledger):
         self._sink = sink
         self._worker = worker
         self._encode = msgspec.json.Encoder().encode
-        # One difference for the whole incarnation: a clock that is set must not turn calls around.
+        # One offset for the whole incarnation, because a clock change must not reorder calls.
         self._epoch = time.time_ns() - time.monotonic_ns()
         self._running: dict[int, tuple[Started, str]] = {}
         self._failed: dict[_Place, int] = {}
 
     def take(self, event: Event) -> None:
-        """Take an event of this incarnation, on the thread on which it happened."""
+        """Process an event of this incarnation, on the thread on which it happened."""
         if isinstance(event, Started):
             self._running[event.attempt] = event, self._worker()
         elif isinstance(event, Ended):
@@ -162,10 +162,10 @@ class ProcessedLog(Ledger):
 
 
 def incarnation_name() -> str:
-    """Return a name that no other start of a process on any machine has."""
+    """Return a name that is unique to this start of the process on any machine."""
     return f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}"
 
 
 def to_lines(file: LineFile) -> Sink:
-    """Return what adds rows to a file."""
+    """Return a sink that adds rows to a file."""
     return lambda _, line: file.write(line)

@@ -1,6 +1,6 @@
-"""Ledgers put together: what became of each record, and when each commit was under way.
+"""The merged ledgers of a run: the history of records and commits.
 
-The judge's rules work on this; nothing here decides whether anything was right.
+The judge's rules work on it. This module does not judge.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kafka_keyshared.audit.ledger import (
 from kafka_keyshared.model import TopicPartition
 
 NEVER: Final = 1 << 62
-"""Later than any clock: when a record that was not settled is settled."""
+"""Later than any clock value: the settling time of a record that was not settled."""
 
 
 class Attempt:
@@ -41,13 +41,14 @@ class Attempt:
         self.start = start
         self.worker = worker
         self.incarnation = incarnation
-        # One that never ended ran at least until its incarnation's last event; `build` says so.
+        # An attempt without an end ran at least until its incarnation's last event. `build` sets
+        # that.
         self.end = NEVER
         self.outcome: Outcome | None = None
 
 
 class Trail:
-    """Everything that is known of one record."""
+    """The complete history of one record."""
 
     __slots__ = (
         "acknowledged",
@@ -69,12 +70,12 @@ class Trail:
         self.produced = False
         self.attempts: list[Attempt] = []
         self.drops: list[int] | None = None
-        # Dead letters: when they were acknowledged, and how many were read back.
+        # Dead letters: their acknowledgement times, and how many were read back.
         self.acknowledged: list[int] | None = None
         self.found = 0
-        # When it was settled: at the earliest, for accusing those who went on too soon, and at the
-        # latest, for accusing those who ran it again. They differ only for a dead letter that was
-        # read back and whose acknowledgement nobody timed.
+        # The settling time. The earliest is used to find work that continued too soon, and the
+        # latest to find repeated runs. They differ only for a dead letter that was read back and
+        # whose acknowledgement was not timed.
         self.settled = NEVER
         self.done = NEVER
 
@@ -95,7 +96,7 @@ class Commit:
         self.accepted_at = NEVER
 
     def covers(self, offset: int) -> bool:
-        """Whether it says that the record at ``offset`` need not run again."""
+        """Return whether the commit covers ``offset``, so that its record need not run again."""
         return offset < self.position or any(lo <= offset <= hi for lo, hi in self.settled)
 
 
@@ -115,7 +116,7 @@ class Trace:
             yield from of_partition.values()
 
     def lanes(self) -> Iterator[list[Trail]]:
-        """Yield the records of each lane that were attempted, as one list per lane.
+        """Yield the attempted records of each lane, as one list per lane.
 
         A lane is one key in one topic; a record without a key is a lane of its own.
         """
@@ -136,18 +137,18 @@ class Trace:
         yield from by_lane.values()
 
     def epoch(self, incarnation: str, partition: TopicPartition, at: int) -> int:
-        """Return how often the incarnation had been assigned the partition by then."""
+        """Return how often the incarnation had been assigned the partition at time ``at``."""
         changes = self.ownership.get((incarnation, partition))
         if not changes:
             return 0
         return sum(1 for when, change in changes if change == "assigned" and when <= at)
 
     def owned(self, incarnation: str, partition: TopicPartition, at: int) -> bool:
-        """Whether the incarnation held the partition then; True where it never reported any."""
+        """Return whether the incarnation held the partition then; True if it never reported any."""
         changes = self.ownership.get((incarnation, partition))
         if not changes:
             return True
-        # Just before or just after: on a coarse clock a change may bear the time that is asked for.
+        # Just before or just after, because on a coarse clock a change may have the requested time.
         before = bisect_left(changes, at, key=lambda change: change[0])
         after = bisect_right(changes, at, key=lambda change: change[0])
         last_known = changes[max(0, before - 1) : after]
@@ -155,7 +156,7 @@ class Trace:
 
 
 def build(ledgers: Iterable[MemoryLedger]) -> Trace:
-    """Put the ledgers of one run together.
+    """Merge the ledgers of one run.
 
     :raises ValueError: two ledgers of one incarnation, or an end without its start.
     """
@@ -201,7 +202,7 @@ class _Assembly:
                 trail.produced = True
             else:
                 self._rare(event, late)
-        # Threads append in any order, so an end may stand before the start it belongs to.
+        # Threads append in any order, so an end may come before its start.
         for event in late:
             found = self._end(event) if isinstance(event, Ended) else self._answer(event)
             if not found:
@@ -274,7 +275,7 @@ class _Assembly:
 
 
 def _settle(trail: Trail, read_back: bool) -> None:
-    """Work out when the record was settled, from everything that settles one."""
+    """Compute the settling time of the record, from all events that settle it."""
     attempts = trail.attempts
     if len(attempts) == 1 and trail.drops is None and trail.acknowledged is None:
         if attempts[0].outcome in (OK, DROPPED):
@@ -289,7 +290,7 @@ def _settle(trail: Trail, read_back: bool) -> None:
         times += trail.acknowledged
     trail.settled = trail.done = min(times, default=NEVER)
     if dead_lettered and not trail.acknowledged:
-        # Nobody timed it. It followed the last failed attempt of one of the incarnations.
+        # Without a time: it followed the last failed attempt of one of the incarnations.
         last_ends = {a.incarnation: a.end for a in attempts}.values()
         trail.settled = min(trail.settled, min(last_ends, default=0))
         trail.done = min(trail.done, max(last_ends, default=0))

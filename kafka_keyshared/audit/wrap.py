@@ -1,4 +1,4 @@
-"""Handlers that report to a ledger and are otherwise the handlers they were."""
+"""Wrappers that make handlers report to a ledger and change nothing else."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 def audited(handler: Handler, ledger: Ledger) -> Handler:
     """Return ``handler`` with a start and an end in ``ledger`` around each call.
 
-    A function gives a function, an ``async def`` an ``async def``, and a handler class a subclass
-    whose ``handle`` reports, so that every worker still makes an instance of its own. Results and
-    exceptions, ``BaseException`` included, pass through untouched.
+    A function gives a function, an ``async def`` an ``async def``. A handler class gives a subclass
+    whose ``handle`` reports, so that every worker still makes its own instance. Results and
+    exceptions, ``BaseException`` included, pass through unchanged.
 
-    The end is written before the caller learns of it, so whatever the caller then commits comes
+    The end is written before the caller gets the result. Therefore a commit by the caller comes
     later in the ledger.
 
     :raises TypeError: a class without a method ``handle``.
@@ -38,8 +38,8 @@ def _audited_class(handler: type[Any], ledger: Ledger) -> type[Any]:
             f"{handler.__module__}.{handler.__qualname__} has no method handle(record); "
             "a handler class needs one"
         )
-    # handle may be any kind of attribute (method, staticmethod, callable); looked up on the
-    # instance it takes just the record, whatever it is.
+    # handle may be any kind of attribute (method, staticmethod, callable). Looked up on the
+    # instance, it takes just the record in every case.
     if inspect.iscoroutinefunction(method):
 
         async def handle_async(self: Any, record: Record) -> Any:
@@ -108,7 +108,7 @@ def _started(ledger: Ledger, record: Record) -> int:
 
 
 def _verdict(value: object) -> Outcome | None:
-    """Return what a verdict settles, None for what is not a verdict."""
+    """Return the outcome of a verdict, None for a value that is not a verdict."""
     if isinstance(value, Ack):
         return OK
     if isinstance(value, Drop):
@@ -117,9 +117,9 @@ def _verdict(value: object) -> Outcome | None:
 
 
 def _returned(result: object) -> Outcome:
-    """Return what a handler's result settles, by the rules of the handler API.
+    """Return the outcome of a handler's result, by the rules of the handler API.
 
-    An awaitable out of a plain function is work nobody will await: a failed attempt. Any other
-    value is an acknowledgement, an exception that was returned instead of raised included.
+    An awaitable from a plain function is never awaited, so the attempt has failed. Any other value
+    is an acknowledgement, including an exception that was returned instead of raised.
     """
     return _verdict(result) or (FAILED if inspect.isawaitable(result) else OK)

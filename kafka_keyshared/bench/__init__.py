@@ -1,1 +1,1 @@
-"""Measurements that a user can repeat: always this package beside the bare consume loop."""
+"""Repeatable measurements of this package beside the bare consume loop."""

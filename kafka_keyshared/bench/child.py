@@ -1,7 +1,7 @@
-"""What the processes that are measured share: the client's settings, the protocol, the app's run.
+"""Shared parts of measured processes: client settings, protocol, run of the app.
 
-A child reads its task as JSON from standard input and writes lines of JSON to standard output:
-``"ready"`` where the parent waits for it, then its result.
+A child reads its task as JSON from standard input and writes lines of JSON to standard output. The
+first line is ``"ready"`` if the parent waits for it. The last line is the result.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ IDLE_LIMIT = 60.0
 READY = "ready"
 
 SEED = 20130101
-"""Of everything that is at random: the same on every run."""
+"""Seed of everything random: the same on every run."""
 
 
-class Stalled(Exception):  # noqa: N818 - says what happened
-    """Nothing arrived, nothing more settled, or the run did not end as it must."""
+class Stalled(Exception):  # noqa: N818 - names the event
+    """Nothing arrived, no further record settled, or the run did not end as it must."""
 
 
 class Reading(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is read and as which side: the beginning of every task."""
+    """The topic, the client and the side to measure: the beginning of every task."""
 
     side: Side
     bootstrap: str
@@ -49,7 +49,7 @@ class Reading(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 def conf_for(reading: Reading, **settings: Any) -> dict[str, Any]:
     """Return the configuration of the client: the package's own defaults, on both sides alike.
 
-    So what is measured is the layer, and not what its defaults do to the client.
+    So the bench measures the layer, and not the effect of its defaults on the client.
     """
     return client_conf(
         {
@@ -73,7 +73,7 @@ def tell_parent(what: Any) -> None:
 
 
 def ready_with(partitions: int) -> Callable[[str, Sequence[Any]], None]:
-    """Return a hook for rebalances that tells the parent once so many partitions are assigned."""
+    """Return a rebalance hook that writes ``"ready"`` once that many partitions are assigned."""
 
     def rebalanced(what: str, assigned: Sequence[Any]) -> None:
         if what == "assigned" and len(assigned) == partitions:
@@ -96,7 +96,7 @@ def run_app(
     Returns the loop that ran. Raises :class:`Stalled` when it did not stop cleanly with its last
     commit acknowledged.
     """
-    # Only here, so that the bare side does not carry what it does not use.
+    # Imported here, so that the bare side does not load it.
     from kafka_keyshared.app.service import Hooks, KeyShared
 
     app = KeyShared(
@@ -126,20 +126,20 @@ def settled(core: Dispatcher | InstanceView) -> int:
 
 
 class Patience:
-    """Notices when a count stands still."""
+    """Notices when a count stops changing."""
 
     def __init__(self) -> None:
         self._count = 0
         self._moved = time.monotonic()
 
     def still_for(self, count: int) -> float:
-        """Return for how many seconds the count has been what it is."""
+        """Return for how many seconds the count has not changed."""
         now = time.monotonic()
         if count != self._count:
             self._count, self._moved = count, now
         return now - self._moved
 
     def check(self, count: int, what: str) -> None:
-        """Raise :class:`Stalled` after a minute."""
+        """Raise :class:`Stalled` if the count has not changed for a minute."""
         if self.still_for(count) > IDLE_LIMIT:
             raise Stalled(f"nothing {what} for {IDLE_LIMIT:g} s after {count} records")

@@ -1,4 +1,4 @@
-"""What the measuring process of every bench shares: a cluster, a topic, records, the sides.
+"""Shared parts of every bench: a cluster, a topic, records, the sides.
 
 The sides themselves run in fresh processes (see :mod:`.child`), one after the other.
 """
@@ -36,7 +36,7 @@ R = TypeVar("R")
 
 
 class Plan(Protocol):
-    """What to measure, with numbers that can be checked before anything starts."""
+    """Parameters of a measurement. They can be checked before anything starts."""
 
     def check(self) -> None:
         """Raise :class:`ConfigError` for numbers that make no sense."""
@@ -44,7 +44,7 @@ class Plan(Protocol):
 
 
 def open_cluster(bootstrap: str | None) -> Cluster:
-    """Return the cluster at this address, else a real Kafka of our own, else an embedded one."""
+    """Return the cluster at this address; without one, a real Kafka, or else an embedded one."""
     if bootstrap is not None:
         from kafka_keyshared.local.external import external_cluster
 
@@ -82,7 +82,7 @@ def measure_on(
 
 @contextmanager
 def topic_of_our_own(cluster: Cluster, partitions: int, progress: Progress) -> Iterator[str]:
-    """Make a topic that is deleted at the end from a cluster that may outlive the measurement."""
+    """Create a topic, and delete it at the end from a cluster that may outlive the measurement."""
     topic = f"bench-{uuid.uuid4().hex[:8]}"
     cluster.create_topic(topic, partitions)
     try:
@@ -108,12 +108,12 @@ def require_positive(plan: msgspec.Struct, *names: str) -> None:
 
 
 def group_of(side: str) -> str:
-    """Return a consumer group that nobody has used."""
+    """Return a consumer group that was never used."""
     return f"bench-{side}-{uuid.uuid4().hex[:8]}"
 
 
 def sides_of(pair: int) -> tuple[Side, Side]:
-    """Return in which order the sides of this pair run: they alternate."""
+    """Return the order in which the sides of this pair run: they alternate."""
     return ("bare", "keyshared") if pair % 2 == 0 else ("keyshared", "bare")
 
 
@@ -194,7 +194,7 @@ def produce_rows(bootstrap: str, topic: str, rows: Iterable[Row]) -> None:
 
 
 class Child(Generic[R]):
-    """A measured process while it runs; killed at the latest when the block ends."""
+    """A measured process while it runs. It is killed at the latest when the block ends."""
 
     def __init__(self, module: str, task: Any, result: type[R], what: str) -> None:
         self._result = result
@@ -205,18 +205,19 @@ class Child(Generic[R]):
             stdout=subprocess.PIPE,
         )
         if self._process.stdin is not None:
-            # Smaller than a pipe holds, so this never waits; a child that died says so itself.
+            # The task is smaller than a pipe's buffer, so this never waits. A child that died
+            # reports that itself.
             with suppress(BrokenPipeError):
                 self._process.stdin.write(msgspec.json.encode(task))
                 self._process.stdin.close()
 
     def await_ready(self) -> None:
-        """Return once the child has said that it is ready."""
+        """Return once the child has reported that it is ready."""
         if self._line(str) != READY:
             raise self._died()
 
     def result(self) -> R:
-        """Return what the child measured. Raises :class:`KeySharedError` when it failed."""
+        """Return the child's result. Raises :class:`KeySharedError` when it failed."""
         found: R = self._line(self._result)
         if self._process.wait(END_TIMEOUT) != 0:
             raise self._died()

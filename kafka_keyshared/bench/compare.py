@@ -1,8 +1,8 @@
-"""``keyshared bench compare``: this package and what else one could take, on the same topic.
+"""``keyshared bench compare``: this package and alternatives on the same topic.
 
 Each run is a process of its own with a fresh group. The systems take turns, round by round, and the
-best of a system's rounds counts. A system that fails, or is not installed, is named and left out;
-the others go on.
+best of a system's rounds counts. A system that fails, or is not installed, is named and left out.
+The others go on.
 """
 
 from __future__ import annotations
@@ -49,29 +49,30 @@ from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
 from kafka_keyshared.local.cluster import Cluster
 
 WORKING_SHARE = 10
-"""Where handlers do something, a tenth of the records is as long a run."""
+"""A run has a tenth of the records if handlers do any work."""
 
 WARM_SHARE = 0.25
 """The part of a paced run that does not count."""
 
 OF_EACH_KEY = 20
-"""Records that a key has in checked runs, where the keys are even: one alone has no order."""
+"""Records of each key in checked runs with even keys: one record alone has no order."""
 
 HOT_GRACE = 5.0
-"""Seconds that runs with a hot key last longer than its records come: to begin, and to end."""
+"""Extra seconds of runs with a hot key, beyond those in which records come: to begin and to end."""
 
 HOT = FairPlan()
 """The traffic of runs with a hot key, which is that of ``bench fair``."""
 
 
 class ComparePlan(msgspec.Struct, kw_only=True, frozen=True):
-    """What to compare. Empty ``systems``, ``traffic`` and ``work`` mean all of them.
+    """Parameters of a comparison. Empty ``systems``, ``traffic`` and ``work`` mean all of them.
 
-    ``records`` are those of a run with the empty handler (0: no throughput). A run ends ``limit``
-    seconds after its first record at the latest, and counts what it did until then. ``rate`` is
-    that of the latency runs in records per second, which last ``seconds`` (0: none); ``check`` the
-    records of the runs that look at order (0: none). ``hot_seconds`` is how long a run lasts in
-    which one key gets more than its handler can do (0: none), as in ``bench fair``.
+    ``records`` are those of a run with the empty handler (0: no throughput). A run ends at the
+    latest ``limit`` seconds after its first record, and counts the records done until then.
+    ``rate`` is the rate of the latency runs in records per second, which last ``seconds`` (0:
+    none). ``check`` are the records of the runs that check order (0: none). ``hot_seconds`` is the
+    length of a run in which one key gets more than its handler can do (0: none), as in ``bench
+    fair``.
     """
 
     systems: tuple[str, ...] = ()
@@ -89,7 +90,7 @@ class ComparePlan(msgspec.Struct, kw_only=True, frozen=True):
     hot_seconds: float = 0.0
 
     def check_plan(self) -> None:
-        """Raise :class:`ConfigError` for what makes no sense."""
+        """Raise :class:`ConfigError` for values that make no sense."""
         require_positive(self, "runs", "partitions", "keys", "rate")
         for name in self.systems:
             system_of(name)
@@ -113,11 +114,11 @@ class ComparePlan(msgspec.Struct, kw_only=True, frozen=True):
         return tuple(map(system_of, self.systems)) or every_system()
 
     def all_traffic(self) -> tuple[Traffic, ...]:
-        """Return whose records come."""
+        """Return the kinds of traffic to compare."""
         return tuple(each for each in TRAFFIC if not self.traffic or each in self.traffic)
 
     def all_work(self) -> tuple[str, ...]:
-        """Return what handlers do."""
+        """Return the kinds of handler work to compare."""
         return tuple(each for each in WORKS if not self.work or each in self.work)
 
 
@@ -144,7 +145,7 @@ def measure_at(plan: ComparePlan, bootstrap: str | None, progress: Progress) -> 
 
 
 class _Comparison:
-    """Runs what a plan asks for, and keeps what came of it."""
+    """Runs a plan, and keeps the results."""
 
     def __init__(
         self, plan: ComparePlan, cluster: Cluster, progress: Progress, stack: ExitStack
@@ -231,7 +232,7 @@ class _Comparison:
 
     @contextmanager
     def _topic(self, keys: Iterator[int]) -> Iterator[str]:
-        """Make a topic with these keys' records, each key in a partition of its own choice."""
+        """Create a topic with these keys' records; the key's number chooses its partition."""
         partitions, size = self._plan.partitions, self._plan.value_bytes
         with topic_of_our_own(self._cluster, partitions, self._progress) as topic:
             rows = (
@@ -244,7 +245,7 @@ class _Comparison:
     # --- order ---
 
     def check_order(self, traffic: Traffic) -> None:
-        """Run every system once with handlers that note what they did, and look at it."""
+        """Run every system once with handlers that note their calls, and check the notes."""
         records = self._plan.check
         if not records:
             return
@@ -276,7 +277,7 @@ class _Comparison:
     # --- latency ---
 
     def latency(self) -> None:
-        """Send every system in turn records by the clock, as often as the plan says."""
+        """Send paced records to every system in turn, as often as the plan says."""
         if not self._plan.seconds:
             return
         best: dict[str, dict[str, Any]] = {}
@@ -333,7 +334,7 @@ class _Comparison:
     # --- a hot key ---
 
     def hot_key(self) -> None:
-        """Send every system in turn more of one key than it can do, as often as the plan says."""
+        """Overload one key of every system in turn, as often as the plan says."""
         if not self._plan.hot_seconds:
             return
         waits: dict[str, list[Waits]] = {system.name: [] for system in self._systems}
@@ -371,7 +372,7 @@ class _Comparison:
             return waits_beside_hot(system, job, pace, self._java)
 
     def result(self, before: float) -> dict[str, Any]:
-        """Return everything; ``before`` is the load of the machine when it began."""
+        """Return all results; ``before`` is the load of the machine at the start."""
         return {
             "kafka": self._cluster.kind,
             **circumstances(before),

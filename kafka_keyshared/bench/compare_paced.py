@@ -29,7 +29,7 @@ LOOK = 0.02
 
 
 class ByClock(msgspec.Struct, kw_only=True):
-    """One such run: what the handlers noted, the system from outside, and the producer."""
+    """One such run: the handlers' notes, the system as seen from outside, and the producer."""
 
     notes: list[Note]
     measured: Measured
@@ -53,7 +53,7 @@ def run_by_clock(system: System, job: Job, pace: Pace, java: Sequence[str] = ())
 
 
 def _await_file(notebook: Path, running: Running) -> None:
-    """Wait until a handler has noted something: the system has joined its group, and reads."""
+    """Wait until a handler has noted a record: the system has joined its group, and reads."""
     until = time.monotonic() + KNOCK_TIMEOUT
     while not notebook.exists() or not notebook.stat().st_size:
         running.check_alive()
@@ -63,17 +63,17 @@ def _await_file(notebook: Path, running: Running) -> None:
 
 
 def waits_beside_hot(system: System, job: Job, pace: Pace, java: Sequence[str] = ()) -> Waits:
-    """Run a system whose producer sends too much of one key; return what the other keys waited.
+    """Run a system whose producer sends too much of one key; return how long the other keys waited.
 
-    Raises :class:`PeerError` as :func:`run_by_clock`, and where the run was over too soon.
+    Raises :class:`PeerError` as :func:`run_by_clock`, and if the run was over too soon.
     """
     return waits_of(job, pace, run_by_clock(system, job, pace, java).notes)
 
 
 def waits_of(job: Job, pace: Pace, notes: Sequence[Note]) -> Waits:
-    """Return what the keys beside the hot one waited. The run ends with the last handler.
+    """Return how long the keys beside the hot one waited. The run ends with the last handler.
 
-    Raises :class:`PeerError` where that was before the last record was due.
+    Raises :class:`PeerError` if that was before the last record was due.
     """
     hot = hot_records(pace.records, pace.hot_share)
     starts = [

@@ -1,4 +1,4 @@
-"""What ``bench compare`` says of its runs: a row for each system and scenario, and its doubts."""
+"""Rows of ``bench compare`` for each system and scenario, with doubts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafka_keyshared.bench.figures import median
 from kafka_keyshared.bench.systems import system_of
 
 LOADED = 1.0
-"""A load per core from which figures are doubtful: others are at work."""
+"""A load per core from which figures are doubtful: other processes are at work."""
 
 
 def per_s(found: Measured) -> float:
@@ -26,11 +26,10 @@ def per_s(found: Measured) -> float:
 def rows_of(
     scenario: str, records: int, runs: Mapping[str, Sequence[Measured]]
 ) -> Iterator[dict[str, Any]]:
-    """Give a row for each system that ran, in a scenario of so many records.
+    """Yield a row for each system that ran, in a scenario with ``records`` records.
 
-    ``per_s`` is the best of its runs, and ``ratio`` that beside the best of ``bare``. ``beside``
-    says how many times as fast as each other one it is: the median over the rounds, in each of
-    which both had their turn.
+    ``per_s`` is the best of its runs, and ``ratio`` is that over the best of ``bare``. ``beside``
+    is its speed as a multiple of each other system's: the median over the rounds in which both ran.
     """
     rates = {name: [per_s(each) for each in found] for name, found in runs.items() if found}
     bare = max(rates.get("bare", [0.0]))
@@ -70,19 +69,20 @@ def hot_row(name: str, runs: Sequence[Waits]) -> dict[str, Any]:
 
 
 def _median_ratio(own: Sequence[float], theirs: Sequence[float]) -> float:
-    # One that failed has had no later rounds.
+    # A system that failed has had no later rounds.
     return statistics.median(ours / other for ours, other in zip(own, theirs, strict=False))
 
 
 def load() -> float:
-    """Return how many processes have wanted a core in the last minute."""
+    """Return how many processes wanted a core in the last minute."""
     return round(os.getloadavg()[0], 2)
 
 
 def circumstances(before: float) -> dict[str, Any]:
-    """Return when and on what it was taken, and what makes it doubtful.
+    """Return the time and machine of the measurement, and the reasons to doubt it.
 
-    ``before`` is the load when it began. That of the end is its own, and says nothing of others.
+    ``before`` is the load at the start. The load at the end is the bench's own, and shows nothing
+    about other processes.
     """
     cores = os.cpu_count() or 1
     suspect = []

@@ -1,4 +1,6 @@
-"""One run of one system: a process of its own, watched from outside, that must not take long."""
+"""One run of one system, in a process watched from outside.
+
+The run must not take long."""
 
 from __future__ import annotations
 
@@ -22,21 +24,21 @@ from kafka_keyshared.bench.workloads import Job, Ran
 from kafka_keyshared.errors import KeySharedError
 
 PATIENCE = 90.0
-"""Seconds beyond a job's limit: to start, to join, to see that nothing comes, and to end."""
+"""Seconds beyond a job's limit: to start, to join, to notice that no record comes, and to end."""
 
 REASON_LETTERS = 300
 MIB = 1 << 20
 
 
 class PeerError(KeySharedError):
-    """A system did not do its job; the message is one line that says why."""
+    """A system did not do its job. The message is one line with the reason."""
 
 
 class Measured(msgspec.Struct, kw_only=True):
     """A run as seen from inside and outside.
 
-    ``peak_mib`` is the most that each of its processes ever had in memory, added up; None where the
-    system has no /proc that tells.
+    ``peak_mib`` is the sum of the peak memory of each of its processes; None on a system without
+    /proc.
     """
 
     ran: Ran
@@ -44,13 +46,13 @@ class Measured(msgspec.Struct, kw_only=True):
 
 
 class Running:
-    """A system at its job, until :meth:`result` or the end of the block."""
+    """A system doing its job, until :meth:`result` or the end of the block."""
 
     def __init__(self, system: System, job: Job, java: Sequence[str] = ()) -> None:
         self._system = system
         self._job = job
         self._java = java
-        # Files and not pipes: nobody has to read while it runs, or write before it is ready.
+        # Files and not pipes: no process has to read during the run, or write before it is ready.
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end
         with tempfile.TemporaryFile() as told:
             told.write(msgspec.json.encode(job))
@@ -67,7 +69,7 @@ class Running:
             stdin=told,
             stdout=subprocess.PIPE,
             stderr=self._said,
-            # A group of its own, so that whatever it has started can be ended with it.
+            # A group of its own, so that its child processes can be ended with it.
             start_new_session=True,
         )
 
@@ -77,7 +79,7 @@ class Running:
             self.ran()
 
     def result(self) -> Measured:
-        """Return what came of it. Raises :class:`PeerError` when it failed, or took too long."""
+        """Return the result. Raises :class:`PeerError` when the system failed, or took too long."""
         try:
             if not Path("/proc/self/stat").exists():
                 return Measured(ran=self.ran(), peak_mib=None)
@@ -90,7 +92,7 @@ class Running:
             ) from None
 
     def ran(self) -> Ran:
-        """Return what it did, without a look at its memory.
+        """Return the result without a look at the memory.
 
         Raises :class:`PeerError` when it failed, ``subprocess.TimeoutExpired`` when it took too
         long.
@@ -113,7 +115,7 @@ class Running:
     def _last_words(self) -> str:
         self._said.seek(0)
         lines = self._said.read().decode(errors="replace").splitlines()
-        # A stack of Java ends with where, and says what before.
+        # A Java stack trace ends with its frames, and has the message before them.
         telling = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
         return (telling or ["it said nothing"])[-1][:REASON_LETTERS]
 

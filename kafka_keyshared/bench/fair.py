@@ -1,10 +1,10 @@
-"""``keyshared bench fair``: how long other keys wait while one key has more than it can do.
+"""``keyshared bench fair``: waiting time of other keys beside a hot key.
 
-A producer of its own sends at a fixed rate. A share of the records has one key, and that is more
-than its handler can do one after the other, so the backlog of this *hot key* grows for as long as
-the run lasts. Everything else could run at once. What is measured is the delay of the other keys,
-from the moment at which a record was due to be sent to the start of its handler, in the last third
-of the run: a scheduler that lets keys wait for one another shows there what it comes to.
+A separate producer sends at a fixed rate. A share of the records has one key, which is more than
+its handler can do one after the other. So the backlog of this *hot key* grows as long as the run
+lasts. All other records could run at once. The bench measures the delay of the other keys. It
+counts from the due time of a record to the start of its handler. Only the last third of the run
+counts. A scheduler that lets keys wait for one another shows its full effect there.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
 
 LATE_P99_MS = 20.0
-"""A producer later than this at its 99th percentile makes the delays that are measured."""
+"""A producer later than this at its 99th percentile causes the measured delays itself."""
 
 
 class FairPlan(msgspec.Struct, kw_only=True, frozen=True):
-    """What to measure: ``rate`` records per second, of which ``hot_share`` are of the hot key.
+    """Parameters: ``rate`` records per second, of which ``hot_share`` are of the hot key.
 
     The handler sleeps ``handler_ms``, so the hot key can do ``1000 / handler_ms`` a second.
     """
@@ -66,12 +66,12 @@ class FairPlan(msgspec.Struct, kw_only=True, frozen=True):
         return int(self.rate * self.seconds)
 
     def overload(self) -> float:
-        """Return how many times what it can do the hot key gets."""
+        """Return the rate of the hot key's records over the rate that it can handle."""
         return self.rate * self.hot_share * self.handler_ms / 1e3
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """What the keys waited, and the producer that fed them."""
+    """Waiting times of the keys, and the producer that fed them."""
 
     waits: Waits
     paced: Paced
@@ -130,7 +130,7 @@ def _run(plan: FairPlan, cluster: Cluster, progress: Progress) -> Run:
 
 
 def summary(plan: FairPlan, kind: str, runs: Sequence[Run]) -> dict[str, Any]:
-    """Put the runs together: medians over runs, and what makes them doubtful."""
+    """Summarize the runs: medians over runs, and the reasons to doubt them."""
     waits = [run.waits for run in runs]
 
     return {

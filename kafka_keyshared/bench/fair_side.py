@@ -1,9 +1,9 @@
-"""The measured side of ``bench fair``, and the notes that ``bench stuck`` shares with it.
+"""Measured side of ``bench fair``, with notes shared by ``bench stuck``.
 
-The handler appends to a file when it started which record, so that threads, coroutines and
+The handler appends the record and its start time to a file, so that threads, coroutines and
 processes are measured alike. Run as ``python -m kafka_keyshared.bench.fair_side`` with the task as
 JSON on standard input. It writes ``"ready"`` once it is assigned every partition, and at the end
-how long the keys waited.
+the waiting times of the keys.
 """
 
 from __future__ import annotations
@@ -41,19 +41,20 @@ if TYPE_CHECKING:
     from kafka_keyshared.owner.view import InstanceView
 
 START = struct.Struct("<qqq?")
-"""A record's number, when it was due, when its handler started, whether its key is the hot one."""
+"""A record's number, its due time, the start of its handler, and whether its key is the hot one."""
 
 LAST_PART = 3
-"""One part in so many of the run counts: its end."""
+"""One part of this many counts: the end of the run."""
 
 GRACE = 2.0
-"""Seconds behind the last record that is sent: what runs at once has started by then."""
+"""Seconds after the last record is sent, within which every record that runs at once has started.
+"""
 
 
 class PacedTask(Reading, kw_only=True, forbid_unknown_fields=True):
     """The run of one side: ``records`` come at ``rate`` for ``seconds``; starts go to ``notebook``.
 
-    The run ends ``grace`` seconds behind the last record.
+    The run ends ``grace`` seconds after the last record.
     """
 
     records: int
@@ -72,9 +73,9 @@ class FairTask(PacedTask, kw_only=True, forbid_unknown_fields=True):
 
 
 class Waits(msgspec.Struct, kw_only=True):
-    """What the records of other keys waited that were due in the last third of the run.
+    """Waiting times of the other keys' records that were due in the last third of the run.
 
-    ``others_unseen`` had not started when the run ended: they count with what they had waited.
+    ``others_unseen`` had not started when the run ended. They count with their wait until then.
     """
 
     others_p50_ms: float
@@ -111,15 +112,15 @@ async def _handle_later(path: str, seconds: float, record: Any) -> None:
 
 
 def starts_in(path: Path) -> Iterator[Start]:
-    """Yield the starts that are noted there."""
+    """Yield the starts in that file."""
     for number, due, at, hot in START.iter_unpack(path.read_bytes()):
         yield Start(number, due, at, hot)
 
 
 def judge(task: FairTask, starts: Sequence[Start], ended: int) -> Waits:
-    """Return what the keys waited, where the run ended at ``ended`` (monotonic, in nanoseconds).
+    """Return the waiting times of a run that ended at ``ended`` (monotonic, in nanoseconds).
 
-    Raises :class:`Stalled` where nothing started.
+    Raises :class:`Stalled` if no record started.
     """
     if not starts:
         raise Stalled(f"none of {task.records} records started")
@@ -150,7 +151,7 @@ def began_at(task: PacedTask, starts: Sequence[Start]) -> int:
 
 
 def observe(task: PacedTask, handler: Callable[[Any], Any]) -> tuple[list[Start], int]:
-    """Run the package until a little after the last record is sent; the rest stays undone.
+    """Run the package until a little after the last record is sent. The rest stays undone.
 
     Returns the starts that the handlers noted, and when the run ended (monotonic, in nanoseconds).
     """
@@ -171,7 +172,7 @@ def observe(task: PacedTask, handler: Callable[[Any], Any]) -> tuple[list[Start]
 
 
 def run(task: FairTask) -> Waits:
-    """Run the package, and judge what the keys waited."""
+    """Run the package, and return the waiting times of the keys."""
     handle = _handle_later if task.workers.startswith("asyncio") else _handle
     starts, ended = observe(task, partial(handle, task.notebook, task.handler_ms / 1e3))
     return judge(task, starts, ended)

@@ -10,21 +10,21 @@ from collections.abc import Iterable, Sequence
 def percentile(ordered: Sequence[int], share: float) -> int:
     """Return the smallest value that at least this share of the values does not exceed.
 
-    ``ordered`` is sorted and not empty; this is the nearest-rank definition, so it is always a
-    value that was measured.
+    ``ordered`` is sorted and not empty. This is the nearest-rank definition, so the result is
+    always a measured value.
     """
-    # A little less, or 0.07 of 100 values would be the eighth of them.
+    # Slightly less, because otherwise 0.07 of 100 values would be the eighth of them.
     rank = math.ceil(share * len(ordered) - 1e-9)
     return ordered[max(0, rank - 1)]
 
 
 def median(values: Iterable[float], digits: int = 3) -> float:
-    """Return the median, rounded to so many digits behind the point."""
+    """Return the median, rounded to ``digits`` decimal places."""
     return round(statistics.median(values), digits)
 
 
 def lost(before: float, after: float) -> float:
-    """Return which share of the first value the second one lacks; negative where it has more."""
+    """Return the share of the first value that the second one lacks; negative if it is larger."""
     return 1 - after / before
 
 

@@ -1,7 +1,7 @@
-"""``keyshared bench idle``: what it costs to wait, as a share of one core.
+"""``keyshared bench idle``: the cost of waiting, as a core share.
 
-Three processes wait at the same time for records that do not come: a bare poll loop, the package
-with nothing to do, and the package with one lane blocked for ever by a record that failed.
+Three processes wait at the same time for records that do not come. They are a bare poll loop, the
+package with nothing to do, and the package with one lane blocked for ever by a failed record.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
 
 CALM = 3.0
-"""Seconds of waiting before those that count: joining the group is over, and the first commit."""
+"""Seconds of waiting that do not count: the group is joined, and the first commit is over."""
 
 SECONDS_LEAST = 20.0
 BLOCKED_RECORDS = 50
 
 
 class IdlePlan(msgspec.Struct, kw_only=True, frozen=True):
-    """What to measure: ``seconds`` of waiting."""
+    """Parameters: ``seconds`` of waiting."""
 
     seconds: float = 20.0
     partitions: int = 8
@@ -54,7 +54,7 @@ def measure(plan: IdlePlan, cluster: Cluster, progress: Progress) -> dict[str, A
         topic_of_our_own(cluster, plan.partitions, progress) as empty,
         topic_of_our_own(cluster, plan.partitions, progress) as poisoned,
     ):
-        # All of one key, the first of which fails: the others wait behind it for ever.
+        # All records have one key, and the first one fails. The others wait behind it for ever.
         produce_all(cluster.bootstrap, poisoned, [b"poison"] * BLOCKED_RECORDS, 1, 100)
         progress(
             f"three consumers wait for {plan.seconds:g} s, {cluster.kind} Kafka at "
@@ -84,7 +84,7 @@ def measure(plan: IdlePlan, cluster: Cluster, progress: Progress) -> dict[str, A
 
 
 def summary(plan: IdlePlan, kind: str, bare: Spent, idle: Spent, blocked: Spent) -> dict[str, Any]:
-    """Put the three together."""
+    """Summarize the three processes."""
     suspect = []
     if plan.seconds < SECONDS_LEAST:
         suspect.append(

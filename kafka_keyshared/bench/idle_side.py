@@ -1,4 +1,4 @@
-"""One waiting process of ``bench idle``: a bare poll loop, or this package.
+"""Waiting process of ``bench idle``: bare poll loop, or this package.
 
 Run as ``python -m kafka_keyshared.bench.idle_side`` with the task as JSON on standard input.
 """
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class IdleTask(Reading, kw_only=True, forbid_unknown_fields=True):
-    """How to wait: until ``blocked`` records are held, then ``calm`` and ``seconds`` seconds.
+    """Parameters of the wait: until ``blocked`` records are held, then ``calm`` plus ``seconds``.
 
-    Only the last of these are measured.
+    Both are in seconds, and only the ``seconds`` are measured.
     """
 
     partitions: int
@@ -49,7 +49,7 @@ class Spent(msgspec.Struct, kw_only=True):
 
 
 class Watch:
-    """Begins to measure when the process has been ready for long enough, and says when to end."""
+    """Starts the measurement once the process has been ready for long enough, and ends it."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Watch:
         self._began: tuple[float, float] | None = None
 
     def over(self, ready: bool) -> bool:
-        """Say whether the time is over. Raises :class:`Stalled` when it does not get ready."""
+        """Return whether the time is over. Raises :class:`Stalled` when it does not get ready."""
         now = self._clock()
         if self._ready is None:
             if ready:
@@ -79,7 +79,7 @@ class Watch:
         return now - self._began[0] >= self._task.seconds
 
     def spent(self, held: int) -> Spent:
-        """Return what was spent since the measurement began."""
+        """Return the use since the measurement began."""
         if self._began is None:
             raise Stalled("it ended before the measurement began")
         wall, cpu = self._began
@@ -87,7 +87,7 @@ class Watch:
 
 
 class PoisonedError(Exception):
-    """What the handler raises for every record."""
+    """Raised by the handler for every record."""
 
 
 def _fail(record: Any) -> None:
@@ -95,7 +95,7 @@ def _fail(record: Any) -> None:
 
 
 def run_bare(task: IdleTask) -> Spent:
-    """Poll with 0.1 s and get nothing."""
+    """Poll with a timeout of 0.1 s and get nothing."""
     consumer = Consumer(conf_for(task))
     consumer.subscribe([task.topic])
     watch = Watch(task)
@@ -109,7 +109,7 @@ def run_bare(task: IdleTask) -> Spent:
 
 
 def run_keyshared(task: IdleTask) -> Spent:
-    """Run the package with nothing that may start."""
+    """Run the package with no record that may start."""
     watch = Watch(task)
     found: list[Spent] = []
 

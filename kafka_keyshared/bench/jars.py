@@ -1,7 +1,7 @@
-"""The Java peer of ``bench compare``: its jars, and our program around it.
+"""Java peer of ``bench compare``: its jars, and the program around it.
 
 ``python -m kafka_keyshared.bench.jars`` fetches the jars with Maven, once per user, and prints
-where they are. ``KEYSHARED_PEER_JARS`` names a directory that is used instead.
+their directory. ``KEYSHARED_PEER_JARS`` names a directory that is used instead.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PEER_JARS = JarSet(
 def compiler() -> str:
     """Return the command of the compiler that belongs to the Java that runs here, or is on PATH.
 
-    Raises :class:`MissingPartError` where there is none, or no Java.
+    Raises :class:`MissingPartError` if there is none, or no Java.
     """
     beside = Path(java("parallel-consumer")).with_name("javac")
     found = str(beside) if beside.exists() else shutil.which("javac")
@@ -57,9 +57,9 @@ def compiler() -> str:
 
 @contextmanager
 def compiled() -> Iterator[list[str]]:
-    """Compile our program; give the beginning of the command that runs it, until the block ends.
+    """Compile the program; yield the beginning of its command, valid until the block ends.
 
-    Raises :class:`MissingPartError` for what is not there, or could not be compiled.
+    Raises :class:`MissingPartError` for a missing part, or if the compilation fails.
     """
     jars = PEER_JARS.require()
     source = files(PEERS).joinpath(f"{PROGRAM}.java").read_bytes()
@@ -78,7 +78,7 @@ def compiled() -> Iterator[list[str]]:
 
 
 def arguments(job: Job) -> list[str]:
-    """Return what the program is told of a job."""
+    """Return the program's arguments for a job."""
     work = job.does
     return [
         *(job.bootstrap, job.topic, job.group, str(job.records), f"{job.limit:g}", job.size),

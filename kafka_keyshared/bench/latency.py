@@ -1,9 +1,9 @@
-"""``keyshared bench latency``: how much later a handler starts than under a bare poll loop.
+"""``keyshared bench latency``: added delay of handlers against a bare poll loop.
 
-A producer of its own sends at a fixed rate, whatever the consumer does. Each record carries the
-moment at which it was due to be sent, and the delay counts from there to the start of its handler,
-so that a producer or broker that stalls is not forgiven to either side ("coordinated omission").
-The sides run one after the other, never at once: they would take the processor from each other.
+A separate producer sends at a fixed rate, independent of the consumer. Each record carries its due
+time. The delay counts from there to the start of its handler. So a stall of the producer or broker
+counts on both sides ("coordinated omission"). The sides run one after the other, never at once:
+they would take the processor from each other.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
 
 WARM_BROKER = 10.0
-"""Seconds of each side of a pair that does not count: Java is slow until it is compiled."""
+"""Seconds of each side of a pair that do not count: Java is slow until it is compiled."""
 
 SEEN_LEAST = 0.99
 LATE_P99_MS = 2.0
-"""A producer later than this at its 99th percentile makes the tail that is measured."""
+"""A producer later than this at its 99th percentile causes the measured tail itself."""
 
 
 class LatencyPlan(msgspec.Struct, kw_only=True, frozen=True):
-    """What to measure. ``rate`` is in records per second over all partitions.
+    """Parameters. ``rate`` is in records per second over all partitions.
 
-    Each run lasts ``seconds``, of which the first ``warmup`` do not count. ``handler_ms`` is slept
-    in the handler, after the delay was taken.
+    Each run lasts ``seconds``, of which the first ``warmup`` do not count. The handler sleeps
+    ``handler_ms`` after it has taken the delay.
     """
 
     rate: int = 5_000
@@ -141,7 +141,7 @@ def _run(plan: LatencyPlan, cluster: Cluster, side: Side, progress: Progress) ->
 
 
 def summary(plan: LatencyPlan, kind: str, pairs: list[dict[Side, Run]]) -> dict[str, Any]:
-    """Put the pairs together: medians over pairs, and what makes them doubtful."""
+    """Summarize the pairs: medians over pairs, and the reasons to doubt them."""
     bare = [pair["bare"].delays for pair in pairs]
     layer = [pair["keyshared"].delays for pair in pairs]
     both = list(zip(bare, layer, strict=True))

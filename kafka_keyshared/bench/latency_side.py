@@ -1,8 +1,8 @@
-"""One side of ``bench latency``, in a process of its own: a bare poll loop, or this package.
+"""One side of ``bench latency``: a bare poll loop, or this package.
 
-Both call the same handler, which notes how long ago its record was due in an array made
-beforehand. Run as ``python -m kafka_keyshared.bench.latency_side`` with the task as JSON on
-standard input. It writes ``"ready"`` once it is assigned every partition,
+It runs in a process of its own. Both sides call the same handler, which notes the delay of its
+record in an array that was made beforehand. Run as ``python -m kafka_keyshared.bench.latency_side``
+with the task as JSON on standard input. It writes ``"ready"`` once it is assigned every partition,
 and at the end the delays.
 """
 
@@ -44,7 +44,7 @@ QUIET_END = 10.0
 
 
 class LatencyTask(Reading, kw_only=True, forbid_unknown_fields=True):
-    """What to run: ``records`` will come, of which the first ``skip`` do not count."""
+    """Parameters: ``records`` will come, of which the first ``skip`` do not count."""
 
     records: int
     skip: int
@@ -53,9 +53,9 @@ class LatencyTask(Reading, kw_only=True, forbid_unknown_fields=True):
 
 
 class Delays(msgspec.Struct, kw_only=True):
-    """From when records were due to the start of their handlers. ``seen`` says of how many.
+    """Delays from the due time of records to the start of their handlers; ``seen`` is their number.
 
-    ``cpu_share`` is what the process took of one core, user and system, from the first record on.
+    ``cpu_share`` is the process's use of one core, user and system, from the first record on.
     """
 
     seen: int
@@ -66,7 +66,7 @@ class Delays(msgspec.Struct, kw_only=True):
 
 
 class Notebook:
-    """Where the handler notes delays, by the record's number: any thread may, without a lock."""
+    """Delays by the record's number. Any thread may note one, without a lock."""
 
     def __init__(self, task: LatencyTask) -> None:
         self._task = task
@@ -88,12 +88,12 @@ class Notebook:
         return handle
 
     def begin(self) -> None:
-        """Count the process's time from here, at the first call."""
+        """Count the process's time from the first call on."""
         if not self._wall:
             self._wall, self._cpu = time.monotonic(), time.process_time()
 
     def result(self) -> Delays:
-        """Return the figures. Raises :class:`Stalled` when no record that counts came."""
+        """Return the figures. Raises :class:`Stalled` when no counted record came."""
         counted = sorted(each for each in self._ns[self._task.skip :] if each != UNSEEN)
         if not counted:
             raise Stalled(f"none of {self._task.records} records came after the warm-up")
@@ -142,7 +142,7 @@ def run_bare(task: LatencyTask) -> Delays:
 
 
 def run_keyshared(task: LatencyTask) -> Delays:
-    """Run the package until every record is settled, or no more come."""
+    """Run the package until every record is settled, or no further record comes."""
     notebook = Notebook(task)
     patience = Patience()
     found: list[Delays] = []

@@ -1,7 +1,7 @@
-"""``keyshared bench memory``: what ten million keys leave behind, and the most that is ever held.
+"""``keyshared bench memory``: memory growth over ten million keys, and peak memory.
 
-Every record has a key of its own, so whatever the layer kept per key would show as growth. The bare
-loop with the same client settings says how much of the peak is the client's own.
+Every record has a key of its own, so any state that the layer kept per key would show as growth.
+The bare loop with the same client settings shows how much of the peak is the client's own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
 from kafka_keyshared.local.cluster import Cluster
 
 MARK = 1_000_000
-"""Growth counts from here: by then every buffer has met its size."""
+"""Growth counts from this many records on: every buffer has then reached its size."""
 
 KEYS_LEAST = 1_000
 DISK_SPARE = 1 << 30
@@ -39,7 +39,7 @@ MIB = 1 << 20
 
 
 class MemoryPlan(msgspec.Struct, kw_only=True, frozen=True):
-    """What to measure: one record of ``value_bytes`` for each of ``keys`` keys."""
+    """Parameters: one record of ``value_bytes`` for each of ``keys`` keys."""
 
     keys: int = 10_000_000
     partitions: int = 8
@@ -64,9 +64,9 @@ class MemoryPlan(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def require_space(plan: MemoryPlan, cluster: Cluster) -> None:
-    """Raise :class:`KeySharedError` when the records do not fit where a cluster of ours keeps them.
+    """Raise :class:`KeySharedError` if the records do not fit into the cluster's storage.
 
-    What a cluster that is not ours has room for is not known here.
+    The room of a cluster that this bench has not started is unknown here.
     """
     if cluster.kind == "embedded":
         if plan.size() > plan.partitions * EMBEDDED_BYTES_MAX:
@@ -125,7 +125,7 @@ def _side(
 
 
 def summary(plan: MemoryPlan, kind: str, bare: Footprint, layer: Footprint) -> dict[str, Any]:
-    """Put both sides together, and say what makes the figures doubtful."""
+    """Summarize both sides, with the reasons to doubt the figures."""
     suspect = []
     if plan.mark() < MARK:
         suspect.append(

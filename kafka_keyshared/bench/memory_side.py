@@ -1,6 +1,7 @@
-"""One side of ``bench memory``: a side of :mod:`.side` whose resident memory is read as it runs.
+"""One side of ``bench memory``, with readings of its resident memory.
 
-Run as ``python -m kafka_keyshared.bench.memory_side`` with the task as JSON on standard input.
+It is a side of :mod:`.side`. Run as ``python -m kafka_keyshared.bench.memory_side`` with the task
+as JSON on standard input.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ MIB = 1 << 20
 
 
 class MemoryTask(Task, kw_only=True, forbid_unknown_fields=True):
-    """What to run; growth counts from ``mark`` records on."""
+    """Parameters; growth counts from ``mark`` records on."""
 
     mark: int
 
 
 class Footprint(msgspec.Struct, kw_only=True):
-    """Resident memory in MiB: the most ever, before the client was made, at the mark, at the end.
+    """Resident memory in MiB: the peak, before the client was made, at the mark, at the end.
 
-    ``curve_mib`` has one reading per mark of records. ``exact`` is false where the system does not
-    tell what is resident now: each reading is then the most so far.
+    ``curve_mib`` has one reading per mark of records. ``exact`` is false if the system does not
+    report the current resident memory. Each reading is then the peak so far.
     """
 
     peak_mib: float
@@ -44,10 +45,10 @@ class Footprint(msgspec.Struct, kw_only=True):
 
 
 def peak_mib() -> float:
-    """Return the most that was ever resident in this process.
+    """Return the peak of this process's resident memory.
 
-    Not from getrusage where there is /proc: what it says begins with what the parent had when it
-    forked, so that a parent which has just produced millions of records would be measured.
+    It does not use getrusage where there is /proc. The value of getrusage begins with the parent's
+    memory at the fork. A parent that has just produced millions of records would be measured.
     """
     if STATUS.exists():
         for line in STATUS.read_text("ascii", "replace").splitlines():
@@ -58,14 +59,14 @@ def peak_mib() -> float:
 
 
 def resident_mib() -> float:
-    """Return what is resident now, or the most so far where there is no /proc."""
+    """Return the current resident memory, or the peak so far if there is no /proc."""
     if STATM.exists():
         return int(STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
     return peak_mib()
 
 
 class Meter:
-    """Reads resident memory whenever another ``every`` records are done, and at the last one."""
+    """Reads resident memory after every ``every`` records, and at the last one."""
 
     def __init__(self, every: int, records: int, read: Callable[[], float] = resident_mib) -> None:
         self.readings: list[float] = []
@@ -75,7 +76,7 @@ class Meter:
         self._read = read
 
     def note(self, done: int) -> None:
-        """Take note of how many records are done; it may be several marks at once."""
+        """Take the number of records that are done. It may pass several marks at once."""
         while done >= self._every * (len(self.readings) + 1):
             self.readings.append(self._read())
         if done >= self._records and not self.end:
@@ -83,12 +84,12 @@ class Meter:
 
 
 def footprint(task: MemoryTask) -> Footprint:
-    """Run the side and return what it held."""
+    """Run the side and return its memory use."""
     before = resident_mib()
     meter = Meter(task.mark, task.records)
     result = run(task, meter.note)
     return Footprint(
-        # The kernel brings the high-water mark up to date a little late.
+        # The kernel updates the high-water mark a little late.
         peak_mib=max(peak_mib(), meter.end, *meter.readings),
         before_mib=before,
         mark_mib=meter.readings[0],

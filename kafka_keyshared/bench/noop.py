@@ -1,7 +1,7 @@
-"""``keyshared bench noop``: the cost of the layer with an empty handler, as a ratio.
+"""``keyshared bench noop``: cost ratio of the layer with an empty handler.
 
-Pairs of runs, bare loop and package, alternate so that the machine's moods hit both alike; what
-counts is the median of the pairs' ratios.
+Pairs of runs, bare loop and package, alternate so that changes of the machine affect both alike.
+The median of the pairs' ratios counts.
 """
 
 from __future__ import annotations
@@ -33,18 +33,17 @@ from kafka_keyshared.local.cluster import Cluster
 KEY_HEADER = "key"
 SUSPECT_BELOW = 500_000
 SEVERAL = 2
-"""A run should last this many commit intervals, or the commits are not in what is measured."""
+"""A run should last this many commit intervals, or the measurement contains no commits."""
 
 EMBEDDED_RECORDS_MAX = 30_000
 EMBEDDED_BYTES_MAX = 4_500_000
-"""Most of a partition on the embedded cluster, which silently deletes what is beyond 5 MB."""
+"""Most bytes of a partition on the embedded cluster, which silently deletes data beyond 5 MB."""
 
 
 class NoopPlan(msgspec.Struct, kw_only=True, frozen=True):
-    """What to measure. ``null_share`` of the records have no key; ``fail_every`` as in Task.
+    """Parameters. ``null_share`` of the records have no key; ``fail_every`` as in Task.
 
-    ``key`` says where the key is; one in a header is read by the bare loop too, with
-    ``bare_reads``.
+    ``key`` says where the key is. The bare loop reads a key in a header too, with ``bare_reads``.
     """
 
     records: int = 2_000_000
@@ -65,7 +64,7 @@ class NoopPlan(msgspec.Struct, kw_only=True, frozen=True):
         return None if self.key == "record" else KEY_HEADER
 
     def task(self, side: Side, bootstrap: str, topic: str) -> Task:
-        """Return what one side has to run over the topic, in a group of its own."""
+        """Return the task of one side over the topic, in a group of its own."""
         return Task(
             side=side,
             bootstrap=bootstrap,
@@ -104,7 +103,7 @@ def embedded_room(value_bytes: int, keys: int) -> int:
 def fill(bootstrap: str, topic: str, plan: NoopPlan) -> None:
     """Produce the plan's records; keys go round robin, null keys at random between them."""
     names = [key_of(number) for number in range(plan.keys)]
-    # At random, but always the same: taken in turn they would meet only some partitions.
+    # Random, but always the same: in turn they would reach only some partitions.
     chance = random.Random(SEED).random
     keys = (
         None if plan.null_share and chance() < plan.null_share else names[number % plan.keys]
@@ -121,7 +120,7 @@ def run_side(task: Task) -> Result:
 def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, Any]:
     """Return the measurement. Raises :class:`KeySharedError` when a run did not commit.
 
-    The records go to a topic of their own, which is deleted at the end from a cluster that lives
+    The records go to a topic of their own. It is deleted at the end from a cluster that lives
     longer than the measurement.
     """
     plan.check()
@@ -142,7 +141,7 @@ def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, A
 def run_pair(
     plan: NoopPlan, cluster: Cluster, topic: str, number: int, progress: Progress
 ) -> dict[str, Result]:
-    """Return what both sides of one pair measured; who is first alternates with its number."""
+    """Return the results of both sides of one pair; the first side alternates with its number."""
     pair: dict[str, Result] = {}
     for side in sides_of(number):
         pair[side] = run_side(plan.task(side, cluster.bootstrap, topic))
@@ -156,8 +155,8 @@ def run_pair(
 
 
 def check_commits(side: str, result: Result) -> None:
-    """A run must have committed about as often as its length says, or it measured less work."""
-    # The final one, and of the periodic ones all but two that fell into the start or the end.
+    """Check that a run committed about as often as due; otherwise it measured less work."""
+    # The final commit, and all periodic ones but two that fell into the start or the end.
     least = 1 + max(0, int(result.seconds / COMMIT_INTERVAL) - 2)
     if result.commits < least:
         raise KeySharedError(
@@ -167,7 +166,7 @@ def check_commits(side: str, result: Result) -> None:
 
 
 def slow_bare(per_s: float) -> list[str]:
-    """Return why a bare loop that did so many records a second is doubtful, if it is."""
+    """Return why a bare loop with this many records per second is doubtful, if it is."""
     if per_s >= SUSPECT_BELOW:
         return []
     return [
@@ -177,7 +176,7 @@ def slow_bare(per_s: float) -> list[str]:
 
 
 def short_runs(shortest: float) -> list[str]:
-    """Return why a shortest run of so many seconds is doubtful, if it is."""
+    """Return why a shortest run of this many seconds is doubtful, if it is."""
     if shortest >= SEVERAL * COMMIT_INTERVAL:
         return []
     return [

@@ -1,6 +1,7 @@
-"""The producer of ``bench latency``: sends by the clock, whatever happens to the records.
+"""Producer of ``bench latency``, which sends by the clock.
 
-Run as ``python -m kafka_keyshared.bench.paced`` with the pace as JSON on standard input.
+It does not wait for the records. Run as ``python -m kafka_keyshared.bench.paced`` with the pace as
+JSON on standard input.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from kafka_keyshared.bench.figures import percentile
 from kafka_keyshared.errors import ConfigError, KeySharedError
 
 STAMP = struct.Struct("<qq")
-"""How a value begins: the record's number, and when it was due (monotonic, in nanoseconds).
+"""Beginning of a value: the record's number, and its due time (monotonic, in nanoseconds).
 
-Python's monotonic clock is the same for all processes of a machine, and nobody sets it back.
+Python's monotonic clock is the same for all processes of a machine, and is never set back.
 """
 
 HEAD_START_NS = 300_000_000
@@ -35,10 +36,10 @@ HOT = b"hot"
 
 
 class Pace(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What to send, and how fast: ``rate`` records per second.
+    """Parameters: the records to send, and their ``rate`` per second.
 
     ``hot_share`` of them have one key, :data:`HOT`, and so has the record with the number
-    ``hot_record``; the others have any of ``keys``.
+    ``hot_record``. The others have any of ``keys``.
     """
 
     bootstrap: str
@@ -54,7 +55,7 @@ class Pace(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Paced(msgspec.Struct, kw_only=True):
-    """How late the producer itself handed records to the client, without the first ``skip``."""
+    """Lateness of the producer in handing records to the client, without the first ``skip``."""
 
     late_p50_ms: float
     late_p99_ms: float
@@ -62,7 +63,7 @@ class Paced(msgspec.Struct, kw_only=True):
 
 
 def require_room(value_bytes: int) -> None:
-    """Raise :class:`ConfigError` for values into which the stamp does not go."""
+    """Raise :class:`ConfigError` for values that are too small for the stamp."""
     if value_bytes < STAMP.size:
         raise ConfigError(
             f"--value-bytes {value_bytes}: give at least {STAMP.size}, which the number and the "
@@ -77,7 +78,7 @@ def hot_records(records: int, share: float) -> frozenset[int]:
 
 
 def send(pace: Pace) -> Paced:
-    """Send every record when it is due. Raises :class:`KeySharedError` for one that was refused."""
+    """Send every record when it is due. Raises :class:`KeySharedError` for a refused record."""
     failures: list[str] = []
 
     def delivered(error: Any, _message: Any) -> None:
@@ -89,7 +90,7 @@ def send(pace: Pace) -> Paced:
             "linger.ms": 0,
             "acks": 1,
             "socket.nagle.disable": True,
-            # A slow broker then gets larger batches instead of thousands of waiting requests.
+            # With a slow broker the batches then grow, instead of thousands of waiting requests.
             "max.in.flight.requests.per.connection": 5,
             "queue.buffering.max.messages": 1_000_000,
             "on_delivery": delivered,
@@ -132,7 +133,7 @@ def send(pace: Pace) -> Paced:
 
 
 def main() -> int:
-    """Send what standard input says."""
+    """Send the records of the pace on standard input."""
     tell_parent(send(read_task(Pace)))
     return 0
 

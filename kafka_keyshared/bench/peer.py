@@ -1,7 +1,7 @@
 """One system of ``bench compare`` in a process of its own.
 
-Run as ``python -m kafka_keyshared.bench.peer`` with the job as JSON on standard input; what came of
-it is one line of JSON on standard output.
+Run as ``python -m kafka_keyshared.bench.peer`` with the job as JSON on standard input. The result
+is one line of JSON on standard output.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafka_keyshared.bench.workloads import Job, Ran
 
 
 def runner_of(family: str) -> Callable[[Job], Ran]:
-    """Return what runs a system of this family."""
+    """Return the function that runs a system of this family."""
     if family == "keyshared":
         from kafka_keyshared.bench.peers.ours import run_keyshared
 

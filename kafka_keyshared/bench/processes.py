@@ -1,4 +1,4 @@
-"""What a process and all that come from it use: processor time, and memory at the most."""
+"""Processor time and peak memory of a process and its descendants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 BROKER = "kafka.Kafka"
-"""In the command of a broker, which serves every side alike and is left out."""
+"""Text in the command of a broker, which serves every side alike and is left out."""
 
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -28,7 +28,7 @@ class Process(NamedTuple):
 
 
 def family(number: int) -> list[Process]:
-    """Return a process and all that come from it, without brokers."""
+    """Return a process and all its descendants, without brokers."""
     rows = {each.number: each for each in _every()}
     found, before = {number}, 0
     while len(found) > before:
@@ -44,7 +44,7 @@ def _every() -> Iterator[Process]:
         try:
             stat = (place / "stat").read_text()
             command = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:  # it has ended meanwhile
+        except OSError:  # it has ended
             continue
         told = stat[stat.rindex(")") + 2 :].split()
         seconds = sum(map(int, told[11:15])) / _TICK
@@ -59,10 +59,10 @@ class Meter:
         self._before = {each.number: each.seconds for each in family(number)}
 
     def seconds(self) -> float:
-        """Return what has been used since it was made.
+        """Return the processor time used since the meter was made.
 
-        What ended meanwhile counts with its parent, once that has waited for it: what it had used
-        before is then taken off.
+        The time of an ended process counts with its parent, once the parent has waited for it. Its
+        use from before the start is then subtracted.
         """
         after = {each.number: each.seconds for each in family(self._number)}
         return sum(after.values()) - sum(self._before.values())
@@ -75,18 +75,18 @@ class Peak:
         self.most: dict[int, tuple[int, str]] = {}
 
     def look(self, number: int) -> None:
-        """Take what the kernel has noted of each that is there."""
+        """Record the kernel's high-water mark of each process that exists."""
         for each in family(number):
             kept = _high_water(each.number)
             if kept >= self.most.get(each.number, (0, ""))[0]:
                 self.most[each.number] = (kept, each.command)
 
     def total(self, having: str = "") -> int:
-        """Return the sum over processes with this in their command, also of those that ended."""
+        """Return the sum over processes with this text in their command, including ended ones."""
         return sum(size for size, command in self.most.values() if having in command)
 
     def largest(self, having: str = "") -> int:
-        """Return the most that one of them has had."""
+        """Return the largest peak of one of them."""
         return max((size for size, command in self.most.values() if having in command), default=0)
 
 
@@ -101,7 +101,7 @@ def _high_water(number: int) -> int:
 
 @contextmanager
 def watched(number: int) -> Iterator[Peak]:
-    """Watch a family until the end: what comes and goes within 0.2 s may be missed."""
+    """Watch a family until the end. A process that lives for less than 0.2 s may be missed."""
     peak, over = Peak(), threading.Event()
 
     def watch() -> None:

@@ -1,6 +1,6 @@
-"""The measured side of ``bench scale``'s resize: an app whose thread count changes under load.
+"""Measured side of ``bench scale``'s resize: the thread count changes under load.
 
-Run as ``python -m kafka_keyshared.bench.resize_side`` with the task as JSON on standard input; the
+Run as ``python -m kafka_keyshared.bench.resize_side`` with the task as JSON on standard input. The
 result is one line of JSON on standard output.
 """
 
@@ -44,9 +44,9 @@ class ResizeTask(Reading, kw_only=True, forbid_unknown_fields=True):
 class Resized(msgspec.Struct, kw_only=True):
     """The effect of the call. Times are milliseconds from the call of ``app.scale()``.
 
-    ``first_ms`` is when the first record started on a new thread, ``every_ms`` when each new thread
-    had started one, ``call_ms`` when the call returned. ``drained_slots`` counts slots that had to
-    wait for records of a former owner.
+    ``first_ms`` is when the first record started on a new thread. ``every_ms`` is when each new
+    thread had started one. ``call_ms`` is when the call returned. ``drained_slots`` counts slots
+    that had to wait for records of a former owner.
     """
 
     first_ms: float
@@ -57,7 +57,7 @@ class Resized(msgspec.Struct, kw_only=True):
 
 
 class Starts:
-    """Notes when each thread started its first record; any thread may, without a lock."""
+    """Notes when each thread started its first record. Any thread may note it, without a lock."""
 
     def __init__(self, sleep_ms: float) -> None:
         self.first: dict[int, int] = {}
@@ -71,7 +71,7 @@ class Starts:
 
 
 class Order:
-    """The call of ``app.scale()``, on a thread of its own, as any caller would have it."""
+    """The call of ``app.scale()``, on a separate thread as with any caller."""
 
     def __init__(self, app: KeyShared, starts: Starts, after: int) -> None:
         self._app, self._starts, self._after = app, starts, after
@@ -90,7 +90,7 @@ class Order:
         self._returned = time.monotonic_ns()
 
     def new(self) -> list[int]:
-        """Return when each thread started its first record that had none before the call."""
+        """Return when each thread without a record before the call started its first one."""
         return [at for thread, at in self._starts.first.copy().items() if thread not in self._old]
 
     @property
@@ -104,7 +104,7 @@ class Order:
         return bool(self._returned) and len(self.new()) >= self._after - len(self._old)
 
     def result(self, drained: int) -> Resized:
-        """Return the figures. Raises what the call raised."""
+        """Return the figures. Raises the error of the call."""
         self._thread.join()
         if self._error is not None:
             raise self._error
@@ -119,9 +119,9 @@ class Order:
 
 
 def run(task: ResizeTask) -> Resized:
-    """Run the package until each new thread has started a record; the rest stays undone.
+    """Run the package until each new thread has started a record. The rest stays undone.
 
-    Raises :class:`Stalled` where the backlog ends before that.
+    Raises :class:`Stalled` if the backlog ends before that.
     """
     starts, patience = Starts(task.sleep_ms), Patience()
     orders: list[Order] = []
@@ -143,7 +143,7 @@ def run(task: ResizeTask) -> Resized:
             app.stop()
 
     run_app(task, conf_for(task), starts.handle, stepped)
-    # A call that the end of the backlog cut off has been refused because the app stops.
+    # If the backlog ends first, the call is refused because the app stops.
     if not ended:
         raise Stalled(
             f"the {task.records} records ended before each new thread had one; give more records"

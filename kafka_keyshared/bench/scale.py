@@ -1,15 +1,15 @@
-"""``keyshared bench scale``: the cost, the throughput and the start-up of more threads.
+"""``keyshared bench scale``: the cost, throughput and start-up of more threads.
 
 There are three parts:
 
 - ``threads``: an empty handler on few threads and on many. The result is the share of the
   throughput that many threads lose, because they do nothing that few cannot do.
-- ``sleep``: a handler that sleeps, on many threads. The result is its throughput as a share of that
+- ``sleep``: a handler that sleeps, on many threads. The result is its share of the throughput
   of as many bare threads that read nothing and only sleep.
 - ``resize``: ``app.scale()`` while there is a backlog. The result is the time from the call to the
-  first record on a new thread, and how many slots drained, which is none for functions.
+  first record on a new thread, and the number of drained slots. For functions that is none.
 
-All runs of a part take turns, and who is first alternates.
+All runs of a part take turns, and the first one alternates.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ScalePlan(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def workers(self) -> str:
-        """The most threads that any part has, as the option ``workers`` takes them."""
+        """The largest thread count of any part, as the option ``workers`` takes it."""
         return f"thread:{max(*self.threads, self.sleep_threads, *self.resize)}"
 
     def check(self) -> None:
@@ -83,7 +83,7 @@ class ScalePlan(msgspec.Struct, kw_only=True, frozen=True):
             raise ConfigError(f"--value-bytes {self.value_bytes}: must not be negative")
 
     def backlog(self, cluster: Cluster) -> list[int]:
-        """Return the key of each record that sleeps, as many as the cluster can hold."""
+        """Return the key of each record whose handler sleeps, as many as the cluster can hold."""
         numbers = list(keys_of("uniform", self.sleep_records, self.keys))
         if cluster.kind != "embedded":
             return numbers
@@ -109,7 +109,7 @@ def measure(plan: ScalePlan, cluster: Cluster, progress: Progress) -> dict[str, 
 
 
 def measure_threads(plan: ScalePlan, cluster: Cluster, progress: Progress) -> dict[str, Any]:
-    """Return the throughput of an empty handler by thread count, and what is lost to the first."""
+    """Return the throughput of an empty handler by thread count, and the loss against the first."""
     noop = NoopPlan(
         records=plan.records,
         partitions=plan.partitions,
@@ -143,7 +143,7 @@ def measure_threads(plan: ScalePlan, cluster: Cluster, progress: Progress) -> di
 def lost_of(counts: Sequence[int], turns: Sequence[Mapping[int, float]]) -> dict[str, Any]:
     """Return medians over turns: records per second by thread count, and the share lost.
 
-    ``workers_lost`` is that of the last count, to the first one.
+    ``workers_lost`` is the loss of the last count against the first one.
     """
     first, *others = counts
     losts = {count: [lost(turn[first], turn[count]) for turn in turns] for count in others}

@@ -1,11 +1,11 @@
-"""One side of a measurement of throughput, in a process of its own: the bare loop, or this package.
+"""One side of a throughput measurement: the bare loop, or this package.
 
-Both sides get the same topic, client configuration, handler and gc settings: Python's own, which a
-running instance raises by what is in flight, as it does for everybody. Time runs from the first
-record received to the acknowledged final commit, for which neither side waits longer than it must:
-both stop at the last record and commit at once. Joining the group is not part of it. Run as
-``python -m kafka_keyshared.bench.side`` with the task as JSON on standard input; the result is one
-line of JSON on standard output.
+It runs in a process of its own. Both sides get the same topic, client configuration, handler and gc
+settings. The gc settings are Python's own. A running instance raises them by the number of records
+in flight, as for all users. Time runs from the first record received to the acknowledged final
+commit. Neither side waits for it longer than it must: both stop at the last record and commit at
+once. Joining the group is not part of it. Run as ``python -m kafka_keyshared.bench.side`` with the
+task as JSON on standard input. The result is one line of JSON on standard output.
 """
 
 from __future__ import annotations
@@ -35,17 +35,16 @@ if TYPE_CHECKING:
     from kafka_keyshared.owner.view import InstanceView
 
 Noted = Callable[[int], None]
-"""Told of the number of records done, after every fetch or step of the loop."""
+"""Called with the number of records done, after every fetch or step of the loop."""
 
 
 class Task(Reading, kw_only=True, forbid_unknown_fields=True):
-    """What to run. ``fail_every`` makes one record in so many fail once; 0 makes none.
+    """Parameters. ``fail_every`` makes one record of this many fail once; 0 makes none.
 
-    ``key_header`` is the header that has the key; the bare loop reads it too with ``bare_reads``.
+    ``key_header`` is the header that has the key. The bare loop reads it too with ``bare_reads``.
     ``roomy`` gives the client a queue that takes a whole topic of small records, so that the broker
-    is not what is measured. ``http_port`` is where the package serves its metrics, None nowhere,
-    and ``console_port`` where its admin API. ``beats`` is the topic of its group view, if
-    it has one.
+    is not measured. ``http_port`` is the port of the package's metrics, ``console_port`` of its
+    admin API; None means no port. ``beats`` is the topic of its group view, if it has one.
     """
 
     records: int
@@ -60,11 +59,11 @@ class Task(Reading, kw_only=True, forbid_unknown_fields=True):
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """What came of it. ``seconds`` is from the first record to the last acknowledged commit.
+    """Result of a side. ``seconds`` is from the first record to the last acknowledged commit.
 
     ``commits`` counts the acknowledged ones with the final one, ``failed`` the failed attempts.
-    ``processor`` is the seconds of processor time that the package's process took from the step
-    with the first record to there, all threads together; 0 where that is not taken.
+    ``processor`` is the processor time in seconds of the package's process over all threads. It is
+    taken from the step with the first record to the last commit; 0 if it is not taken.
     """
 
     seconds: float
@@ -85,16 +84,16 @@ def conf_of(task: Task) -> dict[str, Any]:
 
 
 def fails(offset: int, every: int) -> bool:
-    """Say whether the record at this offset is one of those that fail once.
+    """Return whether the record at this offset is one of those that fail once.
 
-    Scattered, not every so-manieth: keys go round robin, so those would all be of a few keys, whose
-    records would then wait for one another's delays one by one.
+    They are scattered instead of regular. Keys go round robin, so regular ones would all be of a
+    few keys. Their records would wait for one another's delays one by one.
     """
     return (offset * 0x9E3779B1 >> 16 & 0xFFFF) % every == 0
 
 
 def _reads(name: str) -> Callable[[Any], None]:
-    """Return a handler that reads the header as a loop would that goes by it."""
+    """Return a handler that reads the header as a loop that uses it would."""
 
     def read(record: Any) -> None:
         each, value = record.headers()[-1]
@@ -107,8 +106,8 @@ def _reads(name: str) -> Callable[[Any], None]:
 def handler_of(task: Task) -> Callable[[Any], None]:
     """Return the empty handler, one that reads the key, or one that fails once for some records.
 
-    The bare loop has nowhere to put a failure, so its handler catches it and makes the second
-    attempt by itself; for all other records both sides run the same steps.
+    The bare loop cannot record a failure, so its handler catches it and makes the second attempt by
+    itself. For all other records both sides run the same steps.
     """
     if not task.fail_every:
         if task.side == "bare" and task.bare_reads and task.key_header is not None:
@@ -134,7 +133,7 @@ def handler_of(task: Task) -> Callable[[Any], None]:
 
 
 def awaited(handler: Callable[[Any], None]) -> Callable[[Any], Coroutine[Any, Any, None]]:
-    """Return the handler as a pool of coroutines takes it; it waits for nothing."""
+    """Return the handler as a pool of coroutines takes it. It waits for nothing."""
 
     async def handle(record: Any) -> None:
         handler(record)
@@ -165,7 +164,8 @@ def run_bare(task: Task, note: Noted = _unnoted) -> Result:
     done, started, last_commit = 0, 0.0, 0.0
     patience = Patience()
     while done < task.records:
-        # Not more than are left, or the last call would wait its 0.1 s for records that never come.
+        # At most the remaining records, or the last call would wait its 0.1 s for records that
+        # never come.
         messages = consumer.consume(min(10_000, task.records - done), 0.1)
         now = time.monotonic()
         if not messages:
@@ -183,7 +183,7 @@ def run_bare(task: Task, note: Noted = _unnoted) -> Result:
         if now - last_commit >= COMMIT_INTERVAL:
             last_commit = now
             consumer.commit(offsets=consumer.position(consumer.assignment()), asynchronous=True)
-    # Returns when the broker has acknowledged it, and raises when it did not. It is answered here
+    # Returns when the broker has acknowledged it, and raises when it did not. The answer comes here
     # and not through on_commit.
     consumer.commit(offsets=consumer.position(consumer.assignment()), asynchronous=False)
     seconds = time.monotonic() - started
@@ -192,8 +192,8 @@ def run_bare(task: Task, note: Noted = _unnoted) -> Result:
 
 
 def run_keyshared(task: Task, note: Noted = _unnoted) -> Result:
-    """Run the package until every record is settled and the commit of it acknowledged."""
-    # Only here, so that the bare side does not carry what it does not use.
+    """Run the package until every record is settled and its commit acknowledged."""
+    # Imported here, so that the bare side does not load it.
     from kafka_keyshared.config.pooled import coroutines_of
 
     answered_at, busy_from, busy_until = 0.0, 0.0, 0.0
@@ -246,7 +246,7 @@ def run(task: Task, note: Noted = _unnoted) -> Result:
 
 
 def median_of(sizes: dict[int, int]) -> int:
-    """Return the median of sizes given as {size: how often}."""
+    """Return the median of sizes given as {size: count}."""
     half = sum(sizes.values()) / 2
     seen = 0
     for size in sorted(sizes):

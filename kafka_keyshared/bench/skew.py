@@ -1,16 +1,15 @@
-"""``keyshared bench skew``: the makespan of skewed backlogs over its lower bound.
+"""``keyshared bench skew``: makespan of skewed backlogs over its lower bound.
 
 Handlers that sleep work off a backlog. The *makespan* is the time from the first record to the end
-of the last one. No scheduler that keeps the order of each key can be
-faster than the larger of two bounds: all work divided by the threads, and the work of the hottest
-key, whose records run one after the other. The result is the makespan divided by that bound; 1 is
-perfect.
+of the last one. No scheduler that keeps the order of each key can be faster than the larger of two
+bounds. One is all work divided by the threads. The other is the work of the hottest key, whose
+records run one after the other. The result is the makespan divided by that bound; 1 is perfect.
 
-Both bounds count with what one call of ``time.sleep`` takes on this machine, measured beside each
-run. A sleep of 1 ms takes about 1.06 ms, and more on a busy machine.
+Both bounds use the time of one ``time.sleep`` call on this machine, measured beside each run. A
+sleep of 1 ms takes about 1.06 ms, and more on a busy machine.
 
-Beside it, in turn, the same records are read by a bare consumer into one queue, from which as many
-bare threads take. They keep no order, so their bound is all work divided by the threads.
+In turn with these runs, a bare consumer reads the same records into one queue. As many bare threads
+take from it. They keep no order, so their bound is all work divided by the threads.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ BARE_RATIO_MOST = 1.2
 def exponent_of(distribution: str) -> float | None:
     """Return the exponent of ``zipf:1.1`` as a number, None for ``uniform``.
 
-    Raises :class:`ConfigError` for anything else.
+    Raises :class:`ConfigError` for any other text.
     """
     if distribution == UNIFORM:
         return None
@@ -70,10 +69,10 @@ def exponent_of(distribution: str) -> float | None:
 
 
 class SkewPlan(msgspec.Struct, kw_only=True, frozen=True):
-    """The parameters: how ``records`` are distributed over ``keys``, and how long each one takes.
+    """Parameters: the distribution of ``records`` over ``keys``, and how long each one takes.
 
-    ``sleep_ms`` is what a handler asks ``time.sleep`` for. ``repeat`` counts the pairs of runs of
-    each distribution.
+    ``sleep_ms`` is the argument of the handler's ``time.sleep``. ``repeat`` counts the pairs of
+    runs of each distribution.
     """
 
     records: int = 200_000
@@ -111,24 +110,24 @@ class SkewPlan(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """Seconds that a backlog takes at least: for its work as a whole, and for its hottest key."""
+    """Least seconds that a backlog takes: for its work as a whole, and for its hottest key."""
 
     work: float
     hottest: float
 
     @property
     def seconds(self) -> float:
-        """Return what a scheduler needs at least that keeps the order of each key."""
+        """Return the least time of a scheduler that keeps the order of each key."""
         return max(self.work, self.hottest)
 
 
 def bound_of(records: int, hottest: int, threads: int, cost: float) -> Bound:
-    """Return the bounds of so many records, ``hottest`` of them of one key, each of ``cost`` s."""
+    """Return the bounds of ``records``, ``hottest`` of them of one key, each of ``cost`` s."""
     return Bound(work=records * cost / threads, hottest=hottest * cost)
 
 
 class Pair(msgspec.Struct, kw_only=True, frozen=True):
-    """One run of each side, in seconds; ``cost`` is what one sleep took beside them."""
+    """One run of each side, in seconds; ``cost`` is the time of one sleep beside them."""
 
     cost: float
     keyshared: float
@@ -203,14 +202,14 @@ def _pair(plan: SkewPlan, cluster: Cluster, topic: str, records: int, number: in
             sleep_ms=plan.sleep_ms,
         )
         took[side] = span.seconds
-    # The lesser of both: a bound must not be above what was possible.
+    # The lesser of both: a bound must not be above the possible time.
     return Pair(cost=min(costs), keyshared=took["keyshared"], bare=took["bare"])
 
 
 def row_of(
     plan: SkewPlan, distribution: str, numbers: Sequence[int], pairs: Sequence[Pair]
 ) -> dict[str, Any]:
-    """Put the pairs of one distribution together: medians, and the ratio of each pair."""
+    """Summarize the pairs of one distribution: medians, and the ratio of each pair."""
     counts = Counter(numbers)
     records, hottest = len(numbers), max(counts.values())
     bounds = [bound_of(records, hottest, plan.threads(), pair.cost) for pair in pairs]

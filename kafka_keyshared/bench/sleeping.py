@@ -1,4 +1,4 @@
-"""Helpers for benches whose handlers sleep: the cost of a sleep, the backlog, one run."""
+"""Helpers for benches whose handlers sleep: sleep cost, backlog, one run."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.local.cluster import Cluster
 
 CALIBRATION = 0.3
-"""Seconds of sleep that are timed, in as many calls as fit, but at least :data:`CALLS_LEAST`."""
+"""Seconds of sleep to time, in as many calls as fit, but at least :data:`CALLS_LEAST`."""
 
 CALLS_LEAST = 20
 
 
 def sleep_cost(seconds: float) -> float:
-    """Return how many seconds one call of ``time.sleep`` takes here and now, as a median.
+    """Return how many seconds one call of ``time.sleep`` takes on this machine, as a median.
 
-    A call takes longer than it is told: the kernel's timer slack and the wake-up come on top, so
-    1 ms takes about 1.06 ms on an idle machine. A lower bound for handlers that sleep must count
-    with this, or the package is charged for what the machine adds.
+    A call takes longer than its argument, by the kernel's timer slack and the wake-up. So 1 ms
+    takes about 1.06 ms on an idle machine. A lower bound for handlers that sleep must include this.
+    Otherwise the delay of the machine would count against the package.
     """
     took = []
     for _ in range(max(CALLS_LEAST, int(CALIBRATION / seconds))):
@@ -35,7 +35,7 @@ def sleep_cost(seconds: float) -> float:
 
 
 def threads_of(workers: str, bench: str) -> int:
-    """Return how many threads these are.
+    """Return the number of threads.
 
     Raises :class:`ConfigError` for other pools: the bare side of the bench has threads.
     """
@@ -64,7 +64,7 @@ def fitting(numbers: Iterable[int], partitions: int, most: int) -> list[int]:
 def fill_backlog(
     bootstrap: str, topic: str, numbers: Sequence[int], partitions: int, value_bytes: int
 ) -> None:
-    """Produce one record for each key; a key is always in one partition, as with any producer.
+    """Produce one record for each key. A key is always in one partition, as with any producer.
 
     Raises :class:`KeySharedError` when the broker did not acknowledge every one.
     """

@@ -1,10 +1,10 @@
 """One measured process whose work is sleeping: the package, or bare threads.
 
 There are three kinds. ``keyshared`` runs the package over the topic. ``queue`` reads the topic with
-a bare consumer and puts the records into one queue, from which bare threads take them in any order.
-``threads`` reads nothing: bare threads only sleep, as often as there are records. Run as
-``python -m kafka_keyshared.bench.sleeping_side`` with the task as JSON on standard input; the
-result is one line of JSON on standard output.
+a bare consumer into one queue. Bare threads take the records from it in any order. ``threads``
+reads nothing: bare threads only sleep, as often as there are records. Run as ``python -m
+kafka_keyshared.bench.sleeping_side`` with the task as JSON on standard input. The result is one
+line of JSON on standard output.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ QUEUE_FULL_WAIT = 0.001
 
 
 class SleepTask(Reading, kw_only=True, forbid_unknown_fields=True):
-    """The run of one side: each of ``records`` sleeps ``sleep_ms``, on so many ``threads``."""
+    """The run of one side: each of ``records`` sleeps ``sleep_ms``, on ``threads`` threads."""
 
     kind: Kind
     records: int
@@ -86,7 +86,7 @@ def run_keyshared(task: SleepTask) -> Makespan:
 
 
 def run_queue(task: SleepTask) -> Makespan:
-    """Read with a bare consumer into one queue; bare threads take from it, in no order."""
+    """Read with a bare consumer into one queue. Bare threads take from it, in no order."""
     waiting: SimpleQueue[Any] = SimpleQueue()
     counts: list[int] = []
 
@@ -123,7 +123,7 @@ def run_queue(task: SleepTask) -> Makespan:
 
 
 def run_threads(task: SleepTask) -> Makespan:
-    """Have bare threads sleep, as often as there are records, and do nothing else."""
+    """Let bare threads sleep, as often as there are records, and do nothing else."""
     together = threading.Barrier(task.threads + 1)
     shares = [len(range(at, task.records, task.threads)) for at in range(task.threads)]
 
@@ -142,7 +142,7 @@ def run_threads(task: SleepTask) -> Makespan:
 
 
 def _started(count: int, work: Callable[[], None]) -> list[threading.Thread]:
-    # Daemons, so that a reader that fails does not wait for threads that wait for it.
+    # Daemon threads, so that a failed reader does not wait for threads that wait for it.
     threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
     for thread in threads:
         thread.start()

@@ -1,10 +1,10 @@
-"""``keyshared bench stuck``: the punctuality of other records while one runs for long.
+"""``keyshared bench stuck``: punctuality of other records while one runs for long.
 
-A producer of its own sends at a fixed rate. One record, the only one of its key, takes very long;
-all others take little. So nothing but the scheduler can keep the others waiting. The result is the
-share of those due meanwhile that start within 100 ms of when they were due, which is when a
-consumer without any delay would start them. The same share before the long record says what the
-machine allows.
+A separate producer sends at a fixed rate. One record, the only one of its key, takes very long. All
+others take little. So only the scheduler can make the others wait. The result covers the records
+that are due while the long one runs. It is the share that starts within 100 ms of the due time,
+when a consumer without any delay would start them. The same share before the long record shows the
+limit of the machine.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
 
 TAIL = 2.0
-"""Seconds that the producer goes on behind the end of the stuck record."""
+"""Seconds for which the producer goes on after the end of the stuck record."""
 
 BEFORE_LEAST = 0.99
-"""A smaller share on time before anything is stuck says that the machine is busy."""
+"""A smaller share on time before any record is stuck means that the machine is busy."""
 
 
 class StuckPlan(msgspec.Struct, kw_only=True, frozen=True):
-    """The parameters: one record of ``stuck`` seconds among others at ``rate`` per second.
+    """Parameters: one record of ``stuck`` seconds among others at ``rate`` per second.
 
     It comes ``lead`` seconds after the first one. The others take ``handler_ms``. Each of
     ``workers`` has ``repeat`` runs, in turn.
@@ -149,7 +149,7 @@ def _run(plan: StuckPlan, workers: str, cluster: Cluster, progress: Progress) ->
 
 
 def summary(plan: StuckPlan, kind: str, runs: dict[str, list[Run]]) -> dict[str, Any]:
-    """Put the runs together: a row of medians for each pool, and what makes them doubtful."""
+    """Summarize the runs: a row of medians for each pool, and the reasons to doubt them."""
     return {
         "rows": [_row(workers, found) for workers, found in runs.items()],
         "stuck_s": plan.stuck,

@@ -1,4 +1,4 @@
-"""The measured side of ``bench stuck``: one record's handler runs for long, the others for little.
+"""Measured side of ``bench stuck``: one long handler among short ones.
 
 Run as ``python -m kafka_keyshared.bench.stuck_side`` with the task as JSON on standard input. It
 writes ``"ready"`` once it is assigned every partition, and at the end its measurement.
@@ -28,7 +28,7 @@ from kafka_keyshared.bench.figures import percentile
 from kafka_keyshared.bench.paced import NS_PER_MS
 
 ON_TIME_MS = 100.0
-"""A record that starts at most so long after it was due is on time."""
+"""A record is on time if it starts at most this long after it was due."""
 
 WARM = 0.5
 """The share of the time before the stuck record that does not count."""
@@ -42,11 +42,11 @@ class StuckTask(PacedTask, kw_only=True, forbid_unknown_fields=True):
 
 
 class Punctual(msgspec.Struct, kw_only=True):
-    """The punctuality of the records that were due while the stuck one ran.
+    """Punctuality of the records that were due while the stuck one ran.
 
     ``share`` of these ``others`` started on time, and their delay at the 99th percentile is
-    ``p99_ms``; ``unseen`` had not started when the run ended, and count with what they had waited.
-    ``before_share`` is the share on time of those that were due before.
+    ``p99_ms``. ``unseen`` had not started when the run ended, and count with their wait until then.
+    ``before_share`` is the share on time of the records that were due before.
     """
 
     others: int
@@ -69,7 +69,7 @@ async def _handle_later(path: str, times: tuple[float, int, float], record: Any)
 def judge(task: StuckTask, starts: Sequence[Start], ended: int) -> Punctual:
     """Return how punctual the others were in a run that ended at ``ended`` (monotonic, in ns).
 
-    Raises :class:`Stalled` where the stuck record did not start, or no other one was due meanwhile.
+    Raises :class:`Stalled` if the stuck record did not start, or no other one was due while it ran.
     """
     at: dict[int, int] = {}
     for each in sorted(starts, key=lambda start: start.at):

@@ -1,4 +1,4 @@
-"""The systems that ``bench compare`` knows: what each guarantees, how it is set, what it needs."""
+"""Systems that ``bench compare`` knows: their guarantees, settings and needs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of system. ``sizes`` are those that are measured unless others are asked for.
+    """A kind of system. ``sizes`` are measured unless the caller asks for others.
 
-    ``settings`` says how it is set and ``source`` who recommends that. ``package`` is what has to
-    be installed, ``get`` the command that does it, ``oldest_python`` the version that it needs.
+    ``settings`` describes its settings and ``source`` names who recommends them. ``package`` must
+    be installed, ``get`` is the command that does it. ``oldest_python`` is the oldest version that
+    it supports.
     """
 
     name: str
@@ -155,11 +156,11 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return its name, as it is asked for and shown."""
+        """Return its name, as the caller asks for it and the result shows it."""
         return f"{self.family.name}:{self.size}" if self.size else self.family.name
 
     def about(self) -> dict[str, Any]:
-        """Return what it guarantees, how it is set, and which version it is."""
+        """Return its guarantees, settings and version."""
         family = self.family
         return {
             "system": self.name,
@@ -172,7 +173,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def missing(self) -> str | None:
-        """Return what it lacks here, with the command that gets it; None where it can run."""
+        """Return the missing part, with the command that gets it; None if it can run."""
         family = self.family
         if sys.version_info[:2] < family.oldest_python:
             needed = ".".join(map(str, family.oldest_python))
@@ -201,12 +202,12 @@ def _version(family: Family) -> str | None:
 
 
 def every_system() -> tuple[System, ...]:
-    """Return all that are measured unless others are asked for."""
+    """Return all systems that are measured unless the caller asks for others."""
     return tuple(System(family=family, size=size) for family in FAMILIES for size in family.sizes)
 
 
 def system_of(name: str) -> System:
-    """Return the system with this name. Raises :class:`ConfigError` where there is none."""
+    """Return the system with this name. Raises :class:`ConfigError` if there is none."""
     first, _, size = name.partition(":")
     family = _BY_NAME.get(first)
     if family is None:

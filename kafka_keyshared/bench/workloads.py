@@ -1,8 +1,8 @@
-"""What ``bench compare`` has its systems do: whose records come, and what a handler does with each.
+"""Workloads of ``bench compare``: traffic, handler work, and checks of order.
 
-Every value begins with two numbers: the record's own, which counts up over the topic, and its mark:
-the number of its key, or in a paced run the moment it was due. So a handler can note what it did
-without a system telling it topic, partition or key.
+Every value begins with two numbers. The first is the record's own, which counts up over the topic.
+The second is its mark: the number of its key, or in a paced run its due time. So a handler can note
+its call although the system gives it no topic, partition or key.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kafka_keyshared.bench.paced import STAMP
 Traffic = Literal["uniform", "zipf", "one-key"]
 TRAFFIC: tuple[Traffic, ...] = get_args(Traffic)
 ZIPF = 1.1
-"""The exponent: the number n of the keys by size has a share of 1 / n ** 1.1."""
+"""The exponent: the n-th largest key has a share proportional to 1 / n ** 1.1."""
 
 NOTE = struct.Struct("<qqqq")
 """A line of a notebook: the record's two numbers, its start and end (monotonic, in nanoseconds)."""
@@ -40,9 +40,9 @@ ValueOf = Callable[[Any], bytes | None]
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """What a handler does: sleeps (seconds), or uses so much processor time of its thread.
+    """The work of a handler: a sleep in seconds, or processor time of its thread.
 
-    ``uneven`` sleeps anything from nothing to that long, by the record's number.
+    ``uneven`` sleeps between nothing and that long, by the record's number.
     """
 
     sleep: float = 0.0
@@ -63,7 +63,8 @@ WORKS: dict[str, Work] = {
     "cpu-200us": Work(cpu_ns=200_000),
 }
 UNEVEN = "uneven"
-"""The work of checked runs: records of a key overtake one another where nothing keeps them back."""
+"""The work of checked runs: records of a key overtake one another unless the system prevents that.
+"""
 
 HOT_WORK = "sleep-20ms"
 """The work of runs with a hot key, which ``bench fair`` has as well."""
@@ -72,10 +73,10 @@ _ALL = {**WORKS, UNEVEN: Work(sleep=0.002, uneven=True), HOT_WORK: Work(sleep=0.
 
 
 class Job(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What a system is told. It ends after ``records``, or ``limit`` seconds after the first one.
+    """Parameters of a system. It ends after ``records``, or ``limit`` seconds after the first one.
 
-    ``size`` is what stands behind the colon of its name. ``notebook`` is the file in which handlers
-    note what they did; None in runs that are measured. A ``paced`` run is one of latency.
+    ``size`` is the part of its name after the colon. ``notebook`` is the file for the notes of
+    handlers; None in runs that are measured. A ``paced`` run is one of latency.
     """
 
     family: str
@@ -91,23 +92,23 @@ class Job(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def does(self) -> Work:
-        """Return what the handler does."""
+        """Return the work of the handler."""
         return _ALL[self.work]
 
     @property
     def number(self) -> int:
-        """Return the size of a system that has a number there."""
+        """Return the size of a system whose size is a number."""
         return int(self.size)
 
 
 class Ran(msgspec.Struct, kw_only=True):
-    """What came of it: how many records were done in how many seconds."""
+    """Result of a run: the number of records done, and the seconds that they took."""
 
     seconds: float
     records: int
 
 
-# --- whose records come ---
+# --- traffic ---
 
 
 def keys_of(traffic: Traffic, records: int, keys: int) -> Iterator[int]:
@@ -122,18 +123,18 @@ def keys_of(traffic: Traffic, records: int, keys: int) -> Iterator[int]:
 def zipf(records: int, keys: int, exponent: float) -> list[int]:
     """Return the number of each record's key, where key n has a share of ``(n + 1) ** -exponent``.
 
-    The draws are the same on every run, and fewer records are the beginning of more.
+    The draws are the same on every run. A run with fewer records is the beginning of a longer one.
     """
     shares = list(accumulate((number + 1) ** -exponent for number in range(keys)))
     return random.Random(SEED).choices(range(keys), cum_weights=shares, k=records)
 
 
 def value_of(number: int, mark: int, size: int) -> bytes:
-    """Return a value of this size, or of the two numbers that it has at least."""
+    """Return a value of this size, or at least of its two numbers."""
     return STAMP.pack(number, mark).ljust(size, b"x")
 
 
-# --- what a handler does ---
+# --- handler work ---
 
 
 def by_method(record: Any) -> bytes | None:
@@ -149,13 +150,13 @@ def by_attribute(record: Any) -> bytes | None:
 
 
 def itself(record: Any) -> bytes | None:
-    """Return what is a value already."""
+    """Return the record: it is a value already."""
     found: bytes | None = record
     return found
 
 
 def handler_of(job: Job, value: ValueOf) -> Handle:
-    """Return the handler. Processes may be sent it: it is made of functions that have names."""
+    """Return the handler. It can be sent to processes, because it is made of named functions."""
     work = job.does
     if work.uneven:
         does: Handle = partial(_sleep_unevenly, work.sleep, value)
@@ -183,11 +184,11 @@ def later_of(job: Job, value: ValueOf) -> HandleLater:
 
 
 def _do_nothing(_record: Any) -> None:
-    """The empty handler."""
+    """Do nothing."""
 
 
 async def _do_nothing_later(_record: Any) -> None:
-    """The empty handler."""
+    """Do nothing."""
 
 
 def _sleep(seconds: float, _record: Any) -> None:
@@ -212,7 +213,7 @@ async def _sleep_unevenly_later(most: float, value: ValueOf, record: Any) -> Non
 
 
 def _compute(ns: int, _record: Any) -> None:
-    """Use processor time by the thread's own clock: the same work for all, however many wait."""
+    """Use processor time by the thread's own clock: the same work however many threads wait."""
     clock = time.thread_time_ns
     end = clock() + ns
     while clock() < end:
@@ -225,7 +226,7 @@ async def _compute_later(ns: int, record: Any) -> None:
 
 @lru_cache(maxsize=1)
 def notebook(path: str) -> int:
-    """Return the file to which every process and thread appends, a whole note in one call."""
+    """Return the file to which every process and thread appends, one note per call."""
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
@@ -243,13 +244,13 @@ async def _noted_later(path: str, does: HandleLater, value: ValueOf, record: Any
     os.write(notebook(path), NOTE.pack(number, mark, start, time.monotonic_ns()))
 
 
-# --- what a notebook says ---
+# --- notes of a notebook ---
 
 
 class Checked(msgspec.Struct, kw_only=True):
-    """What a checked run did with its records.
+    """Order of the records in a checked run.
 
-    ``out_of_order`` started before an earlier one of their key, ``overlapping`` while an earlier
+    ``out_of_order`` started before an earlier record of their key, ``overlapping`` while an earlier
     one of it ran.
     """
 
@@ -269,13 +270,13 @@ Note = tuple[int, int, int, int]
 
 
 def read_notebook(path: Path) -> list[Note]:
-    """Return its lines, without those of records that only knocked."""
+    """Return its lines, without those of records that only woke a consumer."""
     lines = NOTE.iter_unpack(path.read_bytes()) if path.exists() else iter(())
     return [(line[0], line[1], line[2], line[3]) for line in lines if line[0] != KNOCK]
 
 
 def judge(notes: list[Note], records: int) -> Checked:
-    """Judge the notes of a run over so many records, whose marks are their keys."""
+    """Check the notes of a run over ``records`` records, whose marks are their keys."""
     seen = {number for number, *_ in notes}
     highest: dict[int, int] = {}
     until: dict[int, int] = {}

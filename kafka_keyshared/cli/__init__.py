@@ -1,4 +1,4 @@
-"""The command line. It needs the extra ``cli``; without it, it says so."""
+"""The command line; it reports when the extra ``cli`` is missing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import sys
 
 def main() -> int:
     """Run the command line; return the exit status: 0 ok, 1 failure, 2 usage, 3 unhealthy."""
-    # The first process of a container gets no signal that it has no handler for: without this one,
-    # a SIGTERM during the start would be lost. What runs a handler puts its own in its place.
+    # The first process of a container gets no signal without a handler. A SIGTERM during the start
+    # would be lost. A verb that runs a handler replaces this signal handler.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _run()
-    except KeyboardInterrupt:  # so early that nothing has begun
+    except KeyboardInterrupt:  # so early that no work has begun
         sys.stderr.write("keyshared: interrupted\n")
         return 1
 

@@ -1,4 +1,4 @@
-"""``keyshared pause``, ``resume``, ``drain`` and ``scale``: a plan, and what is done."""
+"""``keyshared pause``, ``resume``, ``drain`` and ``scale``: plan and execution."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafka_keyshared.web.snapshot import totals
 
 
 def partitions_typed(names: Sequence[str]) -> tuple[tuple[str, int], ...]:
-    """Return partitions as they are typed; raise :class:`ConfigError` for what is none."""
+    """Parse partitions from the command line; raise :class:`ConfigError` for an invalid one."""
     found = []
     for name in names:
         topic, _, number = name.rpartition("-")
@@ -33,7 +33,7 @@ def partitions_typed(names: Sequence[str]) -> tuple[tuple[str, int], ...]:
 def act_verb(
     url: str, order: Order, token_file: Path | None, *, execute: bool, output: Output
 ) -> int:
-    """Print what would change; with ``execute`` have it done, and print what was."""
+    """Print the planned change; with ``execute`` make it, and print the result."""
     if not execute:
         plan = planned(AdminClient(url).status(), order)
         _print("plan", plan, output)
@@ -55,7 +55,7 @@ def act_verb(
 
 
 def planned(status: Status, order: Order) -> str:
-    """Return in words what an order would change of an instance."""
+    """Return a text for the change that an order would make to an instance."""
     if isinstance(order, ScaleOrder):
         now = sum(each.state != "gone" for sub in status.subscriptions for each in sub.workers)
         return f"from {counted(now, 'worker')} to {order.workers:,}; slots that move drain first"
@@ -92,7 +92,7 @@ def _print(what: str, text: str, output: Output) -> None:
 
 
 def _who() -> str:
-    """Return who types this, for the log of the instance."""
+    """Return the user and host of this command, for the log of the instance."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user without a name

@@ -1,4 +1,4 @@
-"""``keyshared advise``: reads a topic for a while and says what more workers would gain."""
+"""``keyshared advise``: topic sample and gain of more workers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def advise_verb(
     output: Output,
     app: str | None = None,
 ) -> int:
-    """Read, reckon and print; ``app`` is where the settings are from instead, MODULE:ATTR."""
+    """Sample, compute and print; ``app`` (MODULE:ATTR) replaces the other sources of settings."""
     for flag, value in (("--ms-per-record", ms_per_record), ("--seconds", seconds)):
         if value <= 0:
             raise ConfigError(f"{flag} {value:g}: give more than 0")

@@ -1,4 +1,7 @@
-"""The command line as a whole. A verb imports what it needs when it is called: help stays quick."""
+"""The command line as a whole.
+
+Each verb imports its modules when it is called, so that help stays fast.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    # Plain help: the boxes of rich would double the time that --help takes.
+    # Plain help, because the boxes of rich would double the time of --help.
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -72,7 +75,7 @@ spark.verbs.command("skew")(spark_tools.spark_skew)
 spark.verbs.command("dlq")(spark_dlq.spark_dlq)
 
 INTERRUPTED = 130
-"""What typer makes of Ctrl-C. To us it is a failure like any other: the work was not done."""
+"""typer's status for Ctrl-C. Here it is an ordinary failure, because the work was not done."""
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -87,7 +90,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (typer.Abort, KeyboardInterrupt):
         status = INTERRUPTED
     except Exception as error:
-        # A usage error knows how to show itself; anything else is a defect.
+        # A usage error can print itself. Any other error is a defect.
         show = getattr(error, "show", None)
         if show is None:
             raise

@@ -1,4 +1,4 @@
-"""Settings that a command takes from an app, for clusters that only a program can log in to.
+"""Settings from an app, for clusters whose login needs code.
 
 ``oauth_cb`` is a function, so no flag, file or environment variable can give it.
 """
@@ -22,15 +22,15 @@ NOT_BESIDE = "the app has settings of its own; leave it out, or leave --app out"
 def app_layers(spec: str, settings: Sequence[str], **others: object) -> Layers:
     """Return the settings of the app ``spec`` (MODULE:ATTR), with ``-X`` ``settings`` over them.
 
-    ``others`` are flags that cannot be given beside it. Raises :class:`ConfigError` for one that is
-    given, for what cannot be imported and for what is no app.
+    ``others`` are flags that must not be given beside it. Raises :class:`ConfigError` for such a
+    flag, for a failed import and for an object that is no app.
     """
     from kafka_keyshared.app.service import KeyShared
 
     given = next((name for name, value in others.items() if value), None)
     if given is not None:
         raise ConfigError(f"--{given.replace('_', '-')} beside --app: {NOT_BESIDE}")
-    # What the module prints when it is imported is not the command's result.
+    # Output of the module during its import is not part of the command's result.
     with contextlib.redirect_stdout(sys.stderr):
         app = load_object(spec, Path())
     if not isinstance(app, KeyShared):
@@ -38,6 +38,6 @@ def app_layers(spec: str, settings: Sequence[str], **others: object) -> Layers:
             f"--app {spec}: a {type(app).__name__}; name the KeyShared object, such as app.py:app"
         )
     conf = {**app.conf, **client_settings(list(settings))}
-    # It is the running instance's.
+    # The static member id belongs to the running instance.
     conf.pop("group.instance.id", None)
     return Layers(conf, list(app.topics), msgspec.to_builtins(app.options), {})

@@ -1,4 +1,4 @@
-"""What the command line says of a run, and the options by which it says so.
+"""The arguments of a run, and the command-line options that set them.
 
 They are declared once, so that ``run``, ``doctor`` and ``config`` cannot drift apart.
 """
@@ -39,7 +39,7 @@ from kafka_keyshared.cli.options import (
 
 @dataclass(frozen=True, slots=True)
 class RunArguments:
-    """What the command line said; None and empty where it said nothing."""
+    """The values from the command line; None or empty for options not given."""
 
     handler: str | None = None
     bootstrap: str | None = None
@@ -91,7 +91,7 @@ Verb: TypeAlias = Callable[..., int]
 
 
 def takes_settings(handler: Any) -> Callable[[Verb], Verb]:
-    """Give a verb the argument ``handler`` and the options that say what to run with.
+    """Add the argument ``handler`` and the settings of a run to a verb.
 
     The verb gets them as one :class:`RunArguments`, its first parameter.
     """
@@ -114,7 +114,7 @@ def takes_settings(handler: Any) -> Callable[[Verb], Verb]:
             said = {name: value for name, value in said.items() if value is not None}
             return verb(RunArguments(**said), **given)
 
-        # These two are where typer looks for the options of a command.
+        # typer reads the options of a command from these two.
         taking.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         taking.__annotations__ = {each.name: each.annotation for each in parameters}
         return taking

@@ -1,4 +1,4 @@
-"""``--audit-log``: where the rows of the processed log go, a folder or a topic."""
+"""``--audit-log``: the destination of processed-log rows, a folder or a topic."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from kafka_keyshared.logs import log_of
 log = log_of("kafka_keyshared.cli")
 
 ANSWER_TIMEOUT = 10.0
-"""Seconds in which the brokers answer at the start, and take the last rows at the end."""
+"""Seconds for the brokers to answer at the start, and to accept the last rows at the end."""
 
 
 @contextmanager
 def audit_log(place: str, conf: Mapping[str, Any] | None = None) -> Iterator[ProcessedLog]:
     """Open the processed log of this process; ``conf`` is the consumer's, for a topic.
 
-    A row in a folder is there when the call of the handler returns, whatever becomes of the
-    process. A row in a topic is on its way: a kill may lose the last ones.
+    In a folder a row is written when the handler call returns, even if the process is killed later.
+    In a topic a kill may lose the last rows, because they are still in flight.
 
     Raises :class:`ConfigError` for a place that cannot be written.
     """
@@ -56,15 +56,15 @@ def audit_log(place: str, conf: Mapping[str, Any] | None = None) -> Iterator[Pro
 
 
 def log_folder(place: str, option: str = "--audit-log") -> Path:
-    """Return the folder of a processed log; raise :class:`ConfigError` for one not of this machine.
+    """Return the folder of a processed log; raise :class:`ConfigError` if it is remote.
 
-    ``option`` is how the place was given.
+    ``option`` is the option with which the place was given.
     """
     return local_path(option, place, f"{FOLDER}, or {TOPIC}NAME")
 
 
 def require_folder(folder: Path) -> None:
-    """Make the folder where there is none; raise :class:`ConfigError` where none can be written."""
+    """Create the folder if it is missing; raise :class:`ConfigError` if it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
@@ -77,7 +77,7 @@ def require_folder(folder: Path) -> None:
 
 
 def require_log_topic(place: str, conf: Mapping[str, Any] | None) -> str:
-    """Return the topic that rows go to.
+    """Return the topic for rows.
 
     Raises :class:`ConfigError` for a place that names none, and :class:`TopicMissingError`.
     """
@@ -95,7 +95,7 @@ def require_log_topic(place: str, conf: Mapping[str, Any] | None) -> str:
 
 
 def worker_name() -> str:
-    """Return the name of the worker whose thread this is."""
+    """Return the name of the worker of the current thread."""
     name = threading.current_thread().name
     pool, _, worker = name.partition("-")
     _, found, worker = worker.partition("-")
@@ -103,7 +103,7 @@ def worker_name() -> str:
 
 
 class _Topic:
-    """Writes rows to a topic, each beside the others of its key."""
+    """Writes rows to a topic, each in the same partition as the other rows of its key."""
 
     def __init__(self, place: str, conf: Mapping[str, Any] | None) -> None:
         self._name = require_log_topic(place, conf)
@@ -128,7 +128,8 @@ class _Topic:
             try:
                 self._producer.produce(self._name, line, row.key, on_delivery=self._delivered)
             except BufferError:
-                # The handlers wait for the log rather than the log for them: it would grow.
+                # The handlers wait for the log, because otherwise the log's queue would grow
+                # without bound.
                 self._producer.poll(0.1)
             except KafkaException as error:
                 self._count(error.args[0])

@@ -1,4 +1,4 @@
-"""What a verb says while no broker answers, and how long it bears that."""
+"""The messages and the timeout of a verb during a broker outage."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from kafka_keyshared.client.outage import ASK_WAIT, Outages
 from kafka_keyshared.dlq.patience import Patience
 
 CREDIBLE = 1.0
-"""Seconds in which nothing comes until it is looked into whether no broker answers, as a client has
-said: what it had received comes after it has said so."""
+"""Seconds without data before a client's report of an outage is checked.
+
+Data that the client had received before comes after its report.
+"""
 
 AFTER_STOP = 20.0
-"""Seconds for which what is on its way is waited for once somebody wants the end."""
+"""Seconds of waiting for data in flight after the user has requested a stop."""
 
 LONGEST = 600.0
-"""Seconds that an outage may last until a verb gives up."""
+"""Maximum seconds of an outage until a verb gives up."""
 
 
 class Away(Patience):
-    """Bears an outage for :data:`LONGEST` seconds, and says when it begins, lasts and ends.
+    """Tolerates outages of up to :data:`LONGEST` seconds, and reports their begin and end.
 
-    Several clients tell it what they hear, one of them from a thread of its own. ``asks`` is the
-    one that is asked whether a broker answers again.
+    Several clients report their errors, one of them from its own thread. ``asks`` is the client
+    that queries whether a broker answers again.
     """
 
     def __init__(
@@ -36,9 +38,8 @@ class Away(Patience):
         self._lock = threading.Lock()
         self.asks: Consumer | None = None
         self._stopped_at: float | None = None
-        # What a client has said of an outage that may be one, and since when nothing has come. It
-        # says so once, until it has been connected again: nothing but an answer is a reason to
-        # forget it.
+        # A client's report of a possible outage, and the time since which no data came. The client
+        # reports it once until it is connected again. Therefore only an answer clears the report.
         self._claim: tuple[KafkaError, float] | None = None
         self._outages = Outages(
             self._answers,
@@ -48,7 +49,7 @@ class Away(Patience):
         )
 
     def heard(self, error: KafkaError) -> None:
-        """Take an error of a client's; only that nobody answers is news to a person here."""
+        """Process a client's error; only an outage is worth a message to the user."""
         with self._lock:
             if error.code() == KafkaError._ALL_BROKERS_DOWN:
                 self._claim = self._claim or (error, self._clock())
@@ -56,7 +57,7 @@ class Away(Patience):
                 self._outages.last_error = error.str()
 
     def came(self) -> None:
-        """Take note that something came, which ends an outage that was told."""
+        """Note that data came, which ends a reported outage."""
         super().came()
         with self._lock:
             self._outages.answered()
@@ -64,11 +65,11 @@ class Away(Patience):
                 self._claim = self._claim[0], self._clock()
 
     def stop(self) -> None:
-        """Take note that somebody wants the end."""
+        """Note that the user has requested a stop."""
         self._stopped_at = self._stopped_at or self._clock()
 
     def over(self) -> str | None:
-        """Return why not to wait any longer; None while it is worth it."""
+        """Return the reason for giving up; None while waiting is worthwhile."""
         if self._stopped_at is not None and self._clock() - self._stopped_at > AFTER_STOP:
             return f"no answer within {AFTER_STOP:g} s after the stop"
         with self._lock:
@@ -85,9 +86,9 @@ class Away(Patience):
         return f"no broker answered for {seconds:.0f} s ({reason})" if seconds > LONGEST else None
 
     def _judge_claim(self) -> None:
-        """Tell of the outage that a client has claimed, unless a broker answers all the same.
+        """Report the outage that a client has claimed, unless a broker answers a query.
 
-        Of several clients each says so when it finds out, some when it is over.
+        Each of several clients claims it when it finds out, some after the outage is over.
         """
         if self._claim is None or self._clock() - self._claim[1] < CREDIBLE:
             return

@@ -1,4 +1,4 @@
-"""``keyshared bench``."""
+"""``keyshared bench``: runs of the measurements, and their output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Plan(Protocol):
 P = TypeVar("P", bound=_Plan)
 Measure = Callable[[P, str | None, Callable[[str], None]], dict[str, Any]]
 _Table = tuple[dict[str, Justify], Callable[[dict[str, Any]], list[str]]]
-"""The columns of a table, and the cells of one of the result's rows."""
+"""The columns of a table, and the function that returns the cells of a result's row."""
 
 
 def noop_verb(plan: NoopPlan, bootstrap: str | None, output: Output) -> int:
@@ -51,7 +51,7 @@ def latency_verb(plan: LatencyPlan, bootstrap: str | None, output: Output) -> in
 
 
 def fair_verb(plan: FairPlan, bootstrap: str | None, output: Output) -> int:
-    """Measure what other keys wait beside a hot one, and print it."""
+    """Measure how long other keys wait beside a hot one, and print it."""
     return _verb("bench fair", fair.measure_at, plan, bootstrap, output)
 
 
@@ -80,12 +80,12 @@ def _skew_row(row: dict[str, Any]) -> list[str]:
 
 
 def scale_verb(plan: ScalePlan, bootstrap: str | None, output: Output) -> int:
-    """Measure what more threads cost and do, and print it."""
+    """Measure the cost and the gain of more threads, and print it."""
     return _verb("bench scale", scale.measure_at, plan, bootstrap, output)
 
 
 def stuck_verb(plan: StuckPlan, bootstrap: str | None, output: Output) -> int:
-    """Measure how punctual others are while one record is stuck, and print a row for each pool."""
+    """Measure the delay of other records while one record is stuck; print a row for each pool."""
     return _verb(
         "bench stuck", stuck.measure_at, plan, bootstrap, output, table=(_STUCK_COLUMNS, _stuck_row)
     )
@@ -113,12 +113,12 @@ def memory_verb(plan: MemoryPlan, bootstrap: str | None, output: Output) -> int:
 
 
 def idle_verb(plan: IdlePlan, bootstrap: str | None, output: Output) -> int:
-    """Measure what waiting costs and print it."""
+    """Measure the cost of waiting and print it."""
     return _verb("bench idle", idle.measure_at, plan, bootstrap, output)
 
 
 def compare_verb(plan: ComparePlan, bootstrap: str | None, output: Output) -> int:
-    """Compare, and print a row for each system and scenario, or everything that was found."""
+    """Compare, and print a row for each system and scenario, or the full result."""
     plan.check_plan()
     if bootstrap is not None:
         require_broker({"bootstrap.servers": bootstrap})
@@ -188,7 +188,7 @@ def _verb(
     table: _Table | None = None,
 ) -> int:
     plan.check()
-    # Here and not in the process of its own that would find it out after everything is produced.
+    # Checked here, because the measuring process would find a bad setting only after producing.
     pools = (plan.workers,) if isinstance(plan.workers, str) else plan.workers
     for workers in pools:
         make_options({"workers": workers, "max_leases_per_key": max_leases_per_key}).subscription()

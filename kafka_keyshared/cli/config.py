@@ -1,4 +1,4 @@
-"""What ``keyshared config`` does."""
+"""``keyshared config``: schema, effective settings and their check."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def schema_verb() -> int:
 
 
 def show_verb(arguments: RunArguments, output: Output) -> int:
-    """Print every setting in force and its origin; raise what a run would be refused for."""
+    """Print every effective setting and its origin; raise for settings that a run would refuse."""
     target = _target(arguments)
     if isinstance(target, KeyShared):
         settle_app(target, arguments)
@@ -62,10 +62,10 @@ def _text(value: Any) -> str:
 
 
 def _target(arguments: RunArguments) -> Any:
-    """Return what the command line names, None for nothing."""
+    """Return the object that the command line names, None if it names none."""
     if arguments.handler is None:
         return None
-    # What the module prints when it is imported is not this command's result.
+    # Output of the module during its import is not part of this command's result.
     with contextlib.redirect_stdout(sys.stderr):
         target = load_object(arguments.handler, arguments.app_dir)
     if isinstance(target, KeyShared):
@@ -74,7 +74,7 @@ def _target(arguments: RunArguments) -> Any:
 
 
 def check_verb(arguments: RunArguments, output: Output) -> int:
-    """Print everything that a run would refuse; return 0 for nothing, else 2."""
+    """Print everything that a run would refuse; return 0 without a fault, else 2."""
     faults, conf = _found(arguments)
     error = SettingsError(faults)
     notes = [f"{name} is heeded by producers only" for name in without_effect(conf)]
@@ -129,6 +129,6 @@ def _caught(faults: list[Fault], act: Callable[[], Any], settings: tuple[str, ..
 
 
 def _make_client(conf: Mapping[str, Any]) -> None:
-    """Make a client that knows no broker: certificates and mechanisms are looked at only then."""
+    """Make a client without brokers, because only a client checks certificates and mechanisms."""
     addresses = ("bootstrap.servers", "metadata.broker.list")
     outsider({name: conf[name] for name in conf if name not in addresses}, []).close()

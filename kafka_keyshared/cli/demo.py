@@ -1,4 +1,4 @@
-"""``keyshared demo`` and ``keyshared demo load``."""
+"""``keyshared demo`` and ``keyshared demo load``: progress and results."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ JUDGING = "All is committed. Now a judge reads what happened, record by record."
 HELD = "All is committed. The console stays open; Ctrl-C ends it, and then the judge reads."
 
 CONSOLE_NEEDS = ("starlette", "uvicorn")
-"""What the extra ``console`` installs."""
+"""The packages of the extra ``console``."""
 
 POOL_WORDS = {"thread": "workers", ASYNCIO: "coroutines", PROCESS: "processes"}
 
 SPEAK_EVERY = 3.0
-"""Seconds between two words of the judge's."""
+"""Seconds between two messages while the judge runs."""
 
 WORDS = {
     "records": "records",
@@ -61,7 +61,7 @@ WORDS = {
     "oracle_match": "same answer as straight from the file",
     "ok": "all as promised",
 }
-"""What stands in the table, in this order; ``-o json`` has the names and everything else."""
+"""The rows of the table, in this order; ``-o json`` has the names and all other values."""
 
 
 def demo_verb(
@@ -73,10 +73,10 @@ def demo_verb(
     console: bool = False,
     workers: str | None = None,
 ) -> int:
-    """Run the demo with live progress on a terminal; return 0 when nothing was wrong.
+    """Run the demo with live progress on a terminal; return 0 if every check passed.
 
-    ``log`` is the folder that the processed log goes to. With ``console`` it is said where that is,
-    and it stays open at the end until somebody ends it.
+    ``log`` is the folder for the processed log. With ``console`` its address is printed, and it
+    stays open at the end until the user ends it.
     """
     _check_console(console)
     if log is not None and log.startswith(TOPIC_PLACE):
@@ -88,7 +88,7 @@ def demo_verb(
         demo = Demo(watch, sabotage, many, rows, console=console, workers=workers)
         totals = demo.totals
         write_note(_introduced(totals, demo.workers))
-        # The failures that it makes were announced.
+        # The failures are part of the demo and were announced.
         with watcher.shown(totals), only_from(logging.ERROR):
             result = demo.run()
     for line in (*result["findings"], *result["differences"]):
@@ -102,7 +102,7 @@ def demo_verb(
 
 
 def story_verb(output: Output, *, console: bool, others: tuple[object, ...]) -> int:
-    """Tell of four things that go wrong; ``others`` are options that say nothing of that."""
+    """Run the story of four problems; ``others`` are options that do not apply to it."""
     from kafka_keyshared.cli.story import tell_story
 
     if any(each is not None for each in others):
@@ -119,7 +119,7 @@ def _check_console(console: bool) -> None:
 
 
 def _introduced(totals: Totals, workers: int | str) -> str:
-    """Return what is about to happen, in lines that fit a terminal of 80 columns."""
+    """Return an introduction, in lines that fit a terminal of 80 columns."""
     return (
         f"A year of flights: {totals.records:,} records in a topic of {PARTITIONS} partitions, on "
         "a\n"
@@ -150,7 +150,7 @@ def _value(value: float | str) -> str:
 
 @contextmanager
 def judging(say: Callable[[str], None], every: float = SPEAK_EVERY) -> Iterator[Callable[[], None]]:
-    """Give a call that says that the judge has begun, and every few seconds that it goes on."""
+    """Yield a function that announces the judge, and print its progress every few seconds."""
     begun = threading.Event()
     over = threading.Event()
 
@@ -177,7 +177,7 @@ def judging(say: Callable[[str], None], every: float = SPEAK_EVERY) -> Iterator[
 
 
 class _Console:
-    """Says where the console is, and that it stays open, each once."""
+    """Prints the address of the console, and that it stays open, each once."""
 
     def __init__(self, watcher: _Bars | _Lines) -> None:
         self._watcher = watcher
@@ -215,7 +215,7 @@ class _Lines:
 
 
 class _Bars:
-    """Progress for a terminal: four bars that stay where they are."""
+    """Progress for a terminal: four bars at a fixed place."""
 
     def __init__(self) -> None:
         from rich.console import Console

@@ -14,10 +14,10 @@ UNHEALTHY = 3
 
 
 def status_verb(url: str, output: Output, *, keys: bool = False) -> int:
-    """Print the diagnosis; return 3 where something stands still until somebody sees to it."""
+    """Print the diagnosis; return 3 if a finding needs operator action."""
     found = diagnose(status_of(url), keys=keys)
     if output is Output.TABLE:
-        sys.stdout.write(f"{found.text}\n")  # one line, for whoever puts it into another one
+        sys.stdout.write(f"{found.text}\n")  # one line, so that scripts can embed it
         if found.first is not None:
             write_note(f"to do: {found.first.cure} (docs/{found.first.page})")
     else:

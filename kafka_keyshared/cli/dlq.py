@@ -1,4 +1,4 @@
-"""``keyshared dlq ls`` and ``show``: what is in a dead-letter topic."""
+"""``keyshared dlq ls`` and ``show``: the content of a dead-letter topic."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PLACE = re.compile(r"(?:(.+)-)?(\d+)[:@](\d+)")
 
 @dataclass(frozen=True, slots=True)
 class LsArguments:
-    """What the command line said."""
+    """The values from the command line."""
 
     where: Where
     choice: Choice
@@ -52,7 +52,7 @@ class LsArguments:
 
 
 def ls_verb(arguments: LsArguments, output: Output) -> int:
-    """Print how many letters there are of what, and the newest of them."""
+    """Print the counts of dead letters by group, and the newest of them."""
     topic = arguments.where.name()
     summary = Summary(arguments.limit)
     conf = arguments.where.conf()
@@ -164,7 +164,7 @@ def _write_summary(found: Mapping[str, Any]) -> None:
 
 
 def show_verb(where: Where, place: str, decoder: Decoder, output: Output) -> int:
-    """Print one letter."""
+    """Print one dead letter."""
     match = _PLACE.fullmatch(place)
     if match is None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""``keyshared dlq export``: letters with everything in them, as they go by."""
+"""``keyshared dlq export``: complete dead letters, as a stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORMATS = ("jsonl", "avro")
 
 @dataclass(frozen=True, slots=True)
 class ExportArguments:
-    """What the command line said; with ``outstanding``, what was replayed is left out."""
+    """The values from the command line; with ``outstanding``, replayed ones are left out."""
 
     where: Where
     choice: Choice
@@ -39,7 +39,7 @@ class ExportArguments:
 
 
 def export_verb(arguments: ExportArguments) -> int:
-    """Write the letters that are meant to a file or to standard output."""
+    """Write the chosen dead letters to a file or to standard output."""
     topic = arguments.where.name()
     form, decoder = arguments.form, arguments.decoder
     if form not in FORMATS:
@@ -81,7 +81,7 @@ def _meant(
 
 
 class _Counted:
-    """Counts letters on their way."""
+    """Counts dead letters in a stream."""
 
     def __init__(self) -> None:
         self.taken = 0
@@ -102,7 +102,7 @@ class _Counted:
 
 @contextlib.contextmanager
 def _opened(file: Path | None) -> Iterator[IO[bytes]]:
-    """Open what is written to; a file gets its name only when it is whole."""
+    """Open the output; a file gets its name only when it is complete."""
     if file is None:
         with standard_output() as out:
             yield out

@@ -1,4 +1,4 @@
-"""A replay's plan and what became of it, as tables for a person."""
+"""Tables of a replay's plan and its outcome."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.dlq.replay import Keeper
 
 TELL_EVERY = 10.0
-"""Seconds between two lines about how far a replay is."""
+"""Seconds between two progress messages of a replay."""
 
 KEY_SHOWN = 50
 MOST_PLACES = 5
-"""Characters of a key, and places of letters, that a cell has room for."""
+"""Characters of a key, and number of places, in a cell."""
 
 _NOT_SENT: Mapping[str, str] = {
     "already_replayed": "replayed before",
@@ -36,7 +36,7 @@ _BECAME: Mapping[str, str] = {
 
 
 def write_plan(told: Mapping[str, Any]) -> None:
-    """Print what is sent where and what is not."""
+    """Print the planned dead letters by target, and those not sent."""
     lanes = "keys" if "key" in told["order"] else "source partitions"
     if told["to"]:
         keyless: dict[str, Justify] = {"without a key": "right"} if told["without_order"] else {}
@@ -71,7 +71,7 @@ def write_plan(told: Mapping[str, Any]) -> None:
 
 
 def write_outcome(became: Mapping[str, Any]) -> None:
-    """Print what became of the letters that were to be sent."""
+    """Print the outcome of the planned dead letters."""
     rows = [(words, became[what]) for what, words in _BECAME.items() if became[what]]
     if rows:
         _table("what became of them", {"": "left", "letters": "right"}, rows)
@@ -99,7 +99,7 @@ def _places(places: Iterable[str]) -> str:
 
 
 class Telling:
-    """Keeps progress, and says now and then how far it is."""
+    """Stores progress, and prints it from time to time."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Telling:
         self._began = self._told_at = clock()
 
     def add(self, letters: Iterable[tuple[LetterPlace, int]]) -> None:
-        """Keep a batch."""
+        """Store a batch."""
         batch = list(letters)
         self._keeper.add(batch)
         self._kept += len(batch)

@@ -1,4 +1,4 @@
-"""What the verbs on dead letters know of replays: from Kafka, or from a file that is named."""
+"""Replay progress for the dead-letter verbs, from Kafka or a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Progress: TypeAlias = Journal | KafkaProgress
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Where it stands which letters were replayed, as it was typed."""
+    """The location of the replay progress, as given on the command line."""
 
     id: str | None = None
     state: Path | None = None
@@ -37,7 +37,7 @@ class Known:
 
 
 def loaded(progress: Progress) -> bool:
-    """Read what was replayed; letters are worth looking at without it, so say why there is none."""
+    """Read the progress; return False with a message if it cannot be read."""
     try:
         progress.load()
     except ConfigError as error:
@@ -47,7 +47,7 @@ def loaded(progress: Progress) -> bool:
 
 
 def others(progress: Progress) -> list[str]:
-    """Return in words what else is known of replays of the topic."""
+    """Return notes about other replays of the topic."""
     if not isinstance(progress, KafkaProgress):
         return []
     notes = [

@@ -1,4 +1,4 @@
-"""``keyshared dlq replay``: says what it would do, and does it when told to."""
+"""``keyshared dlq replay``: a plan, and its execution on request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ORDERS: Mapping[str, Order] = {"key": "key", "partition": "partition"}
 
 @dataclass(frozen=True, slots=True)
 class ReplayArguments:
-    """What the command line said."""
+    """The values from the command line."""
 
     where: Where
     choice: Choice
@@ -44,7 +44,7 @@ class ReplayArguments:
 
 
 def replay_verb(arguments: ReplayArguments, output: Output) -> int:
-    """Print the plan; with ``--execute`` carry it out and print what became of it."""
+    """Print the plan; with ``--execute`` run it and print the outcome."""
     topic = arguments.where.name()
     _check(arguments, topic)
     conf = arguments.where.conf()
@@ -55,7 +55,7 @@ def replay_verb(arguments: ReplayArguments, output: Output) -> int:
         known = True
         if arguments.execute:
             _begin(progress, bounds)
-            # Asked before anything is planned, so that all of the plan is of this topic.
+            # Queried before planning, so that the whole plan is of this topic.
             same = SameTopic(topic, ids_of(conf, topic) if can_be_asked(conf) else None)
             bounds = scan.bounds_of(consumer, topic)
         else:
@@ -139,7 +139,7 @@ def _told(
     *,
     known: bool,
 ) -> dict[str, Any]:
-    """Return the plan as it is printed; None for what is not ``known`` to have been replayed."""
+    """Return the plan as it is printed; None for replay counts that are not ``known``."""
     targets = _targets(arguments, plan.targets())
     lanes, most = plan.keys()
     refused = plan.refused
@@ -170,7 +170,7 @@ def _told(
 
 
 def _targets(arguments: ReplayArguments, sources: Counter[str]) -> Counter[str]:
-    """Return what is counted by source topic as it is by the topic that it goes to."""
+    """Return counts by source topic as counts by target topic."""
     if arguments.to is None or not sources:
         return sources
     return Counter({arguments.to: sources.total()})
@@ -184,7 +184,7 @@ def _notes(
     *,
     known: bool,
 ) -> list[str]:
-    """Return what somebody should know before it is done."""
+    """Return notes for the user before the execution."""
     notes = others(progress)
     if not known:
         notes.append("what was replayed before is counted here as well; --execute is refused")
@@ -229,7 +229,7 @@ def _became(outcome: Outcome, *, interrupted: bool) -> dict[str, Any]:
 
 @contextmanager
 def _interrupts(away: Away) -> Iterator[Callable[[], bool]]:
-    """Make the first SIGINT or SIGTERM a question to ask; a second one interrupts for good."""
+    """Yield a stop check for the first SIGINT or SIGTERM; a second signal interrupts at once."""
     stopped = False
 
     def stop() -> None:

@@ -1,7 +1,8 @@
-"""``keyshared doctor``: looks at everything that a run needs, in order, and changes nothing.
+"""``keyshared doctor``: ordered checks of everything that a run needs.
 
-Each check names the ones it needs; when one of those failed it is skipped, so that one mistake is
-told once. The order follows Karafka's status page: from what is on this machine to what is far.
+The doctor changes nothing. Each check names the checks it needs. When one of those failed it is
+skipped, so that one mistake is reported once. The order follows Karafka's status page: from this
+machine to remote systems.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ STAMP_PATIENCE = 1.0
 """Seconds that the clock check waits for a commit of the group's members."""
 
 TOLD = ("name", "status", "seen", "why", "cure", "page")
-"""What JSON and YAML have of a check."""
+"""The fields of a check in JSON and YAML."""
 
 _NOT_NAMED = "not-named"
 
@@ -80,11 +81,11 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
     "instance": (),
     "spark": (),
 }
-"""Each check in its order, and those that must not have failed before it."""
+"""Each check in its order, with the checks that must not have failed before it."""
 
 
 def doctor_verb(arguments: RunArguments, looking: Looking, output: Output) -> int:
-    """Run all checks, print them, and return 0 unless one failed, then 3."""
+    """Run all checks and print them; return 0 unless one failed, then 3."""
     found = Doctor(arguments, looking).run()
     healthy = is_healthy(found)
     if output is Output.TABLE:
@@ -102,9 +103,9 @@ def doctor_verb(arguments: RunArguments, looking: Looking, output: Output) -> in
 
 
 class Doctor:
-    """The checks of one run and what the earlier ones found for the later ones.
+    """The checks of one run, with the results that later checks use.
 
-    Raises :class:`ConfigError` for a command line that names nothing to look at.
+    Raises :class:`ConfigError` for a command line that names nothing to check.
     """
 
     def __init__(self, arguments: RunArguments, looking: Looking = AS_USUAL) -> None:
@@ -128,7 +129,7 @@ class Doctor:
         self._target: Any = None
         url = looking.status_url
         self._address = None if url is None else status_address(url)
-        client_settings(arguments.client)  # one without '=' is a mistake of the command line
+        client_settings(arguments.client)  # a setting without '=' is a mistake of the command line
         self._unread: ConfigError | None = None
         try:
             self._layers = gather(arguments)
@@ -165,7 +166,7 @@ class Doctor:
             self._check_instance,
             lambda: check_spark(asked=self._looking.spark),
         )
-        # What could not be imported may have been an app, with all the rest in it.
+        # A failed import may have been an app, which has all other settings.
         more = {} if self._named else {"configuration": ("handler",)}
         found: list[Check] = []
         failed: set[str] = set()
@@ -186,7 +187,7 @@ class Doctor:
         return found
 
     def _lost(self, name: str, found: list[Check]) -> bool:
-        """Say whether the brokers went away during a check; then theirs is put right."""
+        """Return whether the brokers went away during a check; if so, correct the broker check."""
         if name == "broker" or self._survey is None:
             return False
         self._gone = self._survey.lost()
@@ -204,7 +205,7 @@ class Doctor:
         if spec is None:
             return skipped("handler", "none was named")
         try:
-            # What the module prints when it is imported is not this command's result.
+            # Output of the module during its import is not part of this command's result.
             with contextlib.redirect_stdout(sys.stderr):
                 self._target = load_object(spec, self._arguments.app_dir)
         except ConfigError as error:
@@ -242,7 +243,7 @@ class Doctor:
         return conclude("configuration", seen, client_checks.dangers(app.conf))
 
     def _build(self) -> KeyShared:
-        """Build what a run would, with stand-ins for group and topics, which need not be named."""
+        """Build the app of a run, with placeholders for a missing group or topics."""
         if self._unread is not None:
             raise self._unread
         self._layers.check()
@@ -321,7 +322,8 @@ class Doctor:
             cure = "see that this user may DESCRIBE it"
             return client_checks.unasked("group", Kind.GROUP_UNKNOWN, self._group, answer, cure)
         self._members = answer
-        # Members commit, and a commit is stamped by a broker: worth a moment for the clocks' sake.
+        # Members commit, and a broker stamps each commit. For the clock check a short wait is
+        # worthwhile.
         self._patience = STAMP_PATIENCE if answer.members else 0.0
         return group_checks.group(self._group, answer, self._running.conf, self._counts)
 
@@ -373,7 +375,7 @@ class Doctor:
         return progress_checks.progress(watched, self._looking.held_after)
 
     def _told(self, standing: Sequence[Standing]) -> Mapping[TopicPartition, Told]:
-        """Return what the instance that was named says of positions that stand still."""
+        """Return the named instance's explanation of positions that do not move."""
         if self._address is None or not standing:
             return {}
         seen = ask_status(self._address).status
@@ -383,7 +385,7 @@ class Doctor:
         options = self._running.options
         if options.dlq is False:
             return skipped("dlq", "no dead-letter topic is asked for (--dlq)")
-        # One that is not there yet has its dead letters all the same, once somebody makes it.
+        # A missing topic still has a dead-letter topic, for the time when it is created.
         pairs = [
             (self._there.get(name, checks.TopicFacts(name, 0)), options.dlq_topic(name))
             for name in self._sources

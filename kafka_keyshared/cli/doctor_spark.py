@@ -1,4 +1,4 @@
-"""The doctor's look at what ``keyshared spark`` needs on this machine."""
+"""The doctor's check of the local requirements of ``keyshared spark``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafka_keyshared.doctor.findings import Check, Finding, Kind, Status, conclu
 
 
 def check_spark(*, asked: bool) -> Check:
-    """Look whether Java, Spark, Scala, the jars and Python fit together; nothing is started."""
+    """Check that Java, Spark, Scala, the jars and Python fit together; start nothing."""
     if not asked:
         return skipped("spark", "not asked for (--spark)")
     from kafka_keyshared.spark.checks import misfits, seen
@@ -18,6 +18,6 @@ def check_spark(*, asked: bool) -> Check:
 
 
 def only_spark(names: Sequence[str]) -> list[Check]:
-    """Return the checks of a doctor who was told to look at Spark and at nothing else."""
+    """Return the checks of a doctor run that looks at Spark only."""
     others = [skipped(name, "nothing was named") for name in names if name != "spark"]
     return [*others, check_spark(asked=True)]

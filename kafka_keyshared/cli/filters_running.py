@@ -1,4 +1,4 @@
-"""``keyshared ring filter``: a worker of a running instance takes other keys."""
+"""``keyshared ring filter``: new key filters for a running worker."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.status import SubscriptionStatus
 
 EVERY_KEY = "*"
-"""How it is written that a worker takes every key."""
+"""The notation for a worker that takes every key."""
 
 LOOKS_AT_NO_KEY = ("exclusive", "unordered")
 
 Takers = dict[str, list[str]]
-"""By worker its patterns."""
+"""The patterns of each worker."""
 
 
 class Filtering(NamedTuple):
-    """What the command line says: the worker is to take the keys that one of these takes.
+    """The values from the command line: the worker is to take the keys that match a pattern.
 
-    Without a pattern it is every key; ``timeout`` is in seconds.
+    Without a pattern it takes every key. ``timeout`` is in seconds.
     """
 
     worker: str
@@ -39,7 +39,7 @@ class Filtering(NamedTuple):
     def typed(
         cls, worker: str, patterns: Sequence[str], *, every_key: bool, timeout: float
     ) -> Filtering:
-        """Return it; raise :class:`ConfigError` for patterns and every key, or neither."""
+        """Return the request; raise :class:`ConfigError` for patterns and every key, or neither."""
         if every_key is bool(patterns):
             raise ConfigError(f"ring filter {worker}: give either patterns or --every-key")
         return cls(worker, tuple(patterns), timeout)
@@ -48,7 +48,7 @@ class Filtering(NamedTuple):
 def filter_verb(
     url: str | None, asked: Filtering, token_file: Path | None, *, execute: bool, output: Output
 ) -> int:
-    """Print what would change; with ``execute`` have it done, and print what each takes then."""
+    """Print the planned change; with ``execute`` make it, and print the new filters."""
     url, token = may_order("ring filter", url, token_file, execute=execute)
     sub = only_subscription(status_of(url))
     before, after = plan(sub, asked)
@@ -63,9 +63,9 @@ def filter_verb(
 
 
 def plan(sub: SubscriptionStatus, asked: Filtering) -> tuple[Takers, Takers]:
-    """Return what each worker takes, and what it would take.
+    """Return the patterns of each worker, before and after.
 
-    Raises :class:`KeySharedError` for what the instance would refuse.
+    Raises :class:`KeySharedError` for a change that the instance would refuse.
     """
     if sub.routing in LOOKS_AT_NO_KEY:
         raise KeySharedError(
@@ -82,7 +82,7 @@ def plan(sub: SubscriptionStatus, asked: Filtering) -> tuple[Takers, Takers]:
     declared: Mapping[str, Sequence[str]] = sub.filters or dict.fromkeys(there, ())
     now = Filters(declared)
     then = now.with_worker(asked.worker, asked.patterns)
-    # Only who has ranges may have none of some slots; of all others each has some of each.
+    # Only a worker with ranges may own none of some slots. All others own some of each.
     routing: Routing = read_back(sub.ranges, there) if sub.routing == "sticky" else VnodeRing(there)
     try:
         check_unmatched(routing, then, cast("OnUnmatched | None", sub.on_unmatched))

@@ -1,4 +1,4 @@
-"""``keyshared status --group``: every instance of a group, by what one of them hears."""
+"""``keyshared status --group``: the instances of a group, seen by one."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ STYLES = {"silent": "red", "rebalancing": "yellow"}
 
 
 def group_verb(url: str, token_file: Path | None, output: Output) -> int:
-    """Print the instances of a group; return 3 unless all are known to be well."""
+    """Print the instances of a group; return 3 unless all are known to be healthy."""
     token = None if token_file is None else read_token(str(token_file))
-    # The first look waits for what the others say.
+    # The first query waits for the beats of the other instances.
     view = AdminClient(url, token, timeout=30.0).group()
     if view.source == "none":
         raise KeySharedError(f"{url}: {view.text}")
@@ -49,9 +49,9 @@ def group_verb(url: str, token_file: Path | None, output: Output) -> int:
 
 
 def all_well(view: GroupView) -> bool:
-    """Say whether every instance is heard and healthy, and nothing is wrong between them.
+    """Return whether every instance is heard and healthy, with no finding between them.
 
-    While something keeps beats from being written or heard, that is not known.
+    While a problem keeps beats from being written or read, the result is False.
     """
     well = all(each.state != "silent" and each.beat.healthy for each in view.instances)
     return well and view.healthy and not view.troubles
@@ -71,7 +71,7 @@ def _row(each: Seen) -> tuple[str, ...]:
 
 
 def _verdict(each: Seen) -> str:
-    """Return what is to be said of one instance, in a line."""
+    """Return the verdict on one instance, as one line."""
     if each.state == "silent":
         return f"silent for {in_words(each.heard_seconds)}; when last heard: {each.beat.text}"
     return f"{each.beat.text}; {each.slow}" if each.slow else each.beat.text

@@ -1,4 +1,4 @@
-"""``keyshared init``: writes a handler, its configuration and a test of it that passes."""
+"""``keyshared init``: a handler, its configuration and a passing test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ADDRESS = "localhost:9092"
 
 
 def init_verb(directory: Path, bootstrap: str | None, topic: str, group: str | None) -> int:
-    """Write the files, never over others; print their paths, and what to do next."""
+    """Write the files, never over existing ones; print their paths and the next commands."""
     address = bootstrap or ADDRESS
     texts = files(address, topic, group or f"{topic.strip('^')}-app")
     paths = {directory / name: text for name, text in texts.items()}

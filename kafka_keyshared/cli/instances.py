@@ -1,4 +1,4 @@
-"""A running instance as the command line reaches it: its status, and orders to it, over HTTP."""
+"""HTTP access to a running instance: its status, and orders."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kafka_keyshared.web.acting import read_token
 
 
 def status_of(url: str, *, pending: bool = False) -> Status:
-    """Return what an instance says of itself; ``url`` is as somebody types it.
+    """Return the status of an instance; ``url`` is as the user typed it.
 
-    Raises :class:`KeySharedError` that says why nothing is known, and what to do.
+    Raises :class:`KeySharedError` with the reason and the cure when there is no status.
     """
     answer = ask_status(status_address(url) + ("?pending" if pending else ""))
     if answer.status is None:
@@ -23,16 +23,16 @@ def status_of(url: str, *, pending: bool = False) -> Status:
 
 
 def only_subscription(status: Status) -> SubscriptionStatus:
-    """Return the subscription of an instance, of which there is one."""
+    """Return the only subscription of an instance."""
     return status.subscriptions[0]
 
 
 def may_order(
     verb: str, url: str | None, token_file: Path | None, *, execute: bool
 ) -> tuple[str, str | None]:
-    """Return where an instance is, and its token if something is to be done there.
+    """Return the address of an instance, and its token if ``execute`` is set.
 
-    Raises :class:`ConfigError` where the command line does not say what that takes.
+    Raises :class:`ConfigError` when an option for that is missing.
     """
     if url is None:
         raise ConfigError(f"{verb}: give --status-url, where the instance's --http-port is")

@@ -1,4 +1,4 @@
-"""``keyshared lag``: how far a running instance is behind, and how far it really is."""
+"""``keyshared lag``: lag and backlog of a running instance."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def lag_verb(url: str, output: Output) -> int:
 
 
 def lags(status: Status) -> dict[str, Any]:
-    """Return the lag of each partition and the sums; None for what is not known."""
+    """Return the lag of each partition and the sums; None for unknown values."""
     sums = totals(status)
     return {
         "group": status.group,
@@ -75,10 +75,10 @@ def _row(found: dict[str, Any]) -> tuple[str, ...]:
 
 
 def number(value: int | None) -> str:
-    """Return a number for a person; what is not known is a question mark."""
+    """Return a number as text; a question mark if it is unknown."""
     return "?" if value is None else f"{value:,}"
 
 
 def seconds(value: float | None) -> str:
-    """Return a time in seconds for a person, as :func:`number` does."""
+    """Return a time in seconds as text; a question mark if it is unknown."""
     return "?" if value is None else f"{value:,.1f} s"

@@ -1,4 +1,4 @@
-"""What the verbs on dead letters share: which topic, which letters, and how one is shown."""
+"""Shared parts of the dead-letter verbs: topic, selection and display."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kafka_keyshared.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The options that choose letters, as they were typed."""
+    """The options that choose dead letters, as they were typed."""
 
     source_topic: str | None = None
     source_group: str | None = None
@@ -43,7 +43,7 @@ class Wanted:
     selection: Path | None = None
 
     def choice(self) -> Choice:
-        """Return what they mean; raise :class:`ConfigError` for what means nothing."""
+        """Return the parsed options; raise :class:`ConfigError` for an invalid one."""
         try:
             pattern = None if self.error is None else re.compile(self.error)
         except re.error as error:
@@ -63,9 +63,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Which dead-letter topic of which cluster, as it was typed.
+    """The dead-letter topic and its cluster, as they were typed.
 
-    ``topic`` is the one whose dead letters they are, ``dlq`` the dead-letter topic itself.
+    ``topic`` is the source topic of the dead letters, ``dlq`` the dead-letter topic itself.
     """
 
     bootstrap: str | None
@@ -74,18 +74,18 @@ class Where:
     config: Path | None
     settings: list[str]
     app: str | None = None
-    """Where the settings are from instead, MODULE:ATTR."""
+    """The app (MODULE:ATTR) that replaces the other sources of settings."""
 
     def told(self) -> Self:
-        """Name the settings file that was found in the folder, if one was."""
+        """Print the name of the settings file found in this folder, if there is one."""
         if self.app is None and self.config is None and (path := file_here()) is not None:
             write_note(f"settings of {path}, which is in this folder")
         return self
 
     def name(self) -> str:
-        """Return the dead-letter topic; raise :class:`ConfigError` when it is not told.
+        """Return the dead-letter topic; raise :class:`ConfigError` if it is not determined.
 
-        It is found as an instance finds it: from the topics, and from what ``dlq`` says.
+        It is derived as in an instance, from the topics and the setting ``dlq``.
         """
         layers = self._layers()
         options = make_options({"dlq": layers.options.get("dlq", False)})
@@ -135,7 +135,7 @@ class Where:
 
 
 def absent(choice: Choice) -> str | None:
-    """Say how many letters of a selection were not seen, once all was read; None where none is."""
+    """Return a text with the number of selected dead letters not found; None if all were found."""
     selection = choice.selection
     if selection is None or (choice.partition, choice.offset) != (None, None):
         return None
@@ -149,7 +149,7 @@ def absent(choice: Choice) -> str | None:
 
 @contextlib.contextmanager
 def reading(conf: Mapping[str, Any], away: Away | None = None) -> Iterator[Consumer]:
-    """Open a consumer that belongs to no group; it tells ``away`` when no broker answers."""
+    """Open a consumer without a group; it reports to ``away`` when no broker answers."""
     consumer = scan.connected(conf, away)
     if away is not None:
         away.asks = consumer
@@ -162,7 +162,7 @@ def reading(conf: Mapping[str, Any], away: Away | None = None) -> Iterator[Consu
 
 
 def hint(consumer: Consumer, topic: str) -> None:
-    """Say where dead letters may be instead, once none was found in this topic."""
+    """Print where the dead letters may be instead, after none was found in this topic."""
     there = consumer.list_topics(timeout=scan.ANSWER_TIMEOUT).topics
     if (name := scan.meant(topic, there)) is not None:
         write_note(
@@ -172,20 +172,20 @@ def hint(consumer: Consumer, topic: str) -> None:
 
 
 def make_decoder(payload: str, schema: Path | None) -> Decoder:
-    """Return what shows payloads; raise :class:`ConfigError` for a form that is none."""
+    """Return the decoder of payloads; raise :class:`ConfigError` for an unknown form."""
     if payload not in list(Payload):
         raise ConfigError(f"--payload {payload}: give {', '.join(Payload)}")
     return Decoder(Payload(payload), schema)
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text in one line that a cell has room for."""
+    """Return a text as one line of at most ``most`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def printable(row: Iterable[str]) -> tuple[str, ...]:
-    """Return cells without what a terminal would obey: texts in letters come from anywhere."""
+    """Return cells without terminal control characters, because the texts are untrusted."""
     return tuple(
         "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in cell)
         for cell in row
@@ -193,7 +193,7 @@ def printable(row: Iterable[str]) -> tuple[str, ...]:
 
 
 def moment(text: str | None) -> str:
-    """Return a time as a table has room for: to the second."""
+    """Return a time for a table, to the second."""
     return (text or "").replace("T", " ").partition(".")[0].removesuffix("Z")
 
 

@@ -1,4 +1,4 @@
-"""A line that stays at the bottom of a terminal, while the log goes by above it."""
+"""A status line at the bottom of the terminal, below the log."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ PER_SECOND = 2
 
 
 class Live:
-    """Whoever has something to show sets ``text``; a thread of rich draws it a few times a second.
+    """A live line: callers set ``text``, and a thread of rich draws it a few times a second.
 
-    So nobody else ever waits for a terminal that has been stopped.
+    Therefore no caller ever waits for a terminal that has been stopped.
     """
 
     def __init__(self) -> None:
         self.text = ""
 
     def __rich__(self) -> Text:
-        """Return what is drawn."""
+        """Return the text to draw."""
         from rich.text import Text
 
         return Text(self.text, overflow="ellipsis", no_wrap=True)
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Draw it for as long as this lasts."""
+        """Draw the line while the context is open."""
         from rich.console import Console
         from rich.live import Live as Region
 
@@ -40,16 +40,16 @@ class Live:
             console=console,
             refresh_per_second=PER_SECOND,
             transient=True,
-            # What a handler prints into a file or a pipe goes there.
+            # Handler output to a file or a pipe is not redirected.
             redirect_stdout=sys.stdout.isatty(),
         ):
-            # A process that has to end without waiting cannot bring it back.
+            # A process that must end without waiting could not restore the cursor.
             console.show_cursor(True)
             yield
 
 
 def live_on_terminal() -> tuple[Live | None, AbstractContextManager[None]]:
-    """Return a live line and what shows it; nothing where nobody looks at a terminal."""
+    """Return a live line and its context; neither when standard error is not a terminal."""
     if not sys.stderr.isatty():
         return None, nullcontext()
     live = Live()

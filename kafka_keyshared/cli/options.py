@@ -1,4 +1,4 @@
-"""The options that verbs share: one name, one meaning and one help text each."""
+"""Shared options of the verbs, each with one name and help text."""
 
 from __future__ import annotations
 

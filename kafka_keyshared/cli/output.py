@@ -1,4 +1,4 @@
-"""Where output goes: data to standard output, everything else to standard error."""
+"""Output: results to standard output, all other text to standard error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Justify: TypeAlias = Literal["left", "right"]
 
 
 class Output(enum.StrEnum):
-    """How a result is printed."""
+    """The format of a printed result."""
 
     TABLE = "table"
     JSON = "json"
@@ -26,12 +26,12 @@ class Output(enum.StrEnum):
 
 
 def write_error(text: str) -> None:
-    """Print an error for a person."""
+    """Print an error for the user."""
     sys.stderr.write(f"keyshared: {text}\n")
 
 
 def write_note(text: str) -> None:
-    """Print what is not the result."""
+    """Print a note, which is not part of the result."""
     sys.stderr.write(f"{text}\n")
 
 
@@ -53,15 +53,16 @@ def write_result(result: Mapping[str, Any], output: Output, title: str) -> None:
 
 @contextlib.contextmanager
 def standard_output() -> Iterator[IO[bytes]]:
-    """Open standard output for a result of many lines; whoever reads it may close it."""
+    """Open standard output for a result of many lines; its reader may close it early."""
     raw: Any = sys.stdout.buffer
-    # With PYTHONUNBUFFERED it is a file that may write a part and say so by a number alone.
+    # With PYTHONUNBUFFERED it is a raw file, which may write a part and report that only by a
+    # number.
     out = io.BufferedWriter(raw) if isinstance(raw, io.RawIOBase) else raw
     try:
         yield out
         out.flush()
     except BrokenPipeError as error:
-        # Or the interpreter complains once more when it flushes at its end.
+        # Otherwise the interpreter reports the error again when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise KeySharedError("standard output was closed before all was written") from error
     finally:
@@ -87,16 +88,16 @@ def write_table(
     for name, justify in columns.items():
         table.add_column(name, justify=justify)
     for row in rows:
-        # As text, because what stands in [brackets] would be taken for markup.
+        # As plain text, because rich would read [brackets] as markup.
         table.add_row(*(Text(cell, styles.get(cell, "")) for cell in row))
     Console(file=sys.stdout).print(table)
 
 
 def start_logging(level: str = "info", form: str = "text") -> None:
-    """Send this package's log to standard error, one line each, or one JSON object.
+    """Send this package's log to standard error, one line or one JSON object each.
 
-    That is whatever ``sys.stderr`` is when a line is written: while a live line is shown, it goes
-    above that.
+    It uses ``sys.stderr`` at the time of each line. While a live line is shown, log lines go above
+    it.
     """
     import logging
 

@@ -1,4 +1,4 @@
-"""``--outputs``: where what handlers hand out goes from a pod, a topic or a folder."""
+"""``--outputs``: the destination of handler outputs, a topic or folder."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from kafka_keyshared.handling.outputs import HEADER, PARQUET, TOPIC, Place, Take
 from kafka_keyshared.model import Output, Record
 
 ANSWER_TIMEOUT = 10.0
-"""Seconds in which brokers say whether the topic is there."""
+"""Seconds for the brokers to say whether the topic exists."""
 
 DELIVERY_TIMEOUT = 40.0
-"""Seconds after which an output counts as not written; the client has given it up before that."""
+"""Seconds after which an output counts as not written; the client gives up before that."""
 
 
 def checked_place(text: str, conf: Mapping[str, Any], topics: Sequence[str]) -> Place:
-    """Return where outputs go, once it is known that they can.
+    """Return the place for outputs, after a check that it can be used.
 
-    Raises :class:`ConfigError` for what names nothing or is read by the handler itself, and
+    Raises :class:`ConfigError` for an invalid place or a topic that the handler itself reads, and
     :class:`TopicMissingError`.
     """
     place = place_of(text)
@@ -49,9 +49,10 @@ def checked_place(text: str, conf: Mapping[str, Any], topics: Sequence[str]) -> 
 
 
 def whole_place(place: Place) -> Place:
-    """Return a place by its whole path: executors may be in another folder than the driver.
+    """Return a place with its full path.
 
-    A URI is left to Spark, which writes to any file system that Hadoop has.
+    Executors may run in another folder than the driver. A URI is left to Spark, which writes to any
+    file system that Hadoop supports.
     """
     if place.kind == TOPIC or scheme_of(place.name) is not None:
         return place
@@ -59,7 +60,7 @@ def whole_place(place: Place) -> Place:
 
 
 def require_here(place: Place) -> None:
-    """Raise :class:`ConfigError` for a place that a pod cannot write: it is for Spark alone."""
+    """Raise :class:`ConfigError` for a place that a pod cannot write, only Spark."""
     if place.kind == PARQUET:
         raise ConfigError(
             "--outputs parquet: a file of Parquet is there when it is closed, and a record is to "
@@ -75,7 +76,7 @@ def _folder(place: Place) -> Path:
 
 @contextmanager
 def outputs_to(place: Place, conf: Mapping[str, Any]) -> Iterator[Take]:
-    """Yield what writes the outputs of a record, and returns when they are there.
+    """Yield a function that writes the outputs of a record and returns once they are written.
 
     Raises :class:`ConfigError` for a place that cannot be written.
     """
@@ -105,7 +106,7 @@ def outputs_to(place: Place, conf: Mapping[str, Any]) -> Iterator[Take]:
 
 
 class _Topic:
-    """Writes outputs to a topic and waits for the brokers, a record at a time and worker."""
+    """Writes outputs to a topic and waits for the brokers, one record at a time per worker."""
 
     def __init__(self, name: str, conf: Mapping[str, Any]) -> None:
         self._name = name
@@ -143,7 +144,7 @@ class _Topic:
             for number, output in enumerate(outputs):
                 mark = (HEADER, identity(record, number).encode())
                 self._send(producer, output, [*output.headers, mark], answered)
-            # A list, so that no answer is left behind which somebody would still give.
+            # A list, so that every answer is taken, also those that come after an error.
             told = [answers.get(timeout=DELIVERY_TIMEOUT) for _ in outputs]
             error = next((each for each in told if each is not None), None)
         except KafkaException as refused:
@@ -168,7 +169,7 @@ class _Topic:
                 return
 
     def _replace(self, producer: Producer, error: KafkaError) -> None:
-        """Make another producer once this one refuses everything."""
+        """Make a new producer once this one refuses everything."""
         with self._changing:
             if error.fatal() and producer is self._producer:
                 self._producer = Producer(self._conf)

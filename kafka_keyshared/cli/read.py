@@ -1,4 +1,4 @@
-"""``keyshared read``: the records of some slots, as they go by."""
+"""``keyshared read``: the records of some slots, as a stream."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VALUE_SHOWN = 80
 """Characters of a key and of a value in a line of the table."""
 
 SAY_EVERY = 5.0
-"""Seconds between two notes of how far a reading is that has an end."""
+"""Seconds between two progress notes of a reading that has an end."""
 
 _SINGLE = re.compile(r"(\d{1,9}):(-?\d{1,19})|(.+)-(\d{1,9})@(-?\d{1,19})", re.ASCII)
 _WORDS: Mapping[str, Literal["earliest", "latest"]] = {"earliest": "earliest", "latest": "latest"}
@@ -41,7 +41,7 @@ _BACK = re.compile(r"-[1-9]\d{0,18}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ReadArguments:
-    """What the command line said; None where it said nothing."""
+    """The values from the command line; None for options not given."""
 
     run: RunArguments
     ranges: str | None
@@ -55,7 +55,7 @@ class ReadArguments:
 
 
 def read_verb(arguments: ReadArguments, output: Output) -> int:
-    """Print the records that are meant, one a line."""
+    """Print the chosen records, one per line."""
     if arguments.follow and arguments.until is not None:
         raise ConfigError("--follow goes on and --until ends: give one of them")
     if arguments.run.config is None and (path := file_here()) is not None:
@@ -135,9 +135,9 @@ def _reader(arguments: ReadArguments, layers: Layers, ranges: tuple[SlotRange, .
 def parse_bound(
     flag: str, text: str, topics: Sequence[str], clock: Callable[[], float] = time.time
 ) -> Bound:
-    """Return what was typed as a bound: pieces with commas between, one of them for all partitions.
+    """Parse a bound: pieces separated by commas, at most one of them for all partitions.
 
-    Raises :class:`ConfigError` for what is none.
+    Raises :class:`ConfigError` for an invalid bound.
     """
     everywhere: Everywhere | None = None
     single: dict[TopicPartition, int] = {}
@@ -188,7 +188,7 @@ def _tell_start(
 
 
 class _Reading:
-    """Writes what a reader brings; ``told`` says whether it is noted how far it is."""
+    """Writes the records of a reader; with ``told`` it prints progress notes."""
 
     def __init__(
         self, reader: Reader, line: Callable[[Any], str], limit: int | None, *, told: bool
@@ -208,7 +208,7 @@ class _Reading:
                 records = records[: self._limit - self._written]
             if records:
                 out.write("".join(map(line, records)).encode())
-                # Before anybody can see them, and press Ctrl-C.
+                # Counted before the user can see the records and press Ctrl-C.
                 self._written += len(records)
                 out.flush()
             if self._written == self._limit:
@@ -219,7 +219,7 @@ class _Reading:
                 write_note(f"read {counts.read:,} records, {self._written:,} of them printed")
 
     def summary(self, *, keyless: bool) -> str:
-        """Return in a line what was read and what was left out."""
+        """Return the numbers of records read and left out, as one line."""
         counts = self._reader.counts
         text = f"{counted(counts.read, 'record')} read, {self._written:,} printed"
         if counts.keyless and not keyless:
@@ -229,11 +229,11 @@ class _Reading:
         return text + ("; ended by --limit" if self._written == self._limit else "")
 
 
-# --- how a record looks ---
+# --- display of a record ---
 
 
 def whole(reader: Reader, record: Any, decoder: Decoder) -> dict[str, Any]:
-    """Return everything in a record, for JSON."""
+    """Return the full content of a record, for JSON."""
     key = reader.key(record)
     result: dict[str, Any] = {
         "topic": record.topic(),
@@ -279,7 +279,7 @@ def _row(*cells: str, several: bool) -> str:
 
 
 class _Table:
-    """Makes a line of a record; with several topics the partition is named with its topic."""
+    """Formats a record as a line; with several topics the partition includes its topic."""
 
     def __init__(self, reader: Reader, decoder: Decoder, *, several: bool) -> None:
         self._reader = reader

@@ -1,6 +1,6 @@
-"""``keyshared ring``: where a key goes, how even the ring is, and what a resize would move.
+"""``keyshared ring``: owner of a key, balance, effect of a resize.
 
-Nothing here talks to Kafka: the owner of a key follows from the workers' names alone.
+Nothing here connects to Kafka, because the workers' names alone determine the owner of a key.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kafka_keyshared.hashing import (
     fnv1a_32,
 )
 
-# The number that each slot function cuts its 16 bits out of, for people who check by hand.
+# The full hash from which each slot function takes its 16 bits, for a check by hand.
 _HASHES: Mapping[str, Callable[[bytes], int]] = {
     "mmh3": lambda key: mmh3.hash(key, SLOT_SEED, signed=False),
     "fnv1a": fnv1a_32,
@@ -39,7 +39,7 @@ _HASHES: Mapping[str, Callable[[bytes], int]] = {
 
 
 class Chosen(NamedTuple):
-    """What the command line says of the routing."""
+    """The routing from the command line."""
 
     workers: int
     vnodes: int
@@ -48,7 +48,7 @@ class Chosen(NamedTuple):
     weights: Sequence[str]
 
     def make(self) -> Routing:
-        """Return the routing; raise :class:`ConfigError` for one that cannot be."""
+        """Return the routing; raise :class:`ConfigError` for an invalid one."""
         names = worker_names(self.workers)
         if self.routing == "ring":
             if self.ranges:
@@ -67,7 +67,7 @@ class Chosen(NamedTuple):
         return settings.of(names)
 
     def weighed(self) -> dict[str, float]:
-        """Return the weights of workers; raise :class:`ConfigError` for what is no number."""
+        """Return the weights of workers; raise :class:`ConfigError` for a non-numeric value."""
         pairs = _pairs("--weight", self.weights)
         return {name: _number(name, text) for name, text in pairs.items()}
 
@@ -92,7 +92,7 @@ def _number(name: str, text: str) -> float:
 def where_verb(
     key: str | None, *, null: bool, chosen: Chosen, slot_function: str, output: Output
 ) -> int:
-    """Print the way of a key: hash, slot, vnode, worker."""
+    """Print the steps from a key to its worker: hash, slot, vnode, worker."""
     routing = chosen.make()
     if null:
         if key is not None:
@@ -118,7 +118,7 @@ def where_verb(
 
 
 def steps(found: Mapping[str, Any], owner: str = "worker") -> list[tuple[str, str, str]]:
-    """Return the rows of a table that show the way of a key, the last one for its ``owner``."""
+    """Return the rows of a table of a key's steps, the last one for its ``owner``."""
     rows = [
         ("key", found["key"], f"bytes {found['bytes'] or 'none'}"),
         ("hash", f"0x{found['hash']:08x}", found["slot_function"]),
@@ -176,7 +176,7 @@ _WHY = {
 
 
 def show_verb(chosen: Chosen, output: Output) -> int:
-    """Print each worker's part of the slots, and which they are where these are ranges."""
+    """Print each worker's share of the slots, and its ranges if the routing has ranges."""
     routing = chosen.make()
     rows = shares(routing)
     if output is not Output.TABLE:
@@ -197,9 +197,9 @@ def show_verb(chosen: Chosen, output: Output) -> int:
 
 
 def shares(routing: Routing) -> list[dict[str, Any]]:
-    """Return for each worker its name, its part of the slots, and what makes it up.
+    """Return for each worker its name, its share of the slots, and its vnodes or ranges.
 
-    On a ring these are vnodes, else ranges; slots that are no worker's come last.
+    A ring has vnodes; the other routings have ranges. Slots without a worker come last.
     """
     if isinstance(routing, VnodeRing):
         return [
@@ -229,7 +229,7 @@ def shares(routing: Routing) -> list[dict[str, Any]]:
 def simulate_verb(  # noqa: PLR0917 - each is an option of the command line
     workers: int, vnodes: int, add: int, remove: int, keys: int, seed: int, output: Output
 ) -> int:
-    """Print what a resize would move."""
+    """Print the effect of a resize."""
     if (add > 0) == (remove > 0):
         raise ConfigError("ring simulate: give --add N or --remove N, one of them")
     if remove >= workers:
@@ -255,10 +255,10 @@ def simulate_verb(  # noqa: PLR0917 - each is an option of the command line
 
 
 def simulate(before: VnodeRing, after: VnodeRing, keys: int, seed: int) -> dict[str, Any]:
-    """Return what becomes of ``keys`` random keys when ``before`` is replaced by ``after``.
+    """Return the moves of ``keys`` random keys when ``before`` is replaced by ``after``.
 
-    ``minimum_ratio`` is what any routing has to move so that the workers stay evenly loaded: with
-    n workers becoming m, the part |n - m| / max(n, m). The same seed gives the same keys.
+    ``minimum_ratio`` is the share that any routing must move to keep the load even. With n workers
+    becoming m, it is |n - m| / max(n, m). The same seed gives the same keys.
     """
     chance = random.Random(seed)
     slot_of = SLOT_FUNCTIONS["mmh3"]

@@ -1,4 +1,4 @@
-"""``keyshared ring show`` and ``ring assign`` of a running instance."""
+"""``keyshared ring show`` and ``ring assign`` for a running instance."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.status import SubscriptionStatus
 
 AWAY = "away"
-"""The state of a worker for which something was declared, and that is not there."""
+"""The state of a declared worker that is not there."""
 
 
 # --- show ---
 
 
 def show_running_verb(url: str, output: Output) -> int:
-    """Print who has what in an instance, and what drains there."""
+    """Print the slots of each worker in an instance, and its draining slots."""
     status = status_of(url, pending=True)
     sub = only_subscription(status)
     found = {
@@ -45,7 +45,7 @@ def show_running_verb(url: str, output: Output) -> int:
 
 
 def _workers(sub: SubscriptionStatus) -> Iterable[dict[str, Any]]:
-    """Return a row for each worker that is there, then for those that are not."""
+    """Return a row for each worker that is there, then for those that are away."""
     there = [worker for worker in sub.workers if worker.state != "gone"]
     for worker in there:
         yield {
@@ -66,7 +66,7 @@ def _workers(sub: SubscriptionStatus) -> Iterable[dict[str, Any]]:
 
 
 def _draining(sub: SubscriptionStatus) -> Iterable[dict[str, Any]]:
-    """Return a row for each slot that drains: where, for whom, and the records that hold it up."""
+    """Return a row for each draining slot: holder, next owner, and the records that delay it."""
     held: dict[tuple[str, int | None], list[str]] = {}
     for each in sub.pending or ():
         if each.draining:
@@ -124,7 +124,7 @@ def _print(found: dict[str, Any]) -> None:
 
 
 class Assignment(NamedTuple):
-    """What the command line says: these slots are to be the worker's, or nobody's (None).
+    """The values from the command line: the slots, and their new worker or None for no worker.
 
     ``timeout`` is in seconds.
     """
@@ -138,9 +138,9 @@ class Assignment(NamedTuple):
     def typed(
         cls, text: str, worker: str | None, *, nobody: bool, take_over: bool, timeout: float
     ) -> Assignment:
-        """Return it; raise :class:`ConfigError` for what is no range, or more than one.
+        """Return the request; raise :class:`ConfigError` unless ``text`` is exactly one range.
 
-        So where it is said of a worker and of nobody whose they are to be, or of neither.
+        It also raises for both a worker and ``nobody``, and for neither.
         """
         if nobody is (worker is not None):
             raise ConfigError(f"ring assign {text}: give either a WORKER or --nobody")
@@ -153,7 +153,7 @@ class Assignment(NamedTuple):
 def assign_verb(
     url: str | None, asked: Assignment, token_file: Path | None, *, execute: bool, output: Output
 ) -> int:
-    """Print what would move; with ``execute`` have it done, and print who has what then."""
+    """Print the planned moves; with ``execute`` make them, and print the new ranges."""
     url, token = may_order("ring assign", url, token_file, execute=execute)
     found = plan(only_subscription(status_of(url)), asked)
     if token is None:
@@ -171,7 +171,7 @@ def assign_verb(
 
 
 def plan(sub: SubscriptionStatus, asked: Assignment) -> list[Move]:
-    """Return what would move; raise :class:`KeySharedError` for what the instance would refuse."""
+    """Return the planned moves; raise :class:`KeySharedError` if the instance would refuse them."""
     if sub.routing != "sticky":
         raise KeySharedError(
             f"the instance has routing={sub.routing!r}: ranges are assigned with routing='sticky'"

@@ -1,4 +1,4 @@
-"""``keyshared ring where --status-url``: the home of a key, and where its records are now."""
+"""``keyshared ring where --status-url``: the worker of a key, and its records."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from kafka_keyshared.shared_status import HotKey
 from kafka_keyshared.status import SubscriptionStatus, WorkerStatus
 
 SHOWN = 10
-"""Records that a table names."""
+"""Maximum number of records in a table."""
 
 NEAR = 1e-6
-"""Two shares of the slots that differ by less are the same."""
+"""Two shares of the slots are equal when they differ by less than this."""
 
 _SHARED = "by the ring; workers share what waits, so any of them runs it"
 _ELSEWHERE = ("running", "stuck", "opening")
@@ -30,7 +30,7 @@ _ELSEWHERE = ("running", "stuck", "opening")
 
 
 def where_running_verb(url: str, key: str | None, chosen: Chosen, output: Output) -> int:
-    """Print the way of a key in a running instance, and where its records are now."""
+    """Print the steps from a key to its worker in a running instance, and its current records."""
     if key is None:
         raise ConfigError("ring where --status-url: give a key, as text or as hex:…")
     status = status_of(url, pending=True)
@@ -47,11 +47,11 @@ def where_running_verb(url: str, key: str | None, chosen: Chosen, output: Output
 
 
 def where_running(sub: SubscriptionStatus, key: bytes, chosen: Chosen) -> dict[str, Any]:
-    """Return the steps from a key to its home worker, and its records that are not settled.
+    """Return the steps from a key to its worker, and its unsettled records.
 
-    ``now`` has those that a worker has, and those that keep its lane closed. ``hot`` says how many
-    more wait, where the key is hot. Raises :class:`ConfigError` for a key that the slot function of
-    the instance cannot take.
+    ``now`` has the records at workers, and those that keep the key's lane closed. ``hot`` has the
+    number of waiting records, if the key is hot. Raises :class:`ConfigError` for a key that the
+    slot function of the instance cannot take.
     """
     there = [worker.name for worker in sub.workers if worker.state != "gone"]
     if sub.routing == "unordered" or not there:
@@ -97,7 +97,7 @@ def _hot(hot: HotKey) -> dict[str, Any]:
 
 
 def _at_workers(sub: SubscriptionStatus, slot: int) -> Iterator[dict[str, Any]]:
-    """Yield the records of a slot that workers have, those that run first."""
+    """Yield the records of a slot that workers have, the running ones first."""
     workers = {worker.name: worker for worker in sub.workers}
     detached = () if sub.shared is None else sub.shared.detached
     apart = {(each.topic, each.partition, each.offset): each for each in detached}

@@ -60,7 +60,7 @@ def run_verb(
 ) -> int:
     """Build the app and run it in this thread.
 
-    ``audit_log`` is where the rows of its log go, ``outputs`` where what handlers hand out goes.
+    ``audit_log`` is the destination of processed-log rows, ``outputs`` that of handler outputs.
     """
     start_logging(log_level, log_format)
     if audit_log is not None and not audit_log.startswith(TOPIC):
@@ -85,7 +85,7 @@ def run_verb(
         with ExitStack() as stack:
             if outputs is not None:
                 place = checked_place(outputs, app.conf, app.topics)
-                # Inside of what the log calls done: an output that is not written is a failure.
+                # Inside the audited call, so that the log counts an unwritten output as a failure.
                 target = hand_out(app, target, stack.enter_context(outputs_to(place, app.conf)))
             if audit_log is not None:
                 write_down(app, target, stack.enter_context(opened_log(audit_log, app.conf)))
@@ -98,7 +98,7 @@ def run_verb(
 
 
 def write_down(app: KeyShared, handler: Callable[..., Any], ledger: ProcessedLog) -> None:
-    """Have the app tell the ledger what becomes of each record."""
+    """Make the app report the outcome of each record to the ledger."""
     ledger.key_of = ordered_by(app)
     if app.options.pool == PROCESS:
         app.hooks = replace(app.hooks, called=ledger.called)
@@ -108,7 +108,7 @@ def write_down(app: KeyShared, handler: Callable[..., Any], ledger: ProcessedLog
 
 
 def hand_out(app: KeyShared, handler: Callable[..., Any], take: Take) -> Callable[..., Any]:
-    """Have what the handler hands out taken; return the handler that does so."""
+    """Pass the handler's outputs to ``take``; return the handler that does so."""
     if app.options.pool == PROCESS:
         app.hooks = replace(app.hooks, outputs=take)
         return handler
@@ -122,16 +122,16 @@ def hand_out(app: KeyShared, handler: Callable[..., Any], take: Take) -> Callabl
 
 
 def ordered_by(app: KeyShared) -> Callable[[Record], bytes | None]:
-    """Return what finds the key that a record's order goes by; None: it is in none."""
+    """Return a function for the key that determines a record's order; None means no order."""
     key_of, one_lane = app.subscription.key_of or own_key, app.subscription.null_keys == "one-lane"
 
     def key(record: Record) -> bytes | None:
         try:
             found = key_of(record)
-        # And it runs all the same: the policy takes it for a null key.
+        # The record runs nevertheless, because the policy treats it as a null key.
         except (Undecodable, UnknownFormat):
             found = None
-        # Of the one lane of null keys the lane's name, because no record has that for a key.
+        # The one lane of null keys has its lane's name here, because no record has that as a key.
         return lane_by(record, NULL_KEY, "topic")[2] if found is None and one_lane else found
 
     return key
@@ -143,11 +143,11 @@ def settle_app(
     audit_log: str | None = None,
     outputs: str | None = None,
 ) -> Layers | None:
-    """Lay the settings of ``--config`` and of the environment over an app that is code.
+    """Apply the settings of ``--config`` and of the environment to an app that is code.
 
-    Without ``--config`` nothing is laid over, and variables of the environment get a warning.
-    Returns what was laid over. Raises :class:`ConfigError` for flags that the app would not heed,
-    and for settings that cannot be used.
+    Without ``--config`` none is applied, and environment variables get a warning. Returns the
+    applied settings. Raises :class:`ConfigError` for flags that the app would ignore, and for
+    settings that cannot be used.
     """
     refuse_flags_beside_app(arguments, audit_log, outputs)
     if arguments.config is not None:
@@ -172,7 +172,7 @@ def settle_app(
 def refuse_flags_beside_app(
     arguments: RunArguments, audit_log: str | None = None, outputs: str | None = None
 ) -> None:
-    """Raise :class:`ConfigError` for flags that an app with its own settings would not heed."""
+    """Raise :class:`ConfigError` for flags that an app with its own settings would ignore."""
     flags = {
         "-b": arguments.bootstrap,
         "-t": arguments.topics,
@@ -204,12 +204,12 @@ def refuse_flags_beside_app(
 
 
 def _said(number: float | None) -> str | None:
-    """Return a number as text: 0 is said, too."""
+    """Return a number as text, so that a given 0 counts as given."""
     return None if number is None else str(number)
 
 
 def gather(arguments: RunArguments) -> Layers:
-    """Put file, environment and flags together; what is wrong in them is in ``faults``."""
+    """Merge file, environment and flags; mistakes in them are in ``faults``."""
     given: dict[str, tuple[Any, str]] = {
         "bootstrap": (arguments.bootstrap, "-b"),
         "group": (arguments.group, "-g"),
@@ -241,9 +241,9 @@ def gather(arguments: RunArguments) -> Layers:
 
 
 def layer(arguments: RunArguments) -> Layers:
-    """Put file, environment and flags together; the later one wins.
+    """Merge file, environment and flags; the later one wins.
 
-    Raises :class:`ConfigError` with everything that cannot be used.
+    Raises :class:`ConfigError` with all settings that cannot be used.
     """
     layers = gather(arguments)
     layers.check()
@@ -251,7 +251,7 @@ def layer(arguments: RunArguments) -> Layers:
 
 
 def missing(layers: Layers) -> list[Fault]:
-    """Return what a run needs and nobody has given."""
+    """Return the required settings that are missing."""
     needed = (
         ("bootstrap", layers.conf.get("bootstrap.servers"), "broker", "-b host:port"),
         ("group", layers.conf.get("group.id"), "consumer group", "-g NAME"),
@@ -268,7 +268,7 @@ def missing(layers: Layers) -> list[Fault]:
 
 
 def build(layers: Layers, live: Live | None = None) -> KeyShared:
-    """Return the app with these settings; raise :class:`ConfigError` for what is missing."""
+    """Return the app with these settings; raise :class:`ConfigError` for missing ones."""
     refuse(missing(layers))
     from_start = starts_at_beginning(layers.conf)
     status = StatusLine(from_start=from_start, session=session_seconds(layers.conf), live=live)

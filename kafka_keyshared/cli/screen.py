@@ -1,4 +1,7 @@
-"""The screen of ``keyshared top``. It needs the extra ``tui``; only :mod:`.top` imports it."""
+"""The screen of ``keyshared top``.
+
+It needs the extra ``tui``. Only :mod:`.top` imports it.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,8 @@ Row = Sequence[str]
 class Screen(App[None]):
     """Draws the status that ``read`` returns, which may raise :class:`KeySharedError`.
 
-    The numbers are made by what makes those of the console. An instance that does not answer is
-    said in the first line; what was seen last stays.
+    The numbers come from the same functions as those of the console. When an instance does not
+    answer, the first line says so, and the last status stays.
     """
 
     TITLE = "keyshared top"
@@ -44,7 +47,7 @@ class Screen(App[None]):
         self._keys = keys
 
     def compose(self) -> ComposeResult:
-        """Lay it out."""
+        """Return the widgets of the screen."""
         yield Static(id="diagnosis")
         yield Static(id="totals")
         for name, columns in COLUMNS.items():
@@ -55,13 +58,13 @@ class Screen(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Start the refresh."""
         self.look()
         self.set_interval(REFRESH, self.look)
 
     @work(thread=True, exclusive=True)
     def look(self) -> None:
-        """Ask the instance, on a thread of its own, and draw what it says."""
+        """Query the instance on a separate thread, and draw its status."""
         try:
             status = self._read_status()
         except KeySharedError as error:
@@ -96,7 +99,7 @@ class Screen(App[None]):
 
 
 def in_a_line(sums: Totals) -> str:
-    """Return the sums in a line."""
+    """Return the sums as one line."""
     return (
         f"ok {sums.ok:,}  failed {sums.failed:,}  retried {sums.retried:,}  "
         f"dead letters {sums.dead_letters:,}  held {sums.held:,} of {sums.held_max:,}  "
@@ -137,7 +140,7 @@ def partition_rows(status: Status) -> list[Row]:
 
 
 def stuck_rows(status: Status) -> list[Row]:
-    """Return a row for each record that does not get on."""
+    """Return a row for each record that makes no progress."""
     return [
         (
             f"{each.topic}-{each.partition}@{each.offset}",

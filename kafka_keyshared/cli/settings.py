@@ -1,4 +1,4 @@
-"""What the command line's values mean."""
+"""Parsing of command-line values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def client_settings(pairs: Iterable[str], flag: str = "-X") -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            # What follows the name may be a password.
+            # The text behind the name may be a password.
             shown = _BEHIND_THE_NAME.sub("…", pair)
             raise ConfigError(f"{flag} {shown}: give KEY=VALUE, such as -X security.protocol=SSL")
         settings[name.strip()] = value.strip()
@@ -47,9 +47,9 @@ def file_here() -> Path | None:
 
 
 def typed_key(text: str) -> bytes:
-    """Return the bytes of a key as it was typed; raise :class:`ConfigError` for broken hex."""
+    """Return the bytes of a typed key; raise :class:`ConfigError` for broken hex."""
     if not text.startswith(HEX):
-        # What a shell passes on that is no UTF-8 arrives as surrogates, and leaves as it was.
+        # Bytes from a shell that are no valid UTF-8 arrive as surrogates, and are restored here.
         return text.encode("utf-8", "surrogateescape")
     try:
         return bytes.fromhex(text.removeprefix(HEX))
@@ -61,9 +61,9 @@ def typed_key(text: str) -> bytes:
 
 
 def typed_time(flag: str, text: str | None) -> int | None:
-    """Return a time as it was typed, in milliseconds since 1970; None when it was not.
+    """Return a typed time in milliseconds since 1970; None if no time was given.
 
-    It is a date with or without a time, in UTC unless it says otherwise, or how long ago.
+    The text is a date with or without a time, in UTC unless it has a zone, or how long ago.
     """
     if text is None:
         return None
@@ -83,9 +83,10 @@ def typed_time(flag: str, text: str | None) -> int | None:
 
 
 def load_object(spec: str, app_dir: Path) -> Any:
-    """Return what ``module:attribute`` or ``path/file.py:attribute`` names.
+    """Return the object that ``module:attribute`` or ``path/file.py:attribute`` names.
 
-    ``app_dir`` is put first on ``sys.path``. Raises :class:`ConfigError` saying which part failed.
+    ``app_dir`` is put first on ``sys.path``. Raises :class:`ConfigError` naming the part that
+    failed.
     """
     place, colon, attribute = spec.rpartition(":")
     if not colon or not place or not attribute:
@@ -122,7 +123,7 @@ def _load_file(place: str, spec: str) -> Any:
             f"{spec!r}: there is no file {path} in {Path.cwd()}; --app-dir is for modules, such as "
             "app:handle"
         )
-    # Never in the place of another module: handlers in a queue.py must not hide the real one.
+    # Never under the name of another module: handlers in a queue.py must not hide the real one.
     name = path.stem if path.stem not in sys.modules else f"handlers_in_{path.stem}"
     try:
         module = load_file(name, path)
@@ -141,9 +142,9 @@ def _named(error: BaseException) -> str:
 
 
 def _show(error: BaseException) -> None:
-    """Print where in the user's program an import failed, if it came that far.
+    """Print the user's part of the traceback of a failed import, if there is one.
 
-    What this package itself refuses says all there is to say.
+    An error that this package raises itself already has all details.
     """
     if isinstance(error, KeySharedError):
         return

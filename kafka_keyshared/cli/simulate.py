@@ -1,4 +1,4 @@
-"""``keyshared simulate``: runs seeds and tells what they came to. Nothing here talks to Kafka."""
+"""``keyshared simulate``: runs of simulation seeds, without Kafka."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from kafka_keyshared.sim.many import OFTEN, WHOLE_SEEDS, WHOLE_STEPS, Report, ru
 from kafka_keyshared.sim.run import Outcome
 
 TELL_EVERY = 5.0
-"""Seconds between two lines about how far it has got."""
+"""Seconds between two progress messages."""
 
 FAILED = 1
-"""The exit status when a seed has broken the contract, or too little was met to show anything."""
+"""The exit status if a seed broke the contract, or rare states were met too seldom."""
 
 
 def simulate_verb(
     seeds: Sequence[int], steps: int, processes: int | None, *, one: bool, shown: Output
 ) -> int:
-    """Run the seeds and print what came of them; of ``one`` alone with its digest."""
+    """Run the seeds and print the result; a single seed also has its digest."""
     told = _Progress(len(seeds))
     report = run_seeds(seeds, steps, processes or os.cpu_count() or 1, told.heard)
     result = report.shown()
@@ -55,7 +55,7 @@ def _tell(report: Report) -> None:
 
 
 class _Progress:
-    """Says now and then how far it has got, and at once of a seed that has broken something."""
+    """Prints progress from time to time, and each seed that broke the contract at once."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -63,7 +63,7 @@ class _Progress:
         self._next = time.monotonic() + TELL_EVERY
 
     def heard(self, outcome: Outcome) -> None:
-        """Take note of a seed that has ended."""
+        """Note a seed that has ended."""
         self._ended += 1
         if outcome.violations:
             write_note(f"seed {outcome.seed} has broken something; more at the end")

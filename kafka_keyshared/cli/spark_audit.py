@@ -1,4 +1,4 @@
-"""``keyshared spark audit``: proofs over everything that ever went through."""
+"""``keyshared spark audit``: order and delivery proofs over a complete history."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from kafka_keyshared.spark.logs import Span, processed_log
 
 @dataclass(frozen=True, slots=True)
 class AuditArguments:
-    """What the command line said; times are in milliseconds since 1970."""
+    """The values from the command line; times are in milliseconds since 1970."""
 
     log: str
     topics: Topics
@@ -47,7 +47,7 @@ class AuditArguments:
 
 
 def audit_verb(arguments: AuditArguments, output: Output) -> int:
-    """Judge a processed log; return 0 when nothing was broken, else 1."""
+    """Judge a processed log; return 0 if no rule was broken, else 1."""
     if arguments.scope not in LANES:
         raise ConfigError(f"--order-scope {arguments.scope}: give one of {', '.join(LANES)}")
     log_topic, topics = topic_of(arguments.log), arguments.topics

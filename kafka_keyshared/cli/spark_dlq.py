@@ -1,4 +1,4 @@
-"""``keyshared spark dlq``: dead letters by the million, grouped, chosen and exported."""
+"""``keyshared spark dlq``: millions of dead letters, grouped, chosen and exported."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ CELL = 60
 
 @dataclass(frozen=True, slots=True)
 class DlqArguments:
-    """What the command line said.
+    """The values from the command line.
 
-    ``known`` says what was replayed, and with ``outstanding`` that is left out. ``select`` is the
-    file for the places of the letters that are meant, ``export`` the folder for the letters
-    themselves, in one of :data:`FORMS`.
+    ``known`` is the replay progress; with ``outstanding`` replayed dead letters are left out.
+    ``select`` is the file for the places of the chosen dead letters. ``export`` is the folder for
+    the dead letters themselves, in one of :data:`FORMS`.
     """
 
     where: Where
@@ -68,7 +68,7 @@ class DlqArguments:
 
 
 def dlq_verb(arguments: DlqArguments, output: Output) -> int:
-    """Group the letters that are meant; write their places, or them, where that is asked for."""
+    """Group the chosen dead letters; write their places or contents on request."""
     topic, choice = arguments.where.name(), arguments.wanted.choice()
     select, out = arguments.select, arguments.out
     arguments = replace(
@@ -82,7 +82,7 @@ def dlq_verb(arguments: DlqArguments, output: Output) -> int:
     replayed = _replayed(arguments, conf, topic)
     with ExitStack() as stack:
         spark = stack.enter_context(on_spark(arguments.spark))
-        # A letter may be as large as a record, and a batch of Arrow's has them whole.
+        # A dead letter may be as large as a record, and an Arrow batch has whole dead letters.
         spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
         records = whole_records(spark, conf, spans)
         every = on_letters.letters_of(records, choice, on_letters.OUTLINE, on_letters.outline_of)
@@ -113,7 +113,7 @@ def dlq_verb(arguments: DlqArguments, output: Output) -> int:
 def _replayed(
     arguments: DlqArguments, conf: Mapping[str, Any], topic: str
 ) -> Collection[int] | None:
-    """Return the marks of what was replayed, where that is to be left out."""
+    """Return the marks of replayed dead letters, if those are to be left out."""
     if not arguments.outstanding:
         return None
     progress = arguments.known.of(conf, topic, Away(write_note))
@@ -141,7 +141,7 @@ def _check(arguments: DlqArguments) -> None:
 
 
 def _spans(conf: Mapping[str, Any], topic: str) -> list[Span]:
-    """Return what there is of the topic now; raise where that is nothing."""
+    """Return the current content of the topic as spans; raise if it is empty."""
     with reading(conf) as consumer:
         bounds = scan.bounds_of(consumer, topic)
     if not any(low < high for low, high in bounds.values()):
@@ -167,7 +167,7 @@ def _write_out(
 
 
 def _write_places(file: Path, lines: Iterable[str]) -> None:
-    """Write the file; it gets its name only when it is whole."""
+    """Write the file; it gets its name only when it is complete."""
     part = file.with_name(f"{file.name}.part")
     try:
         with part.open("w", encoding="ascii") as out:

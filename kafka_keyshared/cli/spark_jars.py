@@ -1,4 +1,4 @@
-"""``keyshared spark jars``: where Spark's jars for Kafka are, and how they get there."""
+"""``keyshared spark jars``: location and download of Spark's Kafka jars."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from kafka_keyshared.spark.jars import SPARK_JARS, SPARK_VERSION, needed_files
 
 
 def jars_verb(*, fetch: bool, output: Output) -> int:
-    """Print the directory and the files; with ``fetch`` have Maven fill it first.
+    """Print the directory and the files; with ``fetch`` Maven fills it first.
 
-    Raises :class:`MissingPartError` when they are not there, or Maven could not get them.
+    Raises :class:`MissingPartError` when the jars are missing, or Maven could not fetch them.
     """
     if fetch and SPARK_JARS.find() is None:
         write_note(f"Fetching the jars of {SPARK_JARS.what} (10 MB, once)")

@@ -1,4 +1,4 @@
-"""``keyshared spark run``: the handler that pods run, over everything that there is, on Spark."""
+"""``keyshared spark run``: a pod's handler over a backlog, on Spark."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 log = log_of("kafka_keyshared.spark")
 
 TELL_EVERY = 5.0
-"""Seconds between two lines that say how far a batch is."""
+"""Seconds between two progress lines of a batch."""
 
 
 @dataclass(frozen=True)
 class OnSpark:
-    """How it runs on Spark, as the command line says it; see :class:`SparkOptions`."""
+    """The Spark options from the command line; see :class:`SparkOptions`."""
 
     master: str = "local[*]"
     driver_memory: str = "1g"
@@ -63,7 +63,7 @@ class OnSpark:
     submit: str = ""
 
     def options(self, name: str) -> SparkOptions:
-        """Return what Spark is started with, as the application of this name."""
+        """Return the options for a start of Spark, with this application name."""
         return SparkOptions(
             master=self.master,
             app_name=name,
@@ -83,11 +83,10 @@ def spark_run_verb(
     audit_log: str | None = None,
     outputs: str | None = None,
 ) -> int:
-    """Run batches until everything is done that was there, or as long as more comes; print it.
+    """Run batches until the backlog is done, or without end for a stream; print the result.
 
-    ``audit_log`` is where rows of what became of each record go, ``outputs`` where what handlers
-    hand out goes. The status is 1 where something stays behind: keys that block, or a pod that has
-    joined.
+    ``audit_log`` is the destination of processed-log rows, ``outputs`` that of handler outputs. The
+    status is 1 if records stay behind: because of blocked keys, or because a pod has joined.
     """
     start_logging()
     for flag, port in (
@@ -129,19 +128,19 @@ def spark_run_verb(
     require_ready(wanted, here=options.here)
     with handlers_of(arguments.app_dir, options) as sent:
         started, stop = start(sent), Stop()
-        # Also while Spark is closed: a signal then must not hide what was committed.
+        # Also active while Spark closes, because a signal then must not hide the committed result.
         with heard_at_once(stop.ask), started as session:
             where = session.spark.sparkContext.master
             log.info("Spark runs on %s; its pages: %s; its log: %s", where, session.ui, session.log)
             bring_along(session, arguments.app_dir)
             done = _run(session, wanted, stop, streams=on.streams)
     write_result(_shown(done, output), output, "spark run")
-    # What goes on with what comes ends by nothing but a stop.
+    # A streaming run ends only by a stop.
     return 0 if done.ended == "caught_up" or (on.streams and done.ended == "stopped") else 1
 
 
 def _opened(place: str | None) -> str | None:
-    """Return where a processed log goes, a folder by its whole path, which is there then.
+    """Return the destination of a processed log, with an existing folder as a full path.
 
     Raises :class:`ConfigError` for one that cannot be written.
     """
@@ -154,7 +153,7 @@ def _opened(place: str | None) -> str | None:
 
 @contextmanager
 def handlers_of(app_dir: Path, options: SparkOptions) -> Iterator[SparkOptions]:
-    """Add the modules below ``app_dir`` that are imported by now, where executors are apart."""
+    """Add the imported modules below ``app_dir``, if executors are separate processes."""
     modules = modules_below(app_dir) if options.apart else []
     if not modules:
         yield options
@@ -165,7 +164,7 @@ def handlers_of(app_dir: Path, options: SparkOptions) -> Iterator[SparkOptions]:
 
 
 def by_value(target: Any) -> None:
-    """Have the handler's module travel as it is: no executor has the file that it came from."""
+    """Pickle the handler's module by value, because no executor has its file."""
     require_pyspark()
     from pyspark import cloudpickle
 
@@ -177,7 +176,7 @@ def by_value(target: Any) -> None:
 
 
 def bring_along(session: Session, app_dir: Path) -> None:
-    """Have modules beside the handler's be found where ``app_dir`` is the same path there."""
+    """Let executors import modules beside the handler's, if ``app_dir`` is the same path there."""
     environment = session.spark.sparkContext.environment
     known = [environment.get("PYTHONPATH", ""), str(app_dir.resolve())]
     environment["PYTHONPATH"] = ":".join(filter(None, known))
@@ -216,7 +215,7 @@ def _shown(done: Outcome, output: Output) -> Mapping[str, Any]:
 
 
 class Telling:
-    """Says in lines of the log how far it is."""
+    """Logs the progress of a run."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._tracker = spark.sparkContext.statusTracker()
@@ -225,7 +224,7 @@ class Telling:
         self._records = 0
 
     def watch(self, what: str, plan: Plan, done: Outcome) -> None:
-        """Say that a batch has begun, or what it has done."""
+        """Log that a batch has begun, or its result."""
         if what == "begun":
             self._batch = (
                 f"batch {done.batches + 1}: {plan.offsets:,} offsets of "
@@ -248,7 +247,7 @@ class Telling:
         )
 
     def tick(self) -> None:
-        """Say how many tasks of the batch have ended."""
+        """Log how many tasks of the batch have ended."""
         if not self._batch:
             return
         stages = [self._tracker.getStageInfo(each) for each in self._tracker.getActiveStageIds()]

@@ -1,4 +1,4 @@
-"""``keyshared spark skew``: which keys and slots weigh most, and what weights would make of it."""
+"""``keyshared spark skew``: the heaviest keys and slots, and balancing weights."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SLOTS_SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class SkewArguments:
-    """What the command line said; times are in milliseconds since 1970."""
+    """The values from the command line; times are in milliseconds since 1970."""
 
     topics: Topics
     log: str | None
@@ -44,7 +44,7 @@ class SkewArguments:
 
 
 def skew_verb(arguments: SkewArguments, output: Output) -> int:
-    """Measure, print, and write weights where they are asked for."""
+    """Measure, print, and write weights on request."""
     topics, log = arguments.topics, arguments.log
     if log is not None and topic_of(log) is None:
         log = str(log_folder(log, "--log"))

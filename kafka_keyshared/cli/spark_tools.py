@@ -1,4 +1,4 @@
-"""What the batch tools on Spark share: a session, and the offsets of topics that they read."""
+"""Shared parts of the Spark tools: a session, and the topics' offsets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OnSpark:
-    """Where Spark runs, as it was typed; ``memory`` is the driver's."""
+    """The Spark options, as they were typed; ``memory`` is the driver's."""
 
     master: str = "local[*]"
     memory: str = "2g"
@@ -34,7 +34,7 @@ class OnSpark:
     executor_memory: str = "2g"
 
     def options(self) -> SparkOptions:
-        """Return how Spark is started; raise :class:`ConfigError` for a setting that is none."""
+        """Return the options for Spark; raise :class:`ConfigError` for an invalid setting."""
         conf = {
             "spark.sql.adaptive.enabled": "true",
             "spark.sql.shuffle.partitions": "32",
@@ -50,7 +50,7 @@ class OnSpark:
 
 @contextmanager
 def on_spark(options: OnSpark) -> Iterator[SparkSession]:
-    """Start Spark for one tool; what it says is wrong becomes one line."""
+    """Start Spark for one tool, and turn its errors into one line."""
     from kafka_keyshared.errors import KeySharedError
 
     write_note("starting Spark")
@@ -91,9 +91,9 @@ class Topics:
 
 
 def spans_of(conf: dict[str, Any], topics: Sequence[str], group: str | None) -> list[Span]:
-    """Return what there is of the topics now; of a group, what lies behind its position.
+    """Return the current spans of the topics; with a group, up to its committed positions.
 
-    Raises :class:`TopicMissingError` for a topic that is not there.
+    Raises :class:`TopicMissingError` for a missing topic.
     """
     own = {**conf, **READ_ONLY, "group.id": group or "keyshared-spark"}
     own.pop("group.instance.id", None)
@@ -130,5 +130,5 @@ def source_of(
 
 
 def topic_of(place: str) -> str | None:
-    """Return the topic that a place of a log names, None where it is a folder."""
+    """Return the topic that a place of a log names, None for a folder."""
     return place.removeprefix(TOPIC) if place.startswith(TOPIC) else None

@@ -1,8 +1,7 @@
-"""Apps for Spark: what of an app runs there, what is refused, and what has no effect there.
+"""Conversion of an app to a Spark run.
 
-The command line and programs that call ``run_batches`` themselves both come through
-:func:`wanted_of`. Nothing that an app says is left out silently: it is honoured, refused by its
-name, or named in a warning.
+The command line and programs that call ``run_batches`` themselves both use :func:`wanted_of`. No
+setting of an app is ignored silently: it is honoured, refused by its name, or named in a warning.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ STOPS = ("commit_interval", "stop_timeout", "revoke_deadline")
 
 
 def wanted_of(app: KeyShared, most: int = BATCH_OFFSETS, state: Path | None = None) -> Wanted:
-    """Return what an app would run, for Spark; warn of what has no effect there.
+    """Return the Spark run of an app; log a warning for each setting without effect there.
 
-    ``most`` is how many offsets of a partition a batch may have, ``state`` the folder for the state
-    of a handler class. Raises :class:`ConfigError` for what Spark cannot run.
+    ``most`` is the maximum number of offsets of a partition in a batch. ``state`` is the folder for
+    the state of a handler class. Raises :class:`ConfigError` for an app that Spark cannot run.
     """
     _refuse(app)
     for line in without_effect(app):
@@ -66,7 +65,7 @@ def _refuse(app: KeyShared) -> None:
 
 
 def without_effect(app: KeyShared) -> list[str]:
-    """Return a line for each thing that the app says and that has no effect on Spark."""
+    """Return a line for each group of the app's settings without effect on Spark."""
     options, plain = app.options, Options()
     lines: list[str] = []
 

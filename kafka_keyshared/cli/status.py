@@ -1,4 +1,4 @@
-"""The line that ``keyshared run`` writes while it runs, so that one sees how far it is."""
+"""The progress line of ``keyshared run``."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ LINE_EVERY = 5.0
 DRAW_EVERY = 0.5
 RATE_EVERY = 1.0
 SAME_EVERY = 60.0
-"""Seconds between two lines that say the same."""
+"""Seconds between two identical lines."""
 WAITING_EVERY = 15.0
-"""The same while the group has given out no partitions: within three a dead member is given up."""
+"""The same before the first assignment; a dead member times out within three such lines."""
 
 
 class Progress(NamedTuple):
-    """How far the instance is. ``lag`` is None while the end of a partition is not known.
+    """The progress of the instance. ``lag`` is None while the end of a partition is not known.
 
-    ``running`` are records whose handlers have not returned, ``held`` all that are not settled;
-    keys are ``retrying``, ``stuck`` or ``blocked``, and dead letters on their way are ``writing``.
-    ``joined``: the group has given out its partitions. ``shed`` were dropped because their workers
-    were full. ``detached`` records take long, and all but their keys goes on.
+    ``running`` counts records whose handlers have not returned, ``held`` all unsettled ones. Keys
+    are ``retrying``, ``stuck`` or ``blocked``. ``writing`` counts unacknowledged dead letters.
+    ``joined`` means that partitions were assigned. ``shed`` records were dropped because their
+    workers were full. ``detached`` records take long, and all but their keys continues.
     """
 
     settled: int
@@ -51,11 +51,11 @@ class Progress(NamedTuple):
 
     @property
     def caught_up(self) -> bool:
-        """Whether all that is in its partitions is settled and committed."""
+        """Whether all records of its partitions are settled and committed."""
         return self.partitions > 0 and self.lag == 0 and self.held == 0
 
     def line(self, per_second: float, waiting: str = "") -> str:
-        """Return the line for a person; ``waiting`` is said of one that waits for partitions."""
+        """Return the progress line; ``waiting`` is added while no partitions are assigned."""
         parts = [
             f"settled {self.settled:,} ({per_second:,.0f}/s)",
             f"dead letters {self.dead_lettered:,}",
@@ -83,7 +83,7 @@ class Progress(NamedTuple):
         return f"{counted(self.partitions, 'partition')}, lag {lag}"
 
     def end_line(self, seconds: float) -> str:
-        """Return the line for the moment at which everything is done, ``seconds`` after start."""
+        """Return the line for the moment of catching up, ``seconds`` after the start."""
         return (
             f"caught up after {seconds:,.1f} s: settled {self.settled:,} "
             f"({self.settled / max(seconds, 0.001):,.0f}/s over all), "
@@ -94,13 +94,12 @@ class Progress(NamedTuple):
 class StatusLine:
     """A hook for every round of the instance: one line every few seconds, and one on catching up.
 
-    While nothing changes there is one line a minute, as long as anything is not settled, and none
-    when all is. Where a ``live`` line is shown it says that instead, and lines are written for
-    catching up alone.
+    Without a change there is one line a minute while any record is unsettled, and no line when all
+    are settled. With a ``live`` line the progress goes there, and only catching up is logged.
 
-    The lag is what Kafka's own tools call so: the end of the log less the committed position, over
-    the partitions that are assigned. ``from_start`` says where a partition without a committed
-    position is read from, ``session`` after how many seconds the group gives up a dead member.
+    The lag is the same as in Kafka's own tools, summed over the assigned partitions: the log end
+    less the committed position. ``from_start`` says whether a partition without a committed
+    position is read from its start. ``session`` is the session timeout in seconds.
     """
 
     def __init__(
@@ -116,7 +115,7 @@ class StatusLine:
         self._session = session
         self._waiting_since: float | None = None
         self._live = live
-        # When the rate of the live line was last taken, of how many settled records, and the rate.
+        # When the rate of the live line was last taken, at how many settled records, and the rate.
         self._rated = clock(), 0, 0.0
         self._say = say
         self._clock = clock
@@ -126,7 +125,7 @@ class StatusLine:
         self._said: Progress | None = None
 
     def __call__(self, view: InstanceView) -> None:
-        """Look at the instance a few times a second, and say what is new."""
+        """Check the instance a few times a second, and log changes."""
         now = self._clock()
         if now < self._look_at:
             return
@@ -143,7 +142,7 @@ class StatusLine:
             self._write(view, now)
 
     def _draw(self, live: Live, view: InstanceView, now: float) -> None:
-        """Bring the live line up to date; say when everything is done, once in a while."""
+        """Update the live line; log the moment of catching up, at most once a minute."""
         status = self._progress(view)
         live.text = status.line(self._rate(status.settled, now), self._waiting(status, now))
         again = self._was_caught_up() and now - self._said_at < SAME_EVERY
@@ -152,7 +151,8 @@ class StatusLine:
 
     def _write(self, view: InstanceView, now: float) -> None:
         waited = now - self._said_at
-        # A stream that trickles catches up after every record: that is worth one line in a while.
+        # A stream of single records catches up after each. That is worth one line from time to
+        # time.
         if waited < LINE_EVERY and (self._was_caught_up() or _held(view)):
             return
         status = self._progress(view)
@@ -177,7 +177,7 @@ class StatusLine:
         self._say(line)
 
     def _waiting(self, status: Progress, now: float) -> str:
-        """Return for how long the group has given out no partitions, and why that may be."""
+        """Return how long no partitions have been assigned, and a possible reason."""
         if status.joined or self._waiting_since is None:
             return ""
         return (
@@ -186,7 +186,7 @@ class StatusLine:
         )
 
     def _rate(self, settled: int, now: float) -> float:
-        """Return how many were settled in a second, lately."""
+        """Return the recent rate of settled records per second."""
         since, before, rate = self._rated
         if now - since >= RATE_EVERY:
             rate = (settled - before) / (now - since)
@@ -199,7 +199,7 @@ class StatusLine:
         for sub in subscriptions:
             states += lane_states(sub)
         progress = view.progress()
-        # The core counts a slice as a whole, at its end: of a slow handler that may be minutes.
+        # The core counts a slice as a whole, at its end. With a slow handler that may take minutes.
         early = sum(sub.ended_early(progress) for sub in subscriptions)
         return Progress(
             settled=view.settled() + early,
@@ -222,7 +222,7 @@ class StatusLine:
     def _lag(self, view: InstanceView) -> int | None:
         lag = 0
         ends = view.log_ends()
-        # Without reliability nothing is committed, and what was received is what it is done with.
+        # Without reliability there are no commits, and received records count as done.
         tracked = any(sub.settings.reliable for sub in view.subscriptions.values())
         for partition, state in view.partitions.items():
             end = ends.get(partition)

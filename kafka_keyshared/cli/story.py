@@ -1,4 +1,4 @@
-"""``keyshared demo --story``: tells it on the terminal."""
+"""``keyshared demo --story``: its output on the terminal."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kafka_keyshared.logs import only_from
 
 
 def tell_story(output: Output, *, console: bool) -> int:
-    """Tell the story; the chapters are the result."""
+    """Run the story; the chapters are the result."""
     write_note(
         "An instance handles orders, on a Kafka inside this process. Four things go wrong with\n"
         "it. Its diagnosis names each, and is healthy again once that is mended."
     )
-    with only_from(logging.CRITICAL):  # what goes wrong is told here
+    with only_from(logging.CRITICAL):  # the story itself reports the problems
         told = Story(write_note, console=console).run()
     if output is Output.TABLE:
         write_table(

@@ -1,4 +1,4 @@
-"""``keyshared top``: a running instance on the terminal, once a second."""
+"""``keyshared top``: a running instance on the terminal, refreshed once a second."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kafka_keyshared.errors import MissingPartError
 
 
 def top_verb(url: str, *, keys: bool) -> int:
-    """Show it until somebody types q; raise :class:`MissingPartError` without the extra."""
+    """Show it until the user presses q; raise :class:`MissingPartError` without the extra."""
     try:
         from kafka_keyshared.cli.screen import Screen
     except ModuleNotFoundError as error:
@@ -15,6 +15,6 @@ def top_verb(url: str, *, keys: bool) -> int:
             f"keyshared top: {error.name} is not installed: pip install 'kafka-keyshared[tui]'"
         ) from error
     instance = AdminClient(url)
-    instance.status()  # an instance that cannot be reached is said here, and nothing is drawn
+    instance.status()  # an unreachable instance is reported here, before the screen starts
     Screen(instance.status, where=url, keys=keys).run()
     return 0

@@ -1,4 +1,4 @@
-"""The file by which ``spark skew`` tells ``run`` how much of the ring each worker is to have."""
+"""The file that passes ring weights from ``spark skew`` to ``run``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WEIGHTS = "weights"
 
 
 def write_weights(path: Path, weights: Mapping[str, float]) -> None:
-    """Write the file; raise :class:`ConfigError` where it cannot be written."""
+    """Write the file; raise :class:`ConfigError` if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({WEIGHTS: dict(weights)}, indent=2) + "\n", encoding="utf-8")
@@ -21,9 +21,9 @@ def write_weights(path: Path, weights: Mapping[str, float]) -> None:
 
 
 def read_weights(path: Path | None) -> dict[str, float] | None:
-    """Return what is in the file, None without one; whose weights may be what is checked later.
+    """Return the weights in the file, None without a file; the worker names are checked later.
 
-    Raises :class:`ConfigError` for a file that is not there, or is none of these.
+    Raises :class:`ConfigError` for a missing file, or a file without weights.
     """
     if path is None:
         return None

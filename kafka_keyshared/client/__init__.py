@@ -1,1 +1,1 @@
-"""The Kafka client: its port, the real one, guarded callbacks, clients without a group."""
+"""The Kafka client: port, adapter, guarded callbacks, clients without a group."""

@@ -1,6 +1,6 @@
-"""Commits that were sent and not answered, matched to the answers of the client.
+"""Commits in flight, matched to the client's answers.
 
-A callback of the client names the offsets that were committed, and no request.
+A client callback names the committed offsets but not the request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafka_keyshared.model import TopicPartition
 
 
 class CommitsInFlight:
-    """The commits of one client; owner's thread only. ``positions`` are those sent last."""
+    """The commits in flight of one client. ``positions`` are the latest sent. Owner thread only."""
 
     def __init__(self) -> None:
         self._sent: list[Commit] = []
@@ -27,7 +27,7 @@ class CommitsInFlight:
     def send(
         self, consumer: Consumer, commit: Commit, ends: Mapping[TopicPartition, ClientPartition]
     ) -> CommitAnswered | None:
-        """Send a commit, asynchronously; return the answer of a client that refuses it at once.
+        """Send a commit asynchronously. Return an answer if the client refuses it at once.
 
         ``ends`` are the received ends of partitions, with the leader epochs there (KIP-320).
         """
@@ -49,7 +49,7 @@ class CommitsInFlight:
     def answered(
         self, error: KafkaError | None, partitions: list[ClientPartition]
     ) -> CommitAnswered | None:
-        """Return the answer that a callback of the client is; None where no commit is meant."""
+        """Return the answer that a client callback carries; None if it matches no commit."""
         commit = commit_of(partitions, self._sent)
         if commit is None:
             return None
@@ -59,7 +59,7 @@ class CommitsInFlight:
         )
 
     def give_up(self, why: str) -> list[CommitAnswered]:
-        """Return an answer for each commit that will have none: its client has ended."""
+        """Return an answer for each commit that will get none, because its client has ended."""
         given_up, self._sent = self._sent, []
         return [CommitAnswered(each, CommitResult.LOST, why) for each in given_up]
 
@@ -69,17 +69,18 @@ def _answer(commit: Commit, error: KafkaError | None) -> CommitAnswered:
 
 
 def _epoch(entry: CommitEntry, end: ClientPartition | None) -> int:
-    """Return the leader epoch to commit: the held record's, or that of the received end."""
+    """Return the leader epoch to commit: that of the held record, or of the received end."""
     if entry.leader_epoch >= 0:
         return entry.leader_epoch
     return epoch_of(end) if end is not None and end.offset == entry.position else -1
 
 
 def commit_of(partitions: Sequence[ClientPartition], in_flight: Iterable[Commit]) -> Commit | None:
-    """Return the commit whose answer names these, the oldest where several cannot be told apart.
+    """Return the commit that an answer with these partitions belongs to.
 
-    The client answers one that it had to repeat behind a later one, and that may have the same
-    positions with another set.
+    Several commits may match; then it is the oldest. The client may have to repeat a commit, and
+    then answers it after a later one. The later one may have the same positions with another
+    settled set.
     """
     told = [(TopicPartition(each.topic, each.partition), each) for each in partitions]
     first: Commit | None = None

@@ -1,7 +1,7 @@
-"""What is asked of the brokers before a partition can start: committed positions, bounds of logs.
+"""Broker queries before a partition starts: committed positions and log bounds.
 
-Each is one question for many partitions, because a member may get hundreds of them at once and a
-broker may be far away; and one that is not answered costs nobody else the answer.
+Each is one request for many partitions. A member may get hundreds of them at once, and a broker may
+be far away. A partition without an answer does not cost the others theirs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ListTopics(Protocol):
     """``list_topics`` of a client: all topics with their partitions and leaders."""
 
     def __call__(self, *, timeout: float) -> Any:
-        """Ask a broker; raises ``KafkaException`` without an answer in ``timeout`` seconds."""
+        """Query a broker. Raises ``KafkaException`` without an answer in ``timeout`` seconds."""
 
 
 def ask_committed(
@@ -38,11 +38,11 @@ def ask_committed(
     timeout: float,
     refused: Callable[[Refusal], None],
 ) -> Committed:
-    """Ask for committed positions and their metadata.
+    """Query committed positions and their metadata.
 
     Raises ``KafkaException`` when there is no answer in time. A partition for which the broker
-    answers with an error is left out. So is one whose metadata, which another client wrote, keeps
-    the client from saying its position: to start it without one would be to leave records out.
+    answers with an error is left out. So is one whose metadata, written by another client, keeps
+    the client from returning the position. A start without the position would skip records.
     ``refused`` is called for each partition that this user may not DESCRIBE.
     """
     try:
@@ -88,9 +88,9 @@ def _ask_committed(
 def _metadata_of(answer: ClientPartition, partition: TopicPartition) -> str | None:
     """Return the metadata of a committed position, None when it cannot be read.
 
-    The binding reads past the end of what another client wrote without a final NUL, and decodes it
-    only here. The position beside it is good: without it, a start would be left to the client,
-    which goes where the reset policy says once retention has passed the position.
+    The binding reads past the end of metadata that another client wrote without a final NUL. It
+    decodes the metadata only here. The position beside it is valid. Without it, the client would
+    choose the start, and would follow the reset policy once retention has passed the position.
     """
     try:
         return answer.metadata
@@ -111,11 +111,11 @@ def ask_bounds(
     seldom: Seldom,
     list_topics: ListTopics,
 ) -> dict[TopicPartition, LogBounds]:
-    """Ask where logs start and end: two requests to each leader, however many partitions it has.
+    """Query where logs start and end: two requests to each leader for all its partitions.
 
-    Each question takes at most ``timeout`` seconds. A leader that does not answer fails a question
-    as a whole, so the partitions of each leader are then asked for by themselves. Those that nobody
-    answered for are left out, and told ``seldom``: they are asked for again every second.
+    Each request takes at most ``timeout`` seconds. A leader that does not answer fails the whole
+    request. The partitions of each leader are then queried separately. Partitions without an answer
+    are left out and logged ``seldom``, because the query is repeated every second.
 
     ``list_topics`` must be another client's inside a callback of the consumer. ``list_topics`` and
     ``cluster_id`` of confluent-kafka forget in which call a thread is. The next callback of the
@@ -127,7 +127,7 @@ def ask_bounds(
         failure = error
     found: dict[TopicPartition, LogBounds] = {}
     groups = _by_leader(list_topics, partitions, timeout, seldom)
-    if groups != [list(partitions)]:  # else it would be the same question again
+    if groups != [list(partitions)]:  # a single group would repeat the same request
         for group in groups:
             try:
                 found |= _ask_bounds(consumer, group, timeout)
@@ -145,7 +145,7 @@ def ask_bounds(
 def _ask_bounds(
     consumer: Consumer, partitions: Sequence[TopicPartition], timeout: float
 ) -> dict[TopicPartition, LogBounds]:
-    # A look-up by time takes the two special offsets for a time, and asks all leaders at once.
+    # A lookup by time accepts the two special offsets as times, and queries all leaders at once.
     starts, ends = (
         {
             TopicPartition(each.topic, each.partition): each
@@ -166,7 +166,7 @@ def _ask_bounds(
 def _by_leader(
     list_topics: ListTopics, partitions: Sequence[TopicPartition], timeout: float, seldom: Seldom
 ) -> list[list[TopicPartition]]:
-    """Return the partitions that have a leader, those of one leader together."""
+    """Return the partitions that have a leader, grouped by leader."""
     try:
         topics = list_topics(timeout=timeout).topics
     except KafkaException as error:
@@ -182,5 +182,5 @@ def _by_leader(
 
 
 def epoch_of(found: ClientPartition) -> int:
-    """Return the leader epoch that came with an offset, -1 when none did."""
+    """Return the leader epoch that came with an offset, -1 without one."""
     return -1 if found.leader_epoch is None else found.leader_epoch

@@ -1,7 +1,7 @@
-"""Writes the last word of an instance to a topic, again and again, from a thread beside the work.
+"""A writer of an instance's beats to a topic.
 
-Nothing waits for it and nothing depends upon it: a word that cannot be written is given up within
-seconds, and the next one is another.
+Nothing waits for it and nothing depends on it. It has its own thread. It gives up a beat that
+cannot be written within seconds; the next beat replaces it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _SETTINGS: Mapping[str, Any] = {
     "linger.ms": 0,
     "message.timeout.ms": int(WITHIN * 900),
     "queue.buffering.max.messages": 16,
-    # Why it fails is told by whoever writes; the client would say it with every attempt.
+    # The caller reports the failure. The client would log every attempt.
     "log_level": 2,
     "enable.metrics.push": False,
 }
 
 
 class BeatWriter:
-    """Writes to a topic; for one thread. ``missing`` is called where there is none: it makes it.
+    """Writes to a topic; for use by one thread. ``missing`` is called to create a missing topic.
 
-    It may raise :class:`KeySharedError` instead, and is called again with the next word.
+    It may raise :class:`KeySharedError` instead, and is called again with the next beat.
     """
 
     def __init__(self, conf: Mapping[str, Any], topic: str, missing: Callable[[], None]) -> None:
@@ -43,10 +43,10 @@ class BeatWriter:
         self._seen = False
 
     def write(self, key: bytes, value: bytes | None) -> None:
-        """Write a word, None to delete the last one, and wait for the broker's answer.
+        """Write a beat, or None to delete the last one, and wait for the broker's answer.
 
-        Raises :class:`KeySharedError` with the reason where it was not written within
-        :data:`WITHIN` seconds.
+        Raises :class:`KeySharedError` with the reason if it was not written within :data:`WITHIN`
+        seconds.
         """
         errors: list[KafkaError] = []
 
@@ -66,7 +66,7 @@ class BeatWriter:
             raise KeySharedError(self._why(errors[0] if errors else None))
 
     def _why(self, error: KafkaError | None) -> str:
-        """Return what is wrong, and what to do where somebody has to."""
+        """Return the cause of the failure, and the remedy if an operator has to act."""
         topic = self._topic
         if error is None:
             return f"{topic}: no answer within {WITHIN:g} s"
@@ -78,7 +78,7 @@ class BeatWriter:
         if self._producer is None:
             self._producer = Producer(self._conf)
         if not self._seen:
-            # All topics: one that is asked for by its name might be made, with a broker's defaults.
+            # List all topics: a request for one by name might create it, with a broker's defaults.
             if self._topic not in self._producer.list_topics(timeout=WITHIN).topics:
                 self._missing()
             self._seen = True

@@ -1,4 +1,4 @@
-"""Where a reading without a group begins and ends: as it is asked for, and as positions."""
+"""Start and end of a group-less reading, as requested and as positions."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ Positions: TypeAlias = dict[TopicPartition, int]
 
 
 class Moment(NamedTuple):
-    """A time, in milliseconds since 1970: the first record of that time or later."""
+    """A time in milliseconds since 1970. It means the first record of that time or later."""
 
     milliseconds: int
 
 
 Everywhere: TypeAlias = Literal["earliest", "latest"] | int | Moment
-"""A bound for all partitions; a number is below 0 and counts offsets back from the end."""
+"""A bound for all partitions. A number is below 0 and counts offsets back from the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where a reading begins, or ends, as it was asked for. ``name`` is what errors call it.
+    """A requested start or end of a reading. ``name`` is its name in error messages.
 
     ``single`` has positions of single partitions; below 0 they count back from the end. A start
-    whose ``everywhere`` is None leaves out all others; so does such an end, unless the start has
-    named what is read: then the others end where their logs do.
+    whose ``everywhere`` is None leaves out all other partitions. Such an end does too, unless the
+    start has named the partitions. Then the other partitions end at their log ends.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Bound:
 
 
 def check_pair(start: Bound, until: Bound | None) -> None:
-    """Raise :class:`ConfigError` for bounds between which nothing can lie."""
+    """Raise :class:`ConfigError` for bounds with no room for a record between them."""
     if until is None:
         return
     first, last = start.everywhere, until.everywhere
@@ -72,12 +72,12 @@ def check_pair(start: Bound, until: Bound | None) -> None:
 def meant(
     partitions: Sequence[TopicPartition], start: Bound, until: Bound | None
 ) -> list[TopicPartition]:
-    """Return the partitions that are to be read, of those that there are.
+    """Return those of the existing partitions that are to be read.
 
-    Raises :class:`ConfigError` for one that a bound names and that is not there, or not read.
+    Raises :class:`ConfigError` for a named partition that does not exist or is not read.
     """
     bounds = [start] if until is None else [start, until]
-    # Where the start names partitions alone, the others are left out; else where the end does.
+    # A start that only names partitions leaves out the others. Otherwise such an end does.
     only = next((each for each in bounds if each.everywhere is None), None)
     chosen = [each for each in partitions if only is None or each in only.single]
     for bound in bounds:
@@ -98,9 +98,9 @@ def meant(
 
 
 def ask_logs(consumer: Consumer, partitions: Sequence[TopicPartition]) -> LogsBounds:
-    """Return where logs begin and end now.
+    """Return the current start and end of logs.
 
-    Raises :class:`BrokerUnavailableError` naming those that nobody answered for.
+    Raises :class:`BrokerUnavailableError` naming the partitions without an answer.
     """
     found = ask_bounds(consumer, partitions, ANSWER_TIMEOUT, Seldom(log), consumer.list_topics)
     if missing := [each for each in partitions if each not in found]:
@@ -116,10 +116,10 @@ def positions(
     logs: LogsBounds,
     at: Callable[[Moment, Iterable[TopicPartition]], Positions],
 ) -> Positions:
-    """Return the bound as a position in each log; ``at`` looks positions up by time.
+    """Return the bound as a position in each log. ``at`` looks positions up by time.
 
-    A position may lie before its log's begin, which is for the caller to say. Raises
-    :class:`ConfigError` for one beyond its end.
+    A position may lie before its log's start; the caller handles that. Raises :class:`ConfigError`
+    for one beyond its end.
     """
     everywhere = bound.everywhere
     others = [each for each in logs if each not in bound.single]
@@ -147,9 +147,10 @@ def _position(where: Literal["earliest", "latest"] | int, log_: LogBounds) -> in
 def ask_at(
     consumer: Consumer, logs: LogsBounds
 ) -> Callable[[Moment, Iterable[TopicPartition]], Positions]:
-    """Return what looks positions up by time: each log's end where all records are older.
+    """Return a function that looks positions up by time.
 
-    It raises :class:`BrokerUnavailableError` when the cluster does not tell.
+    It returns a log's end where all records are older. It raises :class:`BrokerUnavailableError`
+    when the cluster does not answer.
     """
 
     def at(moment: Moment, partitions: Iterable[TopicPartition]) -> Positions:
@@ -165,7 +166,7 @@ def ask_at(
                 "whether all partitions have a leader"
             )
         found = {TopicPartition(each.topic, each.partition): each.offset for each in answers}
-        # A record that came after the ends were asked for is not there yet.
+        # A record that arrived after the end was queried is not part of the reading.
         return {
             each: logs[each].end if offset < 0 else min(offset, logs[each].end)
             for each, offset in found.items()

@@ -1,9 +1,9 @@
-"""Calls that a rebalance callback of the user makes on its consumer, and what they mean for an app.
+"""Consumer calls made by a user's rebalance callback, and their effect.
 
 An app assigns and commits by itself. Callbacks written for a plain consumer call ``assign``,
-``seek``, ``commit`` and ``unassign`` all the same. A start position given in ``on_assign`` is
-honoured; a commit or an unassignment has been made already and does nothing; an assignment of other
-partitions than those that came cannot be honoured, and ends the run before anything is read.
+``seek``, ``commit`` and ``unassign`` all the same. A start position given in ``on_assign`` is used.
+A commit or an unassignment has happened already, so the call does nothing. An assignment of other
+partitions than those just assigned is impossible, and ends the run before anything is read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_CHOICE = frozenset({OFFSET_INVALID, OFFSET_STORED})
 
 
 class CallbackCalls:
-    """What the callback that runs now asks for; one instance for each client, owner's thread only.
+    """The calls of the callback that runs now. One instance per client; owner thread only.
 
     ``positions`` returns the positions that were committed last, for answers of ``commit``.
     """
@@ -45,13 +45,13 @@ class CallbackCalls:
         self._partitions: list[TopicPartition] = []
         self._said: set[tuple[str, str]] = set()
         self.event = ""
-        # Logical offsets too: the client's own OFFSET_BEGINNING, OFFSET_END and tails.
+        # Also logical offsets: the client's own OFFSET_BEGINNING, OFFSET_END and tails.
         self.chosen: dict[TopicPartition, int] = {}
         self.refused: ConfigError | None = None
 
     @contextmanager
     def during(self, event: str, partitions: Sequence[ClientPartition]) -> Iterator[None]:
-        """Take calls while the callback of this name runs."""
+        """Accept calls while the callback of this name runs."""
         self.event, self._partitions = event, [_own(each) for each in partitions]
         self.chosen, self.refused = {}, None
         try:
@@ -60,13 +60,14 @@ class CallbackCalls:
             self.event = ""
 
     def takes(self, name: str) -> bool:
-        """Say whether a call of this name is taken now."""
+        """Return whether a call of this name is accepted now."""
         return bool(self.event) and name in self.HANDLED
 
     def assign(self, partitions: Sequence[ClientPartition]) -> None:
-        """Take the offsets of an assignment as start positions.
+        """Use the offsets of an assignment as start positions.
 
-        Raises :class:`ConfigError`, and ends the run, for other partitions than those that came.
+        Raises :class:`ConfigError`, and ends the run, for other partitions than those just
+        assigned.
         """
         given = [_own(each) for each in partitions]
         if self.event != ON_ASSIGN:
@@ -83,7 +84,7 @@ class CallbackCalls:
     incremental_assign = assign
 
     def seek(self, partition: ClientPartition) -> None:
-        """Take the offset of a seek as the partition's start position."""
+        """Use the offset of a seek as the partition's start position."""
         if self.event != ON_ASSIGN or _own(partition) not in self._partitions:
             self._refuse(
                 f"seek({_own(partition)}) in {self.event}: an app can be sent elsewhere only in "
@@ -94,9 +95,9 @@ class CallbackCalls:
     def commit(
         self, message: Any = None, offsets: Any = None, asynchronous: bool = True
     ) -> list[ClientPartition] | None:
-        """Do nothing: the app has committed what is safe before it calls the callback.
+        """Do nothing: the app has committed all it safely can before it calls the callback.
 
-        Returns the positions committed last, for a synchronous call, as the client does.
+        Returns the positions committed last for a synchronous call, as the client does.
         """
         del message, offsets
         self._tell("commit")
@@ -111,7 +112,7 @@ class CallbackCalls:
         self._tell("store_offsets")
 
     def unassign(self) -> None:
-        """Do nothing: partitions that are revoked or lost are unassigned in any case."""
+        """Do nothing: revoked and lost partitions are unassigned in any case."""
         if self.event == ON_ASSIGN:
             self._refuse(
                 "unassign() in on_assign: an app reads all partitions that come; to read nothing "

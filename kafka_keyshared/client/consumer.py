@@ -1,8 +1,8 @@
-"""``Consumer``: the client's own, except that it remembers how it was made.
+"""A ``Consumer`` like the client's own that remembers how it was made.
 
-An existing consumer shows neither its configuration nor its callbacks, a second ``subscribe``
-replaces its callbacks, and ``on_commit`` can be given to the constructor only. A consumer that is
-to be wrapped or split later has to remember all of that.
+An existing consumer shows neither its configuration nor its callbacks. A second ``subscribe``
+replaces its callbacks, and only the constructor takes ``on_commit``. A consumer that is to be
+wrapped or split later has to remember all of that.
 """
 
 from __future__ import annotations
@@ -28,28 +28,30 @@ OWNERS_CALLS = (
     *("subscribe", "unsubscribe", "assign", "unassign", "incremental_assign"),
     "incremental_unassign",
 )
-"""What only the owner may call: each of these changes what is read, or what counts as done."""
+"""Calls reserved for the owner: each changes the records that are read, or that count as done."""
 
 OWNERS_ANSWERS = ("assignment", "position", "memberid", "consumer_group_metadata")
-"""What only the client that takes part in the group can answer, and only on its owner's thread: a
-call from another thread waits behind the owner's next poll, and the one after it, for ever."""
+"""Queries that only the group's client can answer, and only on its owner thread.
+
+A call from another thread would wait behind the owner's next poll, and the one after it, forever.
+"""
 
 BROKERS_ANSWERS = (
     *("cluster_id", "committed", "get_watermark_offsets", "list_topics", "offsets_for_times"),
     "set_sasl_credentials",
 )
-"""What anybody may call at any time."""
+"""Calls that any thread may make at any time."""
 
 NOT_IN_CALLBACKS = ("cluster_id", "list_topics")
-"""What another client is asked inside a callback: see :func:`.asking.ask_bounds`."""
+"""Queries that use another client inside a callback: see :func:`.asking.ask_bounds`."""
 
 MADE_WITHIN = 10.0
-"""Seconds that this other client may take to be made: it may wait for a token."""
+"""Seconds for that other client to be made. It may wait for a token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """What is given to ``subscribe``: topics, and what hears of a rebalance."""
+    """The arguments of ``subscribe``: topics and rebalance callbacks."""
 
     topics: Sequence[str] = ()
     on_assign: Callback | None = None
@@ -60,19 +62,23 @@ class Subscribed:
 class Consumer(confluent_kafka.Consumer):
     """``confluent_kafka.Consumer``, ready to be wrapped (:meth:`KeyShared.wrap`) or split.
 
-    It behaves like its parent, with three differences: it does not commit by itself
-    (``enable.auto.commit`` is false unless given, and an explicit true is refused); it joins its
-    group at the first call after :meth:`subscribe`, so that wrapping it does not make it join
-    twice; and once it has an owner, calls that would disturb it raise :class:`KeySharedError`.
-    What asks the brokers (``committed``, ``get_watermark_offsets``, ``list_topics`` …) goes on
-    working; ``assignment`` and ``position`` answer inside rebalance callbacks, elsewhere the
-    owner's status tells. ``settings`` is its configuration with our defaults, ``subscribed`` what
-    was last given to :meth:`subscribe`.
+    It behaves like its parent, with three differences:
 
-    While it has an owner it has no connections, until it is asked something. A client that nobody
-    polls writes a line for each connection that fails, many a second while the brokers are away.
+    - It does not commit by itself: ``enable.auto.commit`` is false unless given, and an explicit
+      true is refused.
+    - It joins its group at the first call after :meth:`subscribe`, so that wrapping it does not
+      make it join twice.
+    - Once it has an owner, calls that would disturb the owner raise :class:`KeySharedError`.
 
-    Raises :class:`ConfigError` for settings that would commit what is not done.
+    Calls that query the brokers (``committed``, ``get_watermark_offsets``, ``list_topics`` …) keep
+    working. ``assignment`` and ``position`` answer inside rebalance callbacks; elsewhere use the
+    owner's status. ``settings`` is its configuration with our defaults, ``subscribed`` the
+    arguments of the last :meth:`subscribe`.
+
+    While it has an owner it has no connections, until one of those queries is made. A client
+    without polls logs a line for each failed connection, many a second while the brokers are down.
+
+    Raises :class:`ConfigError` for settings that would commit unfinished records.
     """
 
     def __init__(self, conf: dict[str, Any] | None = None, **more: Any) -> None:
@@ -84,21 +90,22 @@ class Consumer(confluent_kafka.Consumer):
         self._owners_thread = 0
         self._join: Callable[[], None] | None = None
         self._lock = threading.Lock()
-        # Without a client behind it until the next call; with one that writes nothing; and how many
-        # are asking it just now: to close it under them would end the process.
+        # ``_away``: there is no client behind it until the next call. ``_quiet``: its client logs
+        # nothing. ``_asking``: number of queries in flight. Closing the client under them would end
+        # the process.
         self._away = self._quiet = False
         self._asking = 0
         super().__init__(dict(self.settings))
 
     @property
     def has_joined(self) -> bool:
-        """Say whether it takes part in its group already."""
+        """Return whether it has joined its group already."""
         return bool(self.subscribed.topics) and self._join is None
 
     def own(
         self, live: confluent_kafka.Consumer | None, calls: CallbackCalls | None = None
     ) -> None:
-        """Take it into ownership, by the thread that runs the client ``live`` in its place."""
+        """Take ownership, on the thread that runs the client ``live`` in its place."""
         self.has_owner, self.live, self._owners_thread = True, live, threading.get_ident()
         self.calls = calls
         with self._lock:
@@ -107,11 +114,11 @@ class Consumer(confluent_kafka.Consumer):
                 self._away = True
 
     def release(self) -> None:
-        """Make it what it was."""
+        """Release it to its earlier state."""
         self.has_owner, self.live, self.calls = False, None, None
 
     def _come_back(self) -> None:
-        """Have a client again. One that has an owner is not polled, so its lines are left out."""
+        """Make a client again. An owned one is not polled, so its log is off."""
         with self._lock:
             if self._away:
                 quiet = {"log_level": 0} if self.has_owner else {}
@@ -120,7 +127,7 @@ class Consumer(confluent_kafka.Consumer):
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
-        """Keep the client while it is asked."""
+        """Keep the client while a query is in flight."""
         with self._lock:
             self._asking += 1
         try:
@@ -136,10 +143,10 @@ class Consumer(confluent_kafka.Consumer):
         self._away = False
         super().__exit__(*error)
 
-    if not TYPE_CHECKING:  # to a type checker these are their parent's
+    if not TYPE_CHECKING:  # a type checker sees the parent's methods
 
         def subscribe(self, topics, on_assign=None, on_revoke=None, on_lost=None):
-            """Subscribe as the parent does, at the next call, and remember with what."""
+            """Subscribe as the parent does, at the next call, and remember the arguments."""
             _refuse_if_owned(self, "subscribe")
             if isinstance(topics, str):
                 raise TypeError(f"subscribe({topics!r}): give a list of topic names")
@@ -154,7 +161,7 @@ class Consumer(confluent_kafka.Consumer):
             self._join = functools.partial(super().subscribe, list(topics), **callbacks)
 
         def unsubscribe(self):
-            """Unsubscribe as the parent does, and forget what was subscribed to."""
+            """Unsubscribe as the parent does, and forget the subscription."""
             _refuse_if_owned(self, "unsubscribe")
             self.subscribed, self._join = Subscribed(), None
             if not self._away:
@@ -163,7 +170,7 @@ class Consumer(confluent_kafka.Consumer):
         def close(self):
             """Close it as the parent does."""
             _refuse_if_owned(self, "close")
-            self._away = False  # it has been closed when it was put away
+            self._away = False  # its client was closed already
             super().close()
 
 
@@ -226,9 +233,9 @@ for _name in (*OWNERS_ANSWERS, *BROKERS_ANSWERS):
 
 
 class View:
-    """What rebalance callbacks get for a consumer when the user has none.
+    """The consumer argument of rebalance callbacks when the user has no consumer.
 
-    It can be asked, and takes the calls of :class:`CallbackCalls`.
+    It answers queries and takes the calls of :class:`CallbackCalls`.
     """
 
     def __init__(

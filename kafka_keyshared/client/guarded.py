@@ -1,4 +1,7 @@
-"""Callbacks out of which no exception comes: one would lose records in the client."""
+"""Callback wrappers that let no exception out.
+
+An exception would lose records in the client.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ log = log_of("kafka_keyshared.kafka")
 
 
 def in_turn(*callbacks: Callable[..., None]) -> Callable[..., None]:
-    """Return one callback that calls all."""
+    """Return one callback that calls all of them in order."""
 
     def both(*args: Any) -> None:
         for callback in callbacks:
@@ -23,10 +26,10 @@ def in_turn(*callbacks: Callable[..., None]) -> Callable[..., None]:
 def shielded(
     callback: Callable[..., None], name: str, ended: Callable[[BaseException], None]
 ) -> Callable[..., None]:
-    """Return the callback so wrapped that no exception leaves it; it is logged instead.
+    """Return the callback in a wrapper that logs every exception instead of raising it.
 
-    ``ended`` gets what is no error but an end (``SystemExit``, ``KeyboardInterrupt``): out of a
-    callback it would lose records like any other, and the client may then never close.
+    ``ended`` receives exceptions that end the program (``SystemExit``, ``KeyboardInterrupt``). Out
+    of a callback they would lose records like any other, and the client might then never close.
     """
 
     def shield(*args: Any) -> None:

@@ -1,8 +1,8 @@
 """The real Kafka client: :class:`.port.Client` over ``confluent_kafka.Consumer``.
 
-What the client is known to do, and what follows for the loop, stands in ``docs/architecture.md``.
-Two rules shape this module: no callback ever raises (an exception out of one loses records that
-were already taken off the client's queue), and nothing here commits synchronously.
+``docs/architecture.md`` lists the client's known behavior and the consequences for the loop. Two
+rules shape this module. No callback ever raises: an exception out of one loses records that were
+already taken off the client's queue. And nothing here commits synchronously.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ from kafka_keyshared.status import ClientStatus
 log = log_of("kafka_keyshared.kafka")
 
 NUDGE_WAIT = 0.01
-"""Seconds for which the owner waits for a list of topics that is asked for its side effect."""
+"""Seconds for which the owner waits for a topic list that it requests for its side effect."""
 
 REPLACE_EVERY = 2.0
-"""Seconds between two times that a consumer is replaced which a refused heartbeat has ended."""
+"""Minimum seconds between two replacements of a consumer after a refused heartbeat ended it."""
 
 MOVE_TIMEOUT = 1.0
-"""Seconds in which the client is to carry out an assignment; it takes some milliseconds."""
+"""Time limit in seconds for the client to carry out an assignment; it takes milliseconds."""
 
 
 def _nothing(partitions: list[TopicPartition]) -> None:
@@ -73,10 +73,10 @@ def _nothing(partitions: list[TopicPartition]) -> None:
 class KafkaClient:
     """:class:`Client` over ``confluent_kafka.Consumer``.
 
-    ``answer`` is told of every commit's answer, from inside poll, consume or close. The user's own
-    ``on_commit``, ``error_cb``, ``stats_cb`` and ``throttle_cb`` are called through a shield, and
-    so are ``users``: what is called after our own ``on_assign``, ``on_revoke`` and ``on_lost``.
-    ``renewed`` is called when ``consumer`` is another one.
+    ``answer`` receives every commit's answer, from inside poll, consume or close. The user's own
+    ``on_commit``, ``error_cb``, ``stats_cb`` and ``throttle_cb`` are called through a shield. So
+    are ``users``, the callbacks that run after our own ``on_assign``, ``on_revoke`` and
+    ``on_lost``. ``renewed`` is called when a new ``consumer`` has replaced the old one.
     """
 
     def __init__(
@@ -90,16 +90,16 @@ class KafkaClient:
         self._answer = answer
         self._commits = CommitsInFlight()
         self._assigned: dict[TopicPartition, ClientPartition] = {}
-        # How far each was received when that was asked for last.
+        # The received end of each partition, as last queried.
         self._ends: dict[TopicPartition, ClientPartition] = {}
-        # Leader epochs that came with committed positions, for partitions that deliver nothing.
+        # Leader epochs of committed positions, for partitions that deliver nothing.
         self._epochs: dict[TopicPartition, int] = {}
         self._subscribed = False
         self._seldom = Seldom(log)
         self._refusals: list[Refusal] = []
-        # How many partitions each topic had at the start.
+        # Number of partitions of each topic at the start.
         self._counts: dict[str, int] | None = None
-        # The numbers of the brokers that were there then.
+        # Ids of the brokers at the start.
         self._brokers: frozenset[int] = frozenset()
         self._outages = Outages(self.answers, no_token=lambda why: no_token(conf, why))
         own = dict(conf)
@@ -113,7 +113,7 @@ class KafkaClient:
         self._reset_to = OFFSET_END if reset in ("latest", "largest", "end") else OFFSET_BEGINNING
         self.starts_at_end = self._reset_to == OFFSET_END and reset != "error"
         self.halts_out_of_range = reset == "error"
-        # Where a partition starts is assigned; after that the client must not choose a position.
+        # The start position is assigned. After that the client must not choose a position.
         own["auto.offset.reset"] = "error"
         self._statistics: ClientStatus | None = None
         ours: dict[str, Callable[..., None]] = {
@@ -121,46 +121,49 @@ class KafkaClient:
             "error_cb": self._outages.heard,
             "stats_cb": self._on_statistics,
         }
-        # What a callback of the user's wanted to end the program with.
+        # The exception with which a user's callback asked to end the program.
         self.ending: BaseException | None = None
         hook(own, ours, self._ended)
         self._own = own
         try:
             self.consumer = Consumer(quietly(own))
         except KafkaException as error:
-            # It is made with a token, or not at all.
+            # The client is made with a token, or not at all.
             if error.args[0].code() == KafkaError.SASL_AUTHENTICATION_FAILED:
                 raise unreachable(self._bootstrap, error.args[0].str(), conf) from error
             raise
         self._callbacks: tuple[Rebalance, Rebalance, Rebalance] | None = None
-        # When to replace the consumer that has ended; None while it lives.
+        # When to replace the consumer that has ended. None while it lives.
         self._replace_at: float | None = None
         self._replaced = False
         self._replaced_at = float("-inf")
         self.renewed: Callable[[], None] = lambda: None
         if int(own.get("statistics.interval.ms", 0)) > 0:
-            self._statistics = ClientStatus()  # before its first word it has counted nothing
+            self._statistics = ClientStatus()  # zero counts until the first statistics arrive
         forks.watch(self)
         self.users: Mapping[str, Callable[[list[ClientPartition]], None]] = {}
-        # What callbacks of the user ask for, and who carries it out: the rebalancer.
+        # Requests from the user's callbacks, and the functions with which the rebalancer runs them.
         self.calls = CallbackCalls(lambda: self._commits.positions)
         self.start_at: Callable[[Mapping[TopicPartition, int]], None] = lambda _: None
         self.withhold: Callable[[Sequence[TopicPartition]], None] = lambda _: None
 
     def forked(self) -> None:
-        """Let a child of a callback or a key function go no further: it is not the owner."""
-        # Kept, or its destructor would wait for threads that the child does not have.
+        """Disable the client in a child that a callback or a key function forked.
+
+        Such a child is not the owner.
+        """
+        # Kept alive: its destructor would wait for threads that the child does not have.
         self._parents = self.consumer
         self.consumer = cast("Consumer", forks.StaysWithParent(forks.IN_OWNER, lambda: self.ending))
 
     @property
     def last_error(self) -> str:
-        """What the client told last."""
+        """The client's latest error."""
         return self._outages.last_error
 
     @property
     def away_seconds(self) -> float | None:
-        """For how long no broker has answered; None while one does."""
+        """Seconds since any broker answered. None while one does."""
         return self._outages.seconds
 
     # --- before the start ---
@@ -168,12 +171,12 @@ class KafkaClient:
     def check_topics(self, timeout: float) -> list[str]:
         """Raise when no broker answers or a topic is missing: see :func:`.start_topics.find`.
 
-        Returns the names of all topics that are there.
+        Returns the names of all existing topics.
         """
         try:
             metadata = self.consumer.list_topics(timeout=timeout)
         except KafkaException as error:
-            self.consumer.poll(0)  # the client tells its reason in a callback, and that in a poll
+            self.consumer.poll(0)  # the client reports its reason in a callback, inside a poll
             why = self.last_error or error.args[0].str()
             raise unreachable(self._bootstrap, why, self._conf) from error
         self._brokers = frozenset(metadata.brokers)
@@ -195,7 +198,7 @@ class KafkaClient:
         def adapt(rebalance: Rebalance, name: str) -> Callable[..., None]:
             def callback(_consumer: Consumer, partitions: list[ClientPartition]) -> None:
                 if self.consumer is not consumer or self._replaced:
-                    return  # it has ended, and what it had is lost
+                    return  # this consumer has ended, and its partitions are lost
                 rebalance([TopicPartition(each.topic, each.partition) for each in partitions])
 
             ours, users = shielded(callback, name, self._ended), self.users.get(name)
@@ -218,7 +221,7 @@ class KafkaClient:
             ) from error
 
     def _with_calls(self, name: str, users: Callable[..., None]) -> Callable[..., None]:
-        """Return the user's callback so that what it asks its consumer for is done after it."""
+        """Return the user's callback; the consumer calls that it makes are carried out after it."""
 
         def callback(_consumer: Consumer, partitions: list[ClientPartition]) -> None:
             calls = self.calls
@@ -239,15 +242,15 @@ class KafkaClient:
         return self.consumer.poll(timeout)  # type: ignore[return-value]
 
     def consume(self, count: int) -> list[Record]:
-        """Take what has been fetched, without waiting."""
-        self._outages.look()  # an owner that has work may not poll for minutes
+        """Return the fetched records without waiting."""
+        self._outages.look()  # a busy owner may not poll for minutes
         self._replace_if_due()
         return self.consumer.consume(count, 0)  # type: ignore[return-value]
 
     def positions(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the position of every assigned partition that has one, or of these alone."""
+        """Return the positions of all assigned partitions that have one, or of the given ones."""
         asked = self._assigned
         if partitions is not None:
             asked = {each: asked[each] for each in partitions if each in asked}
@@ -266,41 +269,41 @@ class KafkaClient:
     def log_bounds(
         self, partitions: Sequence[TopicPartition], timeout: float
     ) -> dict[TopicPartition, LogBounds]:
-        """Ask for the bounds of logs, many at once."""
+        """Query the bounds of many logs at once."""
         lists = self.admin.list_topics
         return ask_bounds(self.consumer, partitions, timeout, self._seldom, lists)
 
     def received_epoch(self, partition: TopicPartition) -> int:
-        """Return the leader's epoch at the last record received, or at the committed position."""
+        """Return the leader epoch at the last received record, or at the committed position."""
         end = self._ends.get(partition)
         if end is not None and end.offset >= 0:
             return epoch_of(end)
         return self._epochs.get(partition, -1)
 
     def ask_topic_ids(self, topics: Collection[str]) -> KafkaTopicIds:
-        """Ask for the ids of topics, and wait for nothing."""
+        """Request the ids of topics without waiting."""
         return KafkaTopicIds(self.admin, topics)
 
     def refusals(self) -> list[Refusal]:
-        """Return what brokers have refused in answers to questions since the last call."""
+        """Return the refusals that brokers have answered since the last call."""
         found, self._refusals = self._refusals, []
         return found
 
     def ask_rights(self, topics: Collection[str]) -> KafkaRights:
-        """Ask which of the topics this user may read, and have the client look for its topics."""
+        """Request the user's rights on the topics, and let the client refresh its subscription."""
         try:
-            # The request is sent, and the answer updates the subscription in the client's thread.
+            # The request is sent. The client's thread updates the subscription from the answer.
             self.consumer.list_topics(timeout=NUDGE_WAIT)
         except KafkaException as error:
             log.debug("the list of topics has not come within %g s: %s", NUDGE_WAIT, error)
         return KafkaRights(self.admin, topics)
 
     def ask_metadata_limit(self) -> KafkaMetadataLimit:
-        """Ask how many bytes of commit metadata the brokers take, and wait for nothing."""
+        """Request the brokers' limit of commit metadata in bytes, without waiting."""
         return KafkaMetadataLimit(self.admin, self._brokers)
 
     def start_over(self, error: KafkaError) -> bool:
-        """Say whether the consumer is replaced, which the group has ended (KIP-848)."""
+        """Return whether the consumer, which the group has ended, will be replaced (KIP-848)."""
         if not ended_by_the_group(error) or self._callbacks is None:
             return False
         if self._replace_at is None:
@@ -312,7 +315,7 @@ class KafkaClient:
             self._replace()
 
     def _replace(self) -> None:
-        """Lose all partitions, end the consumer and let another one join; inside a poll."""
+        """Lose all partitions, close the consumer and join with a new one. Runs inside a poll."""
         on_assign, on_revoke, on_lost = self._callbacks or (_nothing,) * 3
         self._replace_at, self._replaced_at = None, time.monotonic()
         if self._assigned:
@@ -332,7 +335,7 @@ class KafkaClient:
         self.subscribe(on_assign, on_revoke, on_lost)
 
     def is_new(self, partition: TopicPartition) -> bool:
-        """Say whether the partition was not there yet when the topics were checked."""
+        """Return whether the partition did not exist yet when the topics were checked."""
         known = self._counts
         return known is not None and partition.partition >= known.get(partition.topic, 0)
 
@@ -350,11 +353,11 @@ class KafkaClient:
         return ends
 
     def statistics(self) -> ClientStatus | None:
-        """Return what the client said of itself last; None without ``statistics.interval.ms``."""
+        """Return the client's latest statistics; None without ``statistics.interval.ms``."""
         return self._statistics
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        """Start reading there."""
+        """Start reading at the positions."""
         new = [
             ClientPartition(topic, number, self._first() if position is None else position)
             for (topic, number), position in positions.items()
@@ -370,11 +373,11 @@ class KafkaClient:
     def restart(
         self, positions: Mapping[TopicPartition, int | None], moved: Collection[TopicPartition]
     ) -> None:
-        """Start reading ``moved`` at their positions although the client has given them up.
+        """Start reading ``moved`` at their positions although the client has stopped fetching them.
 
-        A seek is refused then, and an eager group's assignment can only be given as a whole. The
-        client itself cannot tell where the others are: of a partition that has delivered nothing
-        since it was assigned, it shows no position.
+        The client refuses a seek in that state, and an eager group's assignment can only be given
+        as a whole. The client shows no position of a partition that has delivered nothing since it
+        was assigned. So the caller gives the positions of the others too.
 
         Raises ``KafkaException`` when the client has not done it in a second.
         """
@@ -396,8 +399,8 @@ class KafkaClient:
     def _wait_until_moved(self, before: Mapping[TopicPartition, int]) -> None:
         """Wait until none of the old positions is shown any more.
 
-        A thread of the client's carries an assignment out. Until it has, the positions are those of
-        before, and what they say would count as received.
+        A thread of the client carries the assignment out. Until then the client shows the old
+        positions, which would count as received.
         """
         deadline = time.monotonic() + MOVE_TIMEOUT
         while not before.items().isdisjoint(self.positions().items()):
@@ -406,22 +409,22 @@ class KafkaClient:
             time.sleep(0.001)
 
     def _first(self) -> int:
-        """Return where a partition without a position starts: with ``error`` nowhere."""
+        """Return the start offset without a position. With ``error`` there is none."""
         return OFFSET_INVALID if self.halts_out_of_range else self._reset_to
 
     def released(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take note that the partitions are no longer assigned (the client unassigns by itself)."""
+        """Forget partitions that are no longer assigned (the client unassigns by itself)."""
         for partition in partitions:
             self._assigned.pop(partition, None)
 
     def seek(self, partition: TopicPartition, position: int | None) -> None:
-        """Go on reading there; without a position, where a start without one would."""
+        """Continue reading at the position, or where a start without one would begin."""
         if position is None:
             position = self._first()
         self.consumer.seek(ClientPartition(partition.topic, partition.partition, position))
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop fetching from the partitions that are assigned."""
+        """Stop fetching from those of the partitions that are assigned."""
         self._switch(self.consumer.pause, partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -434,13 +437,14 @@ class KafkaClient:
             act(known)
 
     def commit(self, commit: Commit) -> CommitAnswered | None:
-        """Send a commit, asynchronously."""
+        """Send a commit asynchronously."""
         return self._commits.send(self.consumer, commit, self._ends)
 
     def answers(self, timeout: float) -> bool:
-        """Say whether a broker answers a question, any, within ``timeout`` seconds.
+        """Return whether any broker answers a request within ``timeout`` seconds.
 
-        It goes by another connection than commits, which may wait behind a JoinGroup on theirs.
+        The request uses another connection than commits, which may wait behind a JoinGroup on
+        theirs.
         """
         try:
             self.consumer.list_topics(self._topics[0], timeout=timeout)
@@ -452,13 +456,13 @@ class KafkaClient:
     def close(self, patience: float = JOIN_TIMEOUT) -> bool:
         """Leave the group, in an order that lets the client be closed (:mod:`.leaving`).
 
-        Return False when the coordinator may keep the member until its session is over, because a
-        JoinGroup on its way was not answered within ``patience`` seconds.
+        Return False when a JoinGroup in flight was not answered within ``patience`` seconds. The
+        coordinator may then keep the member until its session expires.
 
-        A cooperative member without partitions would be closed without a LeaveGroup: the next
-        rebalance would wait for it until its session is over. A static member with partitions
-        does not leave when it closes, so that it finds them again (KIP-345); one without has its
-        place whether it knows its id or not.
+        A cooperative member without partitions would be closed without a LeaveGroup. The next
+        rebalance would then wait for it until its session expires. A static member with partitions
+        does not leave when it closes, so that it gets them again (KIP-345). A static member without
+        partitions keeps its place whether it knows its id or not.
         """
         static = bool(self._conf.get("group.instance.id"))
         left = Left.YES
@@ -476,7 +480,7 @@ class KafkaClient:
         return left is not Left.JOINING
 
     def _joins(self) -> bool:
-        """Say whether the client has topics to join the group for: a pattern may match none."""
+        """Return whether the client has topics to join the group for; a pattern may match none."""
         if self.consumer.memberid() or not all(map(is_pattern, self._topics)):
             return True
         try:

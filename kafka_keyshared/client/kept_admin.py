@@ -1,8 +1,8 @@
-"""One admin client beside the consumer, for questions that the consumer cannot be asked.
+"""A long-lived admin client for requests that the consumer does not support.
 
-confluent-kafka lends a consumer's connections to no other client. The admin client is made for the
-first question and kept: a client for each question would fetch a token and open a TLS connection
-each time.
+confluent-kafka does not share a consumer's connections with another client. The admin client is
+made for the first request and kept. One client per request would fetch a token and open a TLS
+connection each time.
 """
 
 from __future__ import annotations
@@ -27,44 +27,44 @@ K = TypeVar("K")
 _QUIET = {"log_level": 2, "enable.metrics.push": False}
 
 _PARENTS: list[Aside[AdminClient] | None] = []
-"""In the child of a fork: their destructors would wait for threads that it does not have."""
+"""Clients kept in a forked child: their destructors would wait for threads it does not have."""
 
 
 class KeptAdmin:
-    """An admin client that is kept from the first question to the end; for one thread.
+    """An admin client, kept from the first request to the end; for use by one thread.
 
-    ``conf`` is the consumer's. The client is made on a thread of its own, because it waits up to
-    10 s for a token where ``oauth_cb`` is set.
+    ``conf`` is the consumer's. A separate thread makes the client, because it waits up to 10 s for
+    a token where ``oauth_cb`` is set.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         self._conf = {**connection_conf(conf), **_QUIET}
-        # Its lines would wait for a poll.
+        # With a logger its lines would wait for a poll.
         self._conf.pop("logger", None)
         self._made: Aside[AdminClient] | None = None
         forks.watch(self)
 
     def forked(self) -> None:
-        """Keep the parent's client for ever."""
+        """Keep a reference to the parent's client forever."""
         _PARENTS.append(self._made)
         self._made = None
 
     def ask(self, what: str, send: Callable[[AdminClient], Mapping[K, Future[Any]]]) -> Question[K]:
-        """Ask, and wait for nothing; ``what`` is asked for, in words for the log."""
+        """Send a request without waiting. ``what`` names its subject for the log."""
         return Question(self._making(), what, send)
 
     def list_topics(self, *, timeout: float) -> Any:
         """Return all topics with their partitions and leaders, within ``timeout`` seconds.
 
-        A consumer must not be asked for them inside its own callbacks (:func:`.asking.ask_bounds`).
-        Raises ``KafkaException`` without an answer in time.
+        The consumer must not be used for this inside its own callbacks
+        (:func:`.asking.ask_bounds`). Raises ``KafkaException`` without an answer in time.
         """
         until = time.monotonic() + timeout
         client = self.client(timeout)
         return client.list_topics(timeout=max(0.0, until - time.monotonic()))
 
     def client(self, timeout: float) -> AdminClient:
-        """Return the client; raises ``KafkaException`` if it is not made in ``timeout`` seconds."""
+        """Return the client. Raise ``KafkaException`` if it is not made in ``timeout`` seconds."""
         made = self._making()
         if not made.wait(timeout):
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no admin client in time"))
@@ -81,7 +81,7 @@ class KeptAdmin:
 
 
 def _failed(made: Aside[AdminClient]) -> bool:
-    """Say whether the client could not be made: without a token, or for its settings."""
+    """Return whether making the client failed, for lack of a token or because of its settings."""
     if not made.over:
         return False
     try:
@@ -92,7 +92,7 @@ def _failed(made: Aside[AdminClient]) -> bool:
 
 
 class Question(Generic[K]):
-    """A question that is sent once the client is there, and answered in parts."""
+    """A request that is sent once the client exists, and answered in parts."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Question(Generic[K]):
         self.begin(0.0)
 
     def begin(self, timeout: float) -> bool:
-        """Send the question if the client is there within ``timeout`` seconds; say if it is."""
+        """Send the request if the client exists within ``timeout`` seconds. Return if it does."""
         if self._asked is None and self._made.wait(timeout):
             self._asked = {}
             try:
@@ -119,9 +119,9 @@ class Question(Generic[K]):
         return self._asked is not None
 
     def answers(self, timeout: float) -> dict[K, Any] | None:
-        """Return the parts that were answered; None while an answer is still to come.
+        """Return the parts that were answered. Return None while an answer is outstanding.
 
-        A part that was refused is left out. Waits at most ``timeout`` seconds.
+        A refused part is left out. Waits at most ``timeout`` seconds.
         """
         until = time.monotonic() + timeout
         if not self.begin(timeout) or self._asked is None:

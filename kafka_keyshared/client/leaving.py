@@ -1,13 +1,14 @@
-"""How a member leaves its group, so that closing its client comes to an end.
+"""Leaving the group in a way that lets the client close.
 
-``close()`` of librdkafka may stand for ever when it finds a rebalance under way (librdkafka #4041
-and #4884). It tells the group that it leaves, and hands the assignment that still comes in to a
-rebalance callback. When the answer to the leave is there first, the client's own part in the group
-is over, and what the callback then says (``assign``, or the client itself in its place) waits for
-an answer that nobody gives. confluent-kafka waits for it **with the interpreter lock**: no thread
-of the process runs any more, no time-out passes, no signal is handled, no probe is answered.
+``close()`` of librdkafka may hang forever during a rebalance (librdkafka #4041 and #4884). It sends
+a LeaveGroup, and passes an assignment that still arrives to a rebalance callback. If the LeaveGroup
+is answered first, the client's own part in the group is over. The callback's ``assign``, or the
+client's own in its place, then waits for an answer that never comes. The binding confluent-kafka
+waits **with the interpreter lock**. No thread of the process runs any more, no timeout expires, no
+signal is handled, no probe is answered.
 
-So the group is left before, while everything still answers; then there is nothing to call back.
+So the member leaves the group before ``close()``, while all threads still run. Then there is
+nothing to call back.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from kafka_keyshared.logs import log_of
 log = log_of("kafka_keyshared.kafka")
 
 LEAVE_TIMEOUT = 2.0
-"""Seconds in which a rebalance that is under way is to come so far that it can be left.
+"""Seconds for a rebalance under way to reach a state in which the member can leave.
 
-It takes milliseconds, unless others keep the whole group waiting. Then no assignment comes in
-either, or only by the bad luck of coming in while the client closes.
+It takes milliseconds, unless other members delay the whole group. In that case no assignment
+arrives either, except by bad luck exactly while the client closes.
 """
 
 JOIN_TIMEOUT = 10.0
-"""Seconds at most for the coordinator to answer a JoinGroup that is on its way.
+"""Maximum seconds for the coordinator to answer a JoinGroup in flight.
 
-The coordinator gives a new member its id in that answer, at once, and counts it as *pending* from
-then on (KIP-394). A member that goes without knowing its id cannot leave, and no rebalance of its
-group completes until its session is over. So the answer is waited for, and then the group is left.
+The coordinator gives a new member its id in that answer, at once. From then on it counts the member
+as *pending* (KIP-394). A member that goes without knowing its id cannot leave. No rebalance of its
+group completes until its session expires. So the member waits for the answer and then leaves.
 """
 
 STEP = 0.01
@@ -42,7 +43,7 @@ STEP = 0.01
 
 
 class Left(enum.Enum):
-    """How far a member came out of its group before its client is closed."""
+    """Whether a member has left its group before its client is closed, or why not."""
 
     YES = "left"
     JOINING = "its JoinGroup was not answered"
@@ -58,15 +59,16 @@ def leave(
     patience: Callable[[], float] = lambda: JOIN_TIMEOUT,
     clock: Callable[[], float] = time.monotonic,
 ) -> Left:
-    """Leave the group and call back what comes of it; return whether it has been left in time.
+    """Leave the group and run the callbacks that follow. Return whether it was left in time.
 
-    ``unsubscribe`` is put off by the client while a rebalance is under way, and that goes on only
-    with the answers of its callbacks. Out of the group the client has no member id, or, where it
-    keeps one (``keeps_id``: it chooses its own in the protocol of KIP-848), no partitions. Records
-    that are still taken off the queue are dropped; nothing counts them as received.
+    The client delays ``unsubscribe`` during a rebalance, and a rebalance advances only with the
+    answers of its callbacks. After the leave the client has no member id. With ``keeps_id`` (the
+    client chooses its own id in the protocol of KIP-848) it has no partitions instead. Records that
+    are still polled are dropped; nothing counts them as received.
 
-    A member that is ``joining`` and has no id yet is given so many seconds to get one as
-    ``patience`` returns, and at most :data:`JOIN_TIMEOUT`. No other member asks for them.
+    A member that is ``joining`` and has no id yet waits for one. It waits as many seconds as
+    ``patience`` returns, at most :data:`JOIN_TIMEOUT`. ``patience`` is not called for other
+    members.
     """
     is_member: Callable[[], object] = consumer.assignment if keeps_id else consumer.memberid
     try:

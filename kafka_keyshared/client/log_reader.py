@@ -1,8 +1,9 @@
-"""Reads logs from a position to a position: without a group, and nothing on the cluster changes.
+"""A group-less reader of partition logs between two positions.
 
-Partitions are assigned and not subscribed to, so no group hears of it; the ends are those of the
-moment when the reading began. A partition is done when a position at or beyond its end is reached:
-behind its last record there may be transaction markers, which are offsets without a record.
+It assigns partitions and does not subscribe, so no group is involved and nothing on the cluster
+changes. The end offsets are those at the start of the reading. A partition is done at a position at
+or beyond its end. Transaction markers may follow the last record: they are offsets without a
+record.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from kafka_keyshared.model import Record, TopicPartition, in_words, partition_of
 
 CHUNK = 10_000
 LOOK_EVERY = 10.0
-"""Seconds between two looks for the topics: whether they are there, and have partitions added."""
+"""Seconds between two checks for missing topics and added partitions."""
 
 MISSED_LOOKS = 3
-"""So many looks in a row that do not find a topic mean that it is gone."""
+"""Number of consecutive checks without the topic after which it counts as deleted."""
 
 REFUSED_SAY_EVERY = 60.0
-"""Seconds between two lines about a topic that may not be read any more."""
+"""Seconds between two lines about a topic whose READ right is refused."""
 
 _REASONS_KEPT = 20
 
 _SETTINGS: Mapping[str, Any] = {
     **READ_ONLY,
-    # What is read next is said by who reads, never by the client: it would skip without a word.
+    # The reader chooses every position. The client would skip offsets silently.
     "auto.offset.reset": "error",
-    # There is no group that whoever is slow could hold up.
+    # There is no group that a slow caller could block.
     "max.poll.interval.ms": 86_400_000,
     "statistics.interval.ms": 0,
 }
@@ -49,10 +50,10 @@ _STRANGER = {"group.id": "keyshared-read"}
 
 
 class LogReader:
-    """Reads partitions; to be used by one thread. ``tell`` is told what a person wants to know.
+    """Reads partitions, for use by one thread. ``tell`` receives the lines for a person.
 
-    ``bounds`` are where to begin and where to end. None for the end means that it goes on, and
-    reads partitions that are added, from their start.
+    ``bounds`` are where to begin and where to end. An end of None means that the reading goes on.
+    It then also reads added partitions, from their start.
     """
 
     def __init__(
@@ -77,17 +78,17 @@ class LogReader:
             meanwhile="they are tried again and again",
         )
         self._consumer: Consumer | None = None
-        # What is read, as the client wants it named; where each ends, if it does.
+        # The partitions being read, in the client's type; and the end of each, if it has one.
         self._assigned: dict[TopicPartition, ClientPartition] = {}
         self._ends: Positions = {}
         self._known: set[TopicPartition] = set()
         self._positions: Positions = {}
-        # Of which nothing is where it was to be read next, until their logs have been asked for.
+        # Partitions whose next offset no longer exists, until their log bounds are queried.
         self._astray: set[TopicPartition] = set()
         self._look_at = clock() + LOOK_EVERY
         self._missed = 0
-        # Topics of which something has come; those of them that may not be read, and since when;
-        # when that is told again.
+        # Topics that have delivered something. Those of them that are refused now, and since when.
+        # When to log that again.
         self._came: set[str] = set()
         self._refused: dict[str, float] = {}
         self._refused_tell_at = 0.0
@@ -95,11 +96,11 @@ class LogReader:
     # --- begin and end ---
 
     def open(self) -> Positions:
-        """Ask where the logs are and begin to read; return where each partition is begun.
+        """Query the logs and begin to read. Return the start offset of each partition.
 
         Raises :class:`~kafka_keyshared.errors.BrokerUnavailableError` when no broker answers,
-        :class:`~kafka_keyshared.errors.TopicMissingError` for a topic that is not there and
-        :class:`~kafka_keyshared.errors.ConfigError` for bounds that mean nothing there.
+        :class:`~kafka_keyshared.errors.TopicMissingError` for a topic that does not exist and
+        :class:`~kafka_keyshared.errors.ConfigError` for bounds that have no meaning in these logs.
         """
         require_broker(self._conf)
         own = {**_STRANGER, **self._conf, **_SETTINGS}
@@ -126,7 +127,7 @@ class LogReader:
         return starts
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -142,10 +143,10 @@ class LogReader:
     # --- reading ---
 
     def take(self, timeout: float) -> list[Record]:
-        """Return what has come, after at most ``timeout`` seconds; events are among it.
+        """Return the records and client events that arrive within ``timeout`` seconds.
 
-        The events are to be given back to :meth:`heard`. The records of a partition come in the
-        order of their offsets, and none beyond its end.
+        The caller passes the events to :meth:`heard`. The records of a partition come in offset
+        order, and none lies beyond its end.
         """
         consumer = self._open_consumer()
         if self._astray:
@@ -167,18 +168,18 @@ class LogReader:
         return self._within(batch) if self._advance(consumer) else batch
 
     def heard(self, events: Sequence[Record]) -> None:
-        """Act on events of the client.
+        """Act on client events.
 
-        A topic that was read before and may not be any more is waited for: the right may come
+        The reader retries a refused topic that has delivered records before. The right may come
         back, as in a group (:mod:`kafka_keyshared.owner.rights`).
 
-        Raises :class:`ConfigError` when a topic may not be read, :class:`TopicMissingError` when
-        it has gone and :class:`KeySharedError` when its log is another one.
+        Raises :class:`ConfigError` when a topic may not be read, :class:`TopicMissingError` when it
+        was deleted and :class:`KeySharedError` when its log was replaced.
         """
         for event in events:
             error, partition = event.error(), partition_of(event)
             if error.code() == KafkaError._PARTITION_EOF:
-                continue  # it has moved the position, which was looked at
+                continue  # :meth:`_advance` has read the moved position
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
                 self._astray.add(partition)
                 self._find_again()
@@ -210,12 +211,12 @@ class LogReader:
             self._open_consumer().incremental_unassign(gone)
 
     def _advance(self, consumer: Consumer) -> bool:
-        """Take note of how far it is; say whether some partition has gone beyond its end.
+        """Update the positions. Return whether a partition has gone beyond its end.
 
-        One question for a batch stands for a look at the offset of each record.
+        One position query per batch replaces a check of every record's offset.
         """
         if not self._assigned:
-            return True  # what still comes is of partitions that are done
+            return True  # the remaining records belong to partitions that are done
         beyond, done = False, []
         answers = consumer.position(list(self._assigned.values()))
         for partition, answer in zip(self._assigned, answers, strict=True):
@@ -240,17 +241,17 @@ class LogReader:
             if each.error() is not None or each.offset() < ends.get(partition_of(each), 0)
         ]
 
-    # --- what may happen meanwhile ---
+    # --- events during the reading ---
 
     def _wait_for_rights(self) -> None:
-        """Tell once a minute which topics are refused; raise when that has lasted too long."""
+        """Report refused topics once a minute. Raise when a refusal has lasted too long."""
         now = self._clock()
         for topic, since in [*self._refused.items()]:
             if now - since < AUTHORIZATION_TIMEOUT:
                 continue
             if self._something_to_read(topic):
                 raise not_allowed(topic)
-            del self._refused[topic]  # nothing waits, and nothing shows that it is still refused
+            del self._refused[topic]  # nothing to read, so nothing shows that it is still refused
         if not self._refused:
             return
         topics = sorted(self._refused)
@@ -266,7 +267,7 @@ class LogReader:
         partitions = [each for each in self._assigned if each.topic == topic]
         try:
             logs = ask_logs(self._open_consumer(), partitions)
-        except BrokerUnavailableError as error:  # brokers that are away are told by themselves
+        except BrokerUnavailableError as error:  # brokers that are down are reported elsewhere
             self._reasons.append(str(error))
             return False
         return any(logs[each].end > self._positions[each] for each in partitions)
@@ -280,9 +281,9 @@ class LogReader:
         self._look(consumer)
 
     def _heard(self, error: KafkaError) -> None:
-        """Take an error of the client's; that nobody answers is all that is news here.
+        """Take a client error. Only "all brokers down" is reported here.
 
-        Where there is an end, what does not come is told as a silence instead.
+        With an end position, the silence check reports missing answers instead.
         """
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._outages.last_error = error.str()
@@ -297,11 +298,12 @@ class LogReader:
         return True
 
     def _look(self, consumer: Consumer) -> None:
-        """See whether the topics are still there, and read what partitions were added.
+        """Check that the topics still exist, and read added partitions.
 
-        Those are read from their start: all in them is new. Raises :class:`TopicMissingError` when
-        a topic has gone, of which the client says nothing; not at once, because a broker that has
-        just come back may not know of all topics yet.
+        Those are read from their start, as all their records are new. Raises
+        :class:`TopicMissingError` when a topic was deleted, which the client does not report. One
+        failed check is not enough, because a broker that has just restarted may not know all topics
+        yet.
         """
         if (now := self._clock()) < self._look_at:
             return
@@ -315,7 +317,7 @@ class LogReader:
             self._missed += 1
             if self._missed >= MISSED_LOOKS:
                 raise
-        except KeySharedError as error:  # no answer, which is told by itself
+        except KeySharedError as error:  # no answer, which is reported elsewhere
             self._reasons.append(str(error))
         else:
             self._missed = 0
@@ -325,12 +327,12 @@ class LogReader:
                 self._read(starts)
 
     def _find_again(self) -> None:
-        """Go on where logs begin now, of which what was to be read next has been deleted."""
+        """Continue at the log start where the next records to read were deleted."""
         consumer = self._open_consumer()
         for partition in sorted(self._astray & self._assigned.keys()):
             try:
                 log = ask_logs(consumer, [partition])[partition]
-            except BrokerUnavailableError as error:  # asked again before the next wait
+            except BrokerUnavailableError as error:  # retried before the next wait
                 self._reasons.append(str(error))
                 continue
             self._go_on(partition, log)

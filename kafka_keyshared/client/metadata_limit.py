@@ -1,8 +1,9 @@
-"""Asks brokers how long commit metadata may be (``offset.metadata.max.bytes``).
+"""A query for the brokers' limit of commit metadata (``offset.metadata.max.bytes``).
 
-The limit is a setting of brokers, and mostly the same for all. It is asked once, when the group is
-joined, and nothing depends on the answer: where the user may not read the settings of brokers
-(DESCRIBE_CONFIGS on the cluster), or they cannot be asked, a refused commit tells.
+The limit is a broker setting, usually the same for all. The query runs once, when the instance
+joins the group, and nothing depends on the answer. The user may lack the right to read broker
+settings (DESCRIBE_CONFIGS on the cluster), or the query may fail. Then a refused commit shows the
+limit.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from kafka_keyshared.logs import log_of
 log = log_of("kafka_keyshared.kafka")
 
 ANSWER_WITHIN = 5.0
-"""Seconds after which a question counts as not answered."""
+"""Seconds after which a request counts as unanswered."""
 
 BROKERS_MOST = 5
-"""Brokers that are asked at most."""
+"""Maximum number of brokers that are queried."""
 
 SETTING = "offset.metadata.max.bytes"
 
 
 class KafkaMetadataLimit:
-    """One question to some ``brokers``: :class:`~.port.MetadataLimitAsked`."""
+    """One query of some ``brokers``: :class:`~.port.MetadataLimitAsked`."""
 
     def __init__(self, admin: KeptAdmin, brokers: Collection[int]) -> None:
         self.limit: int | None = None
@@ -42,9 +43,9 @@ class KafkaMetadataLimit:
         )
 
     def answered(self, timeout: float) -> bool:
-        """Say whether the question is over, waiting at most ``timeout`` seconds for that.
+        """Return whether the query is over, waiting at most ``timeout`` seconds for that.
 
-        ``limit`` then has the lowest limit that was told, None where none was.
+        ``limit`` is then the lowest limit of the brokers' answers, None without any answer.
         """
         if self._question is None:
             return True  # no broker is known
@@ -58,7 +59,7 @@ class KafkaMetadataLimit:
 
 def _ask(client: AdminClient, brokers: Collection[int]) -> dict[int, Future[Any]]:
     asked = {}
-    for number in brokers:  # a call asks one broker
+    for number in brokers:  # each call queries one broker
         broker = ConfigResource(ResourceType.BROKER, str(number))
         asked[number] = client.describe_configs([broker], request_timeout=ANSWER_WITHIN)[broker]
     return asked

@@ -1,7 +1,7 @@
-"""What the client tells of connections, in a few lines: gone, still gone, and back.
+"""Reports of broker outages: start, duration and end, in few log lines.
 
-It tells of each attempt to reach each broker, several times a second while one is away. A person
-wants to know when no broker answers any more, once a minute that this lasts, and when it is over.
+While a broker is down, the client reports each connection attempt, several times a second. An
+operator needs one line at the start of an outage, one per minute, and one at its end.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from kafka_keyshared.logs import log_of
 log = log_of("kafka_keyshared.kafka")
 
 SAME_EVERY = 60.0
-"""Seconds after which an error of the same name is told again, and that an outage lasts."""
+"""Minimum seconds between two lines about the same error, or about an outage that lasts."""
 
 ASK_FIRST = 1.0
 ASK_EVERY = 5.0
 ASK_WAIT = 0.1
-"""Seconds until a broker is asked whether it answers again, between two such questions, and for
-how long the owner waits for the answer."""
+"""Timing of the checks whether a broker answers again, in seconds.
+
+``ASK_FIRST`` is the delay before the first check, ``ASK_EVERY`` the time between two checks.
+``ASK_WAIT`` is the time for which the owner waits for an answer.
+"""
 
 ASK_LAST = 0.5
-"""Seconds for that answer at the end of the client, which asks only once more."""
+"""Timeout in seconds of the single check when the client closes."""
 
 CONNECTION = frozenset(
     {
@@ -43,10 +46,11 @@ def _to_log(level: int, text: str) -> None:
 
 
 class Outages:
-    """Tells of the client's errors. ``answers`` says whether a broker answers within a time.
+    """Logs the client's errors. ``answers`` returns whether a broker answers in time.
 
-    ``tell`` is told a level of the log and a line. ``meanwhile`` says what becomes of the work.
-    ``no_token`` says of a reason why there is no token, None where that is not the trouble.
+    ``tell`` receives a log level and a line. ``meanwhile`` is the part of the line about the work
+    that continues. ``no_token`` returns why there is no token, given the client's reason; None if a
+    missing token is not the cause.
     """
 
     def __init__(
@@ -69,8 +73,8 @@ class Outages:
         self.last_error = ""
 
     def heard(self, error: KafkaError) -> None:
-        """Take an error of the client's, and tell of it if that is news."""
-        # That all are down follows the reason, and is none itself.
+        """Take a client error, and log it if it is new."""
+        # "All brokers down" follows the actual reason.
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.last_error = error.str()
         now = self._clock()
@@ -80,13 +84,13 @@ class Outages:
             reason = self._reason(self.last_error or error.str())
             self._tell(logging.WARNING, f"no broker answers ({reason}); {self._meanwhile}")
         elif self._since is not None and error.code() in CONNECTION:
-            return  # it is known
+            return  # already logged
         elif now - self._told.get(error.name(), float("-inf")) >= SAME_EVERY:
             self._told[error.name()] = now
             self._tell(logging.ERROR if error.fatal() else logging.WARNING, error.str())
 
     def look(self) -> None:
-        """While no broker answers: ask again if it is time to, and tell how it goes."""
+        """While no broker answers, check again when it is time and log the state."""
         if self._since is None or (now := self._clock()) < self._ask_at:
             return
         seconds = now - self._since
@@ -99,10 +103,10 @@ class Outages:
             self._tell(logging.WARNING, f"no broker has answered for {seconds:.0f} s ({reason})")
 
     def patience(self, seconds: float) -> float:
-        """Return for how many seconds to wait for a broker: 0.0 while none answers.
+        """Return the seconds to wait for a broker: 0.0 while none answers.
 
-        What is known may be :data:`ASK_EVERY` seconds old, so a broker is asked once more. The time
-        that takes is part of the ``seconds``.
+        The known state may be :data:`ASK_EVERY` seconds old, so one more check is made. The time it
+        takes is part of the ``seconds``.
         """
         if self._since is None:
             return seconds
@@ -113,18 +117,21 @@ class Outages:
         return seconds - (self._clock() - began)
 
     def answered(self) -> None:
-        """Take note that a broker answers."""
+        """Note that a broker answers."""
         if (seconds := self.seconds) is not None:
             self._since = None
             self._told.clear()
             self._tell(logging.WARNING, f"a broker answers again, after {seconds:.0f} s")
 
     def _reason(self, said: str) -> str:
-        """Return the reason; without a token no connection is opened, whatever the client says."""
+        """Return the reason.
+
+        Without a token no connection opens, regardless of the client's error.
+        """
         missing = self._no_token(said)
         return said if missing is None else f"no token: {missing}"
 
     @property
     def seconds(self) -> float | None:
-        """For how long no broker has answered; None while one does."""
+        """Seconds since any broker answered. None while one does."""
         return None if self._since is None else self._clock() - self._since

@@ -1,4 +1,4 @@
-"""Topic patterns (``^…``), as far as we have to understand what the client makes of them."""
+"""Topic patterns (``^…``), matched as the client matches them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _CLASSES = {
 
 
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""The topics that a cluster keeps for itself. To the client a pattern means them like any other."""
+"""The cluster's own topics. In the client a pattern matches them like any other topic."""
 
 
 class BadPatternError(ConfigError):
-    """A topic pattern that is no regular expression."""
+    """A topic pattern that is not a regular expression."""
 
 
 def is_pattern(topic: str) -> bool:
-    """Say whether the client takes the name for a regular expression."""
+    """Return whether the client reads the name as a regular expression."""
     return topic.startswith("^")
 
 
 def matching(pattern: str, there: Iterable[str]) -> list[str]:
-    """Return the topics that a pattern (``^…``) means.
+    """Return the topics that match a pattern (``^…``).
 
-    Raises :class:`BadPatternError`. The client's expressions are POSIX ones, which mean the same
-    for what is used in names of topics, but for their classes of characters.
+    Raises :class:`BadPatternError`. The client uses POSIX expressions. They mean the same as
+    Python's for the characters in topic names, except for their character classes.
     """
     expression = pattern
     for posix, range_ in _CLASSES.items():
@@ -53,7 +53,7 @@ def visible(there: Iterable[str]) -> list[str]:
 
 
 def topics_meant(wanted: Iterable[str], there: Iterable[str]) -> list[str]:
-    """Return the names of the topics that names and patterns mean, given those that are there."""
+    """Return the existing topics that match the names and patterns."""
     names = list(there)
     found: set[str] = set()
     for topic in wanted:

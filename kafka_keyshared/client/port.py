@@ -1,6 +1,6 @@
-"""The Kafka client as the loop sees it: the port, and one classifier for every error of the client.
+"""The loop's port to the Kafka client, and a classifier of errors.
 
-The real client stands in :mod:`.kafka`, the loop's own double of it beside the loop's tests.
+The real client is in :mod:`.kafka`; the loop's test double stands beside the loop's tests.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from kafka_keyshared.status import ClientStatus
 
 
 class CommittedOffset(NamedTuple):
-    """What the broker has for a partition of the group; ``position`` is None for nothing.
+    """The group's committed offset of a partition. ``position`` is None without one.
 
-    ``leader_epoch`` is what was committed beside it (KIP-320), -1 for nothing.
+    ``leader_epoch`` was committed with it (KIP-320), -1 without one.
     """
 
     position: int | None
@@ -33,7 +33,7 @@ class CommittedOffset(NamedTuple):
 
 
 class LogBounds(NamedTuple):
-    """The first offset of a log, its end, and the epoch of its leader now (-1: not told)."""
+    """The first offset of a log, its end, and its leader's current epoch (-1: unknown)."""
 
     start: int
     end: int
@@ -43,8 +43,8 @@ class LogBounds(NamedTuple):
 class Refusal(NamedTuple):
     """A right that a broker refused in an answer: READ or DESCRIBE on a topic, READ on the group.
 
-    ``partition`` is the one that was asked for, None where the answer names only the topic or is
-    about the group. ``error`` has the broker's words.
+    ``partition`` is the requested one. It is None where the answer names only the topic or is about
+    the group. ``error`` is the broker's text.
     """
 
     right: Right
@@ -54,39 +54,39 @@ class Refusal(NamedTuple):
 
 
 class RightsAsked(Protocol):
-    """A pending or answered question for which topics this user may read."""
+    """A pending or answered query for the topics that this user may read."""
 
     def answer(self) -> frozenset[str] | None:
         """Return the topics with READ and DESCRIBE; None while there is no answer."""
 
 
 class TopicIdsAsked(Protocol):
-    """A question for the ids of topics, on its way or answered."""
+    """A pending or answered query for the ids of topics."""
 
     def answer(self, timeout: float) -> dict[str, str] | None:
-        """Return the ids, waiting for them at most ``timeout`` seconds; None without an answer yet.
+        """Return the ids, waiting at most ``timeout`` seconds; None without an answer yet.
 
-        What the brokers do not tell is left out: a topic that is not there, that this user may not
-        describe, or whose brokers know no ids.
+        A topic without a known id is left out. It does not exist, this user may not describe it, or
+        its brokers have no ids.
         """
 
 
 class MetadataLimitAsked(Protocol):
-    """A question for ``offset.metadata.max.bytes``, on its way or over."""
+    """A pending or finished query for ``offset.metadata.max.bytes``."""
 
     @property
     def limit(self) -> int | None:
-        """The limit in bytes; None where no broker has told it."""
+        """The limit in bytes. None if no broker has answered it."""
 
     def answered(self, timeout: float) -> bool:
-        """Say whether the question is over, waiting at most ``timeout`` seconds for that."""
+        """Return whether the query is over, waiting at most ``timeout`` seconds for that."""
 
 
 class Client(Protocol):
     """The port through which the loop uses Kafka. Every call comes from the owner thread.
 
-    ``halts_out_of_range`` says that the user wants no record skipped in any case
-    (``auto.offset.reset=error``); ``starts_at_end`` that a partition without a committed position
+    ``halts_out_of_range``: the user wants no record skipped in any case
+    (``auto.offset.reset=error``). ``starts_at_end``: a partition without a committed position
     starts at the end of its log (``latest``).
     """
 
@@ -95,28 +95,28 @@ class Client(Protocol):
 
     @property
     def last_error(self) -> str:
-        """What the client told last, empty for nothing."""
+        """The client's latest error, empty without one."""
 
     @property
     def away_seconds(self) -> float | None:
-        """For how long no broker has answered; None while one does, as far as that is known."""
+        """Seconds since any broker answered, as far as known. None while one does."""
 
     def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
-        """Join the group; the callbacks run inside poll, consume and close only."""
+        """Join the group. The callbacks run inside poll, consume and close only."""
 
     def poll(self, timeout: float) -> Record | None:
         """Wait for one message or event, at most ``timeout`` seconds."""
 
     def consume(self, count: int) -> list[Record]:
-        """Take what has been fetched, at most ``count``, without waiting."""
+        """Return at most ``count`` fetched messages without waiting."""
 
     def positions(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the position of every assigned partition that has one, or of these alone."""
+        """Return the positions of all assigned partitions that have one, or of the given ones."""
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
-        """Ask the broker for positions and metadata; what it refuses to tell is left out.
+        """Query the broker for positions and metadata. Refused partitions are left out.
 
         Raises ``KafkaException`` when there is no answer in time.
         """
@@ -124,92 +124,95 @@ class Client(Protocol):
     def log_bounds(
         self, partitions: Sequence[TopicPartition], timeout: float
     ) -> dict[TopicPartition, LogBounds]:
-        """Ask for the bounds of logs, many at once; those that nobody answered for are left out."""
+        """Query the bounds of many logs at once. Those without an answer are left out."""
 
     def received_epoch(self, partition: TopicPartition) -> int:
-        """Return the leader's epoch at the last record received, or at the committed position.
+        """Return the leader epoch at the last received record, or at the committed position.
 
         -1 when neither is known.
         """
 
     def ask_topic_ids(self, topics: Collection[str]) -> TopicIdsAsked:
-        """Ask for the ids of topics (KIP-516), and wait for nothing.
+        """Request the ids of topics (KIP-516) without waiting.
 
-        A topic that was made anew has another one. Whoever keeps no answer drops the question.
+        A topic that was deleted and created again has another id. A caller that no longer needs
+        the answer drops the returned query.
         """
 
     def refusals(self) -> list[Refusal]:
-        """Return what brokers have refused in answers to questions since the last call.
+        """Return the refusals that brokers have answered since the last call.
 
         Refused fetches and joins come as events of a poll instead.
         """
 
     def ask_rights(self, topics: Collection[str]) -> RightsAsked:
-        """Ask which of the topics this user may read, without waiting.
+        """Request the user's rights on the topics without waiting.
 
-        The client also looks for its topics again: it has dropped one that it may not describe.
+        The client also looks up its topics again: it has dropped one that it may not describe.
         """
 
     def ask_metadata_limit(self) -> MetadataLimitAsked:
-        """Ask how many bytes of commit metadata the brokers take, and wait for nothing."""
+        """Request the brokers' limit of commit metadata in bytes, without waiting."""
 
     def start_over(self, error: KafkaError) -> bool:
-        """Say whether the next polls replace the client that this fatal error has ended.
+        """Return whether the next polls replace the client, which this fatal error has ended.
 
         Its partitions are lost, and it joins the group as a new member.
         """
 
     def is_new(self, partition: TopicPartition) -> bool:
-        """Say whether the partition was added to its topic while this process ran."""
+        """Return whether the partition was added to its topic while this process ran."""
 
     def log_ends(self) -> dict[TopicPartition, int]:
-        """Return the ends of the assigned partitions' logs as last heard, without asking."""
+        """Return the last known ends of the assigned partitions' logs, without a request."""
 
     def statistics(self) -> ClientStatus | None:
-        """Return what the client last said of itself, None when it is not asked to."""
+        """Return the client's latest statistics; None when they are off."""
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        """Start reading there, beside what is assigned already when the protocol is cooperative.
+        """Start reading at the positions.
 
-        A partition that was paused when it went is paused when it comes back.
+        A cooperative protocol keeps the other partitions assigned.
+
+        A partition that was paused when it was revoked is paused when it comes back.
         """
 
     def released(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take note that the partitions are no longer assigned."""
+        """Note that the partitions are no longer assigned."""
 
     def seek(self, partition: TopicPartition, position: int | None) -> None:
-        """Go on reading there (None: where the reset policy says)."""
+        """Continue reading at the position; None means where the reset policy says."""
 
     def restart(
         self, positions: Mapping[TopicPartition, int | None], moved: Collection[TopicPartition]
     ) -> None:
-        """Go on reading ``moved`` after the client has given them up (out of range).
+        """Continue reading ``moved`` after the client has stopped fetching them (out of range).
 
-        ``positions`` says where to read each of them, and every other partition that has started:
-        it may have to be assigned anew with them, and what it has not delivered yet must not be
-        lost.
+        ``positions`` has the position of each of them, and of every other partition that has
+        started. The others may have to be assigned again too, and their undelivered records must
+        not be lost.
         """
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop fetching from the partitions, as far as they are assigned, until they are resumed.
+        """Stop fetching from those partitions that are assigned, until they are resumed.
 
         Raises ``KafkaException`` when the client refuses, as :meth:`resume` does.
         """
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch from the partitions again, as far as they are assigned; harmless if not paused."""
+        """Fetch again from those partitions that are assigned. Harmless if not paused."""
 
     def commit(self, commit: Commit) -> CommitAnswered | None:
-        """Send a commit; the answer comes through the callback, or here if it failed at once."""
+        """Send a commit. The answer comes through the callback, or here if it failed at once."""
 
     def answers(self, timeout: float) -> bool:
-        """Say whether a broker answers a question, any, within ``timeout`` seconds."""
+        """Return whether any broker answers a request within ``timeout`` seconds."""
 
     def close(self, patience: float = 10.0) -> bool:
         """Leave the group, also as a member without partitions.
 
-        A JoinGroup on its way is waited for, at most ``patience`` seconds. Return False when it was
-        not answered: then the coordinator may keep the member until its session is over.
+        Waits for the answer to a JoinGroup in flight, at most ``patience`` seconds. Return False
+        without that answer: the coordinator may then keep the member until its session expires.
         """
 
 
@@ -221,7 +224,7 @@ Committed = dict[TopicPartition, CommittedOffset]
 
 
 class EventKind(enum.Enum):
-    """What an error event among the fetched messages means for the loop."""
+    """The meaning of an error event among the fetched messages."""
 
     END_OF_PARTITION = "end_of_partition"
     MAX_POLL_EXCEEDED = "max_poll_exceeded"
@@ -235,11 +238,14 @@ _RIGHTS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: Right.TOPIC,
     KafkaError.GROUP_AUTHORIZATION_FAILED: Right.GROUP,
 }
-"""Errors of a missing right. They may pass: an access-control list takes time to reach every
-broker, and an authorizer that reloads refuses everything meanwhile. The client asks again."""
+"""Errors of a missing right, which may pass, so the client retries.
+
+An access-control list takes time to reach every broker. An authorizer refuses everything while it
+reloads.
+"""
 
 _FATAL_CODES = {
-    # Another instance has the same group.instance.id (KIP-345): this one is out, and would wait.
+    # Another instance has the same group.instance.id (KIP-345). This one is fenced, and would wait.
     KafkaError._FATAL,
     KafkaError.FENCED_INSTANCE_ID,
 }
@@ -253,7 +259,7 @@ _CURES = {
 }
 
 _COMMIT_RESULTS = {
-    # The group has moved on without this member: what it holds is no longer its own.
+    # The group has moved on without this member, which no longer owns its partitions.
     KafkaError.UNKNOWN_MEMBER_ID: CommitResult.LOST,
     KafkaError.ILLEGAL_GENERATION: CommitResult.LOST,
     KafkaError.FENCED_INSTANCE_ID: CommitResult.LOST,
@@ -266,7 +272,7 @@ _COMMIT_RESULTS = {
 
 
 def classify_event(error: KafkaError) -> EventKind:
-    """Say what an error event means. Whatever is not known to be final is transient."""
+    """Classify an error event. Every error not known to be final is transient."""
     code = error.code()
     if code == KafkaError._PARTITION_EOF:
         return EventKind.END_OF_PARTITION
@@ -282,12 +288,12 @@ def classify_event(error: KafkaError) -> EventKind:
 
 
 def refused_right(error: KafkaError | None) -> Right | None:
-    """Return what the missing right is about; None for any other error, or for none."""
+    """Return the object of the missing right; None for any other error, or without one."""
     return None if error is None else _RIGHTS.get(error.code())
 
 
 def refusal_of(error: KafkaError, partition: TopicPartition | None) -> Refusal | None:
-    """Return the refusal that an error is; None for any error but a missing right."""
+    """Return an error as a refusal; None for any error other than a missing right."""
     right = refused_right(error)
     if right is None:
         return None
@@ -297,34 +303,34 @@ def refusal_of(error: KafkaError, partition: TopicPartition | None) -> Refusal |
 
 
 def ended_by_the_group(error: KafkaError) -> bool:
-    """Say whether a client has ended because the group refused its heartbeat.
+    """Return whether a client has ended because the group refused its heartbeat.
 
-    Under KIP-848 librdkafka takes that for fatal, and tells the cause only in words.
+    Under KIP-848 librdkafka treats that as fatal, and names the cause only in the error text.
     """
     return error.code() == KafkaError._FATAL and "Group authorization failed" in error.str()
 
 
 def with_cure(error: KafkaError) -> str:
-    """Return the client's words, and what to do where they do not say it."""
+    """Return the client's error text, with a remedy where the text has none."""
     cure = _CURES.get(error.code())
     return f"{error.str()}; {cure}" if cure else str(error.str())
 
 
 def classify_commit(error: KafkaError | None) -> CommitResult:
-    """Say what a commit's error means. Whatever is not known to be final is sent again."""
+    """Classify a commit's error. Every error not known to be final leads to a retry."""
     if error is None:
         return CommitResult.ACCEPTED
     if error.fatal() or error.code() == KafkaError._FATAL:
-        return CommitResult.LOST  # such a client commits nothing any more
+        return CommitResult.LOST  # such a client cannot commit any more
     return _COMMIT_RESULTS.get(error.code(), CommitResult.RETRY)
 
 
 def unreachable(
     bootstrap: str, why: str, conf: Mapping[str, Any] = MappingProxyType({})
 ) -> BrokerUnavailableError:
-    """Return the error for a cluster that does not answer: where, why, and what to try.
+    """Return the error for a cluster that does not answer: address, reason and remedy.
 
-    With ``conf`` a token that is missing is told apart from a broker that does not answer.
+    ``conf`` allows a missing token to be told apart from a broker that does not answer.
     """
     if (missing := no_token(conf, why)) is not None:
         return BrokerUnavailableError(
@@ -339,7 +345,7 @@ def unreachable(
 
 
 def is_cooperative(conf: Mapping[str, Any]) -> bool:
-    """Say whether partitions come and go one by one (cooperative-sticky, KIP-429, or KIP-848)."""
+    """Return whether partitions move one by one (cooperative-sticky, KIP-429, or KIP-848)."""
     if is_kip_848(conf):
         return True
     return "cooperative-sticky" in str(conf.get("partition.assignment.strategy", ""))

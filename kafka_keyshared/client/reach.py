@@ -1,4 +1,4 @@
-"""Asks whether a cluster is there before anything is started against it."""
+"""A check that a cluster is reachable before anything starts on it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from kafka_keyshared.config.tokens import with_guarded_tokens
 ANSWER_TIMEOUT = 6.0
 
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
-"""A request that any Kafka broker answers, or ends the connection for: its length, ApiVersions in
-version 0, the number 1, and no client id (KIP-35)."""
+"""A request that any Kafka broker answers, or closes the connection for (KIP-35).
+
+It consists of its length, ApiVersions in version 0, the number 1, and no client id.
+"""
 
 
 def require_broker(conf: Mapping[str, Any], timeout: float = ANSWER_TIMEOUT) -> None:
     """Return once a broker has answered a client with this configuration.
 
-    Raises :class:`~kafka_keyshared.errors.BrokerUnavailableError` with the address, the last reason
-    that the client gave and what to try, after ``timeout`` seconds, and
+    Raises :class:`~kafka_keyshared.errors.BrokerUnavailableError` with the address, the client's
+    last reason and a remedy after ``timeout`` seconds, and
     :class:`~kafka_keyshared.errors.ConfigError` when the client refuses a setting.
     """
     reasons: list[str] = []
@@ -42,10 +44,10 @@ def require_broker(conf: Mapping[str, Any], timeout: float = ANSWER_TIMEOUT) -> 
 
 
 def speaks_tls(servers: str, timeout: float) -> bool:
-    """Say whether the first of these listeners takes the beginning of a TLS connection."""
+    """Return whether the first of these listeners accepts a TLS handshake."""
     host, port = _first_address(servers)
     asking = ssl.create_default_context()
-    # Whose certificate it has is not asked; nothing is sent.
+    # The certificate's owner does not matter, as nothing is sent.
     asking.check_hostname = False
     asking.verify_mode = ssl.CERT_NONE
     try:
@@ -59,14 +61,14 @@ def speaks_tls(servers: str, timeout: float) -> bool:
 
 
 def is_mute(servers: str, timeout: float) -> bool:
-    """Say whether the first of these listeners neither answers a request nor ends the connection.
+    """Return whether the first of these listeners neither answers nor closes the connection.
 
-    So does a port of something else that waits for more, and one behind a firewall.
+    A port of another service that waits for more input behaves so, and one behind a firewall.
     """
     try:
         with socket.create_connection(_first_address(servers), timeout) as plain:
             plain.sendall(_API_VERSIONS)
-            plain.recv(1)  # nothing where the listener ends the connection
+            plain.recv(1)  # empty if the listener closes the connection
     except TimeoutError:
         return True
     except OSError:
@@ -75,7 +77,7 @@ def is_mute(servers: str, timeout: float) -> bool:
 
 
 def _first_address(servers: str) -> tuple[str, int]:
-    """Return host and port of the first address; the client's default port where none is given."""
+    """Return host and port of the first address. The port defaults to the client's default."""
     address = servers.partition(",")[0].strip().rpartition("://")[2]
     host, colon, port = address.rpartition(":")
     if not colon or port.endswith("]"):

@@ -1,8 +1,8 @@
-"""Asks which topics the user of a client may read.
+"""A query for the topics that a client's user may read.
 
-A refused fetch is reported once and its end never, so the only way to learn that a topic without
-traffic may be read again is to ask. Brokers tell a user's own rights with the description of a
-topic (KIP-430). They are asked every few seconds, and only while a right is missing.
+The client reports a refused fetch once and never its end. So only a query shows that a topic
+without traffic may be read again. Brokers return a user's own rights with the description of a
+topic (KIP-430). The query runs every few seconds, and only while a right is missing.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 from kafka_keyshared.client.kept_admin import KeptAdmin
 
 ANSWER_WITHIN = 10.0
-"""Seconds after which a question counts as unanswered."""
+"""Seconds after which a request counts as unanswered."""
 
 NEEDED = frozenset({AclOperation.READ, AclOperation.DESCRIBE})
-"""What it takes to read a topic, and to commit positions of it."""
+"""The rights needed to read a topic and to commit its positions."""
 
 
 class KafkaRights:
-    """One question: :class:`~.port.RightsAsked`."""
+    """One query: :class:`~.port.RightsAsked`."""
 
     def __init__(self, admin: KeptAdmin, topics: Collection[str]) -> None:
         wanted = TopicCollection(sorted(topics))

@@ -1,7 +1,7 @@
-"""Tells of records that do not come: once it is so, once a minute, and when it is over.
+"""Reports of missing records: first, once a minute, and at the end.
 
-A reader beside a group waits for brokers that went away, or stand still, as for slow ones: it asks
-again and again. Whoever watches it would see nothing at all.
+A group-less reader waits for brokers that are down or hang just as for slow ones: it keeps
+retrying. Without these lines its user would see nothing at all.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from kafka_keyshared.client.groupless import cause_in
 
 SAY_AFTER = 5.0
 SAY_EVERY = 60.0
-"""Seconds of silence until it is told first, and again."""
+"""Seconds without records before the first report, and between two reports."""
 
 
 class Silence:
-    """Listens to a reader. ``reasons`` is where its client puts what it says is wrong."""
+    """Watches a reader. ``reasons`` is the list to which its client adds error texts."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Silence:
         self.told = False
 
     def came(self) -> None:
-        """Take note that something came, be it the end of a partition."""
+        """Note that something arrived, even if only the end of a partition."""
         now = self._clock()
         if self.told:
             self._tell(f"records come again, after {now - self._since:.0f} s")
@@ -43,7 +43,7 @@ class Silence:
         self._since, self._tell_at = now, now + SAY_AFTER
 
     def waited(self) -> None:
-        """Take note that a wait has brought nothing."""
+        """Note that a wait returned nothing."""
         now = self._clock()
         if now < self._tell_at:
             return

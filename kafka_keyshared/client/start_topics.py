@@ -1,4 +1,4 @@
-"""Topics of a subscription at the start: missing ones, and those that may not be described."""
+"""Check of subscribed topics at the start: missing, or DESCRIBE refused."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ def find(
     *,
     refresh_seconds: float,
 ) -> list[Refusal]:
-    """Look for the topics of a subscription in a cluster's metadata.
+    """Look up the topics of a subscription in a cluster's metadata.
 
-    A pattern (``^...``) that matches nothing gets a warning: its topic may come later, and is
-    looked for every ``refresh_seconds``. A topic that this user may not DESCRIBE is returned as
-    refused: the right may come later, too. ``timeout`` is for each question, in seconds.
+    A pattern (``^...``) that matches nothing gets a warning. Its topic may be created later; the
+    client looks again every ``refresh_seconds``. A topic that this user may not DESCRIBE is
+    returned as refused, because the right may also be granted later. ``timeout`` is for each
+    request, in seconds.
 
     Raises :class:`TopicMissingError` naming a topic that does not exist.
     """
@@ -71,8 +72,8 @@ def _refused(
 def _refusal(consumer: Consumer, topic: str, timeout: float) -> Refusal | None:
     """Return the refusal of a topic that is not listed because this user may not DESCRIBE it.
 
-    A list of topics leaves those out; a question for a committed position is refused. It is asked
-    in place of the topic's metadata, for which a cluster may create the topic.
+    A metadata listing omits such topics, while a request for a committed position is refused. The
+    topic's own metadata is not requested, because a cluster may create the topic for that.
     """
     try:
         (answer,) = consumer.committed([ClientPartition(topic, 0)], timeout=timeout)

@@ -1,4 +1,4 @@
-"""The Kafka client's statistics (librdkafka's ``STATISTICS.md``): what of them is of use here."""
+"""A reader for the Kafka client's statistics (librdkafka's ``STATISTICS.md``)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Statistics(msgspec.Struct, frozen=True):
 
 
 def read_statistics(text: str | bytes) -> ClientStatus:
-    """Return what the JSON text says; raise ``msgspec.DecodeError`` when it is something else."""
+    """Decode the JSON text. Raise ``msgspec.DecodeError`` when it is something else."""
     found = msgspec.json.decode(text, type=_Statistics)
     partitions = [
         (topic, each)

@@ -1,4 +1,4 @@
-"""Asks for the ids of topics (KIP-516): a topic made anew has another id."""
+"""A query for topic ids (KIP-516). A topic that is created again has another id."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from confluent_kafka import TopicCollection
 from kafka_keyshared.client.kept_admin import KeptAdmin
 
 ANSWER_WITHIN = 10.0
-"""Seconds after which a question has no answer."""
+"""Seconds after which a request counts as unanswered."""
 
 
 class KafkaTopicIds:
-    """One question: :class:`~.port.TopicIdsAsked`. It is sent once the client is made."""
+    """One query: :class:`~.port.TopicIdsAsked`. It is sent once the client exists."""
 
     def __init__(self, admin: KeptAdmin, topics: Collection[str]) -> None:
         wanted = TopicCollection(sorted(topics))
@@ -24,7 +24,7 @@ class KafkaTopicIds:
         )
 
     def answer(self, timeout: float) -> dict[str, str] | None:
-        """Return the ids that were told, None without an answer yet."""
+        """Return the topic ids from the answer; None without an answer yet."""
         described = self._question.answers(timeout)
         if described is None:
             return None
@@ -33,7 +33,7 @@ class KafkaTopicIds:
 
 
 def id_in(description: Any) -> str | None:
-    """Return the id in what brokers tell of a topic; those before 2.8 have none and tell zeros."""
+    """Return the id in a topic description. Brokers before 2.8 have none and send zeros."""
     id_ = description.topic_id
     known = id_.get_most_significant_bits() or id_.get_least_significant_bits()
     return str(id_) if known else None

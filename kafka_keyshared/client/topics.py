@@ -1,4 +1,4 @@
-"""The partitions of topics that are read without a group, and what forbids reading them."""
+"""Partitions of topics read without a group, and errors that forbid reading."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ANSWER_TIMEOUT = 8.0
 
 
 def partitions_of(consumer: Consumer, topics: Iterable[str]) -> list[TopicPartition]:
-    """Return every partition of the topics; a pattern (``^…``) means none of the cluster's own.
+    """Return every partition of the topics. A pattern (``^…``) matches no internal topic.
 
-    Raises :class:`TopicMissingError` for a topic that is not there, and :class:`KeySharedError`
-    when the cluster does not tell.
+    Raises :class:`TopicMissingError` for a topic that does not exist, and :class:`KeySharedError`
+    when the cluster does not answer.
     """
     there = _listed(consumer)
     found = []
@@ -37,16 +37,20 @@ def partitions_of(consumer: Consumer, topics: Iterable[str]) -> list[TopicPartit
 
 
 def sizes_of(consumer: Consumer, topics: Iterable[str]) -> dict[str, int]:
-    """Return how many partitions these have, as far as there are such topics.
+    """Return the number of partitions of each existing topic.
 
-    Raises :class:`KeySharedError` when the cluster does not tell.
+    Raises :class:`KeySharedError` when the cluster does not answer.
     """
     there = _listed(consumer)
     return {each: len(there[each].partitions) for each in topics if each in there}
 
 
 def _listed(consumer: Consumer) -> Mapping[str, Any]:
-    """Return all topics: to tell what a name that is not there may have been, and to make none."""
+    """Return all topics.
+
+    The full list allows a suggestion for a misspelled name. And a request for one topic may create
+    it.
+    """
     try:
         found: Mapping[str, Any] = consumer.list_topics(timeout=ANSWER_TIMEOUT).topics
     except KafkaException as error:
@@ -56,7 +60,7 @@ def _listed(consumer: Consumer) -> Mapping[str, Any]:
 
 
 def _meant(topics: list[str], there: Iterable[str]) -> list[str]:
-    """Return the topics by their names; a pattern means no topic of the cluster's own."""
+    """Return the topics by name. A pattern matches no internal topic."""
     if not any(map(is_pattern, topics)):
         return topics
     found = topics_meant(topics, visible(there))
@@ -77,7 +81,7 @@ def not_allowed(topic: str | None) -> ConfigError:
 
 
 def unreadable(error: KafkaError, topic: str | None) -> ConfigError | None:
-    """Return what to tell when a topic cannot be read for good; None when it may yet work."""
+    """Return the error for a topic that can never be read; None when a retry may work."""
     code = error.code()
     if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         return not_allowed(topic)

@@ -1,7 +1,7 @@
-"""Taking over a consumer that a user has made: what is checked, and what is taken from it.
+"""Checks on a user's consumer, and the settings an instance takes over.
 
-Only what a consumer was made with is taken: its configuration, topics and callbacks. The instance
-runs a client of its own, because two of its settings have to differ (see the decision on wrapping).
+The instance takes only how the consumer was made: its configuration, topics and callbacks. It runs
+a client of its own, because two client settings have to differ (see the decision on wrapping).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Users = Mapping[str, Callable[[list[ClientPartition]], None]]
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """What an instance takes from a consumer."""
+    """The settings that an instance takes from a user's consumer."""
 
     conf: Mapping[str, Any]
     subscribed: Subscribed
@@ -34,9 +34,10 @@ class Wrapped:
     def callbacks(
         self, live: confluent_kafka.Consumer, calls: CallbackCalls, admin: KeptAdmin
     ) -> Users:
-        """Return the user's rebalance callbacks, which get their own consumer or a view of ours.
+        """Return the user's rebalance callbacks, bound to the user's consumer or a view of ours.
 
-        Without an ``on_lost``, ``on_revoke`` hears of lost partitions, as the client does it.
+        Without an ``on_lost`` callback, ``on_revoke`` is called for lost partitions, as the client
+        does.
         """
         users = self.subscribed
         told = self.facade or View(live, calls, admin)
@@ -50,15 +51,15 @@ class Wrapped:
     def take(
         self, live: confluent_kafka.Consumer | None, calls: CallbackCalls | None = None
     ) -> None:
-        """Own the user's consumer; from now on it is asked what the running client knows.
+        """Own the user's consumer, which from now on answers from the running client.
 
-        ``calls`` takes what the user's rebalance callbacks ask it for.
+        ``calls`` receives the requests that the user's rebalance callbacks make of the consumer.
         """
         if self.facade is not None:
             self.facade.own(live, calls)
 
     def give_back(self) -> None:
-        """Let the user's consumer be what it was."""
+        """Release the user's consumer to its earlier state."""
         if self.facade is not None:
             self.facade.release()
 
@@ -69,10 +70,10 @@ def take_over(
     topics: Sequence[str] | None,
     callbacks: Mapping[str, Callback | None],
 ) -> Wrapped:
-    """Check a consumer that is to be wrapped or split, and find out how it was made.
+    """Check a consumer that is to be wrapped or split, and return how it was made.
 
-    Raises :class:`ConfigError` for a consumer that has joined its group already, that deserializes,
-    that has an owner, or of which something is missing that cannot be seen.
+    Raises :class:`ConfigError` for a consumer that has joined its group, that deserializes, or that
+    has an owner. Raises it also for settings that cannot be read and were not given.
     """
     if isinstance(consumer, DeserializingConsumer):
         raise ConfigError(
@@ -107,7 +108,7 @@ def take_over(
             "dict again, or make it with kafka_keyshared.Consumer"
         )
     known = _with_topics(Subscribed(**given), topics)
-    # A subscription that was made already would let it join beside the instance, on its own.
+    # An existing subscription would make it join the group beside the instance.
     consumer.unsubscribe()
     return Wrapped(conf, known)
 

@@ -1,4 +1,4 @@
-"""What a user may set: one typed structure, where its values come from, and what is refused."""
+"""User configuration: one typed structure, its sources, and its checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Kafka client's configuration: our defaults, and what the client may not be told."""
+"""The Kafka client's configuration: defaults of this package, and refused settings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DEFAULTS_AND_REASONS: Mapping[str, tuple[Any, str]] = {
     "statistics.interval.ms": (15_000, "what the metrics know of the client comes from them"),
 }
 DEFAULTS: Mapping[str, Any] = {name: value for name, (value, _) in DEFAULTS_AND_REASONS.items()}
-"""By themselves; :func:`with_defaults` fits them to what the user sets."""
+"""The defaults as such. :func:`with_defaults` adapts them to the user's settings."""
 
 _QUEUED_KBYTES = 65_536
 _MESSAGE_BYTES = 1_000_000
@@ -42,7 +42,7 @@ MAX_POLL_INTERVAL_MS = 300_000
 SESSION_TIMEOUT_MS = 45_000
 _ASKED_LAST = "keyshared.is.asking"
 _NOT_ASKED = ("plugin.library.paths",)
-"""The client would load what they name when it is asked."""
+"""Settings that are not tried out: the client would load the files that they name."""
 
 _OF_CONNECTION = (
     "bootstrap.",
@@ -60,7 +60,7 @@ _OF_CONNECTION = (
 )
 
 _BEGINNING = ("earliest", "smallest", "beginning")
-"""What ``auto.offset.reset`` calls the beginning of a log."""
+"""Values of ``auto.offset.reset`` that mean the beginning of a log."""
 
 _BY_THE_BROKER = {
     "session.timeout.ms": "the broker's group.consumer.session.timeout.ms counts",
@@ -71,10 +71,10 @@ _BY_THE_BROKER = {
 
 
 def client_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the client's configuration with our defaults below the user's.
+    """Return the client's configuration: the user's settings over our defaults.
 
-    Raises :class:`ConfigError` for what is missing, what the client does not know or does not take,
-    and what would break the contract: all of it, not only the first.
+    Raises :class:`ConfigError` for missing settings, settings that the client refuses, and settings
+    that would break the contract. It lists all of them, not only the first.
     """
     if not isinstance(conf, Mapping):
         raise ConfigError(f"conf is a {type(conf).__name__}: give the dict of client settings")
@@ -100,24 +100,25 @@ def with_defaults(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fetch_bytes(conf: Mapping[str, Any], most: int) -> int:
-    """Return a ``fetch.max.bytes`` near ``most`` that the client takes beside the user's settings.
+    """Return a ``fetch.max.bytes`` near ``most`` that the client accepts with the user's settings.
 
-    The client adjusts its own default in the same way, and refuses a value that is set: one below
-    ``message.max.bytes``, and one that does not fit ``receive.message.max.bytes``.
+    The client adjusts its own default in the same way, but refuses such a value if it is set. It
+    refuses one below ``message.max.bytes``, and one that does not fit
+    ``receive.message.max.bytes``.
     """
     try:
         queued = int(conf.get("queued.max.messages.kbytes", _QUEUED_KBYTES))
         message = int(conf.get("message.max.bytes", _MESSAGE_BYTES))
-    except (TypeError, ValueError):  # the client will say so
+    except (TypeError, ValueError):  # the client will report it
         return most
     return max(min(most, queued * 1_024), message)
 
 
 def together(conf: Mapping[str, Any], own: Mapping[str, Any]) -> list[Fault]:
-    """Return what the installed client refuses although it takes each setting by itself.
+    """Return the combinations that the installed client refuses although it accepts each setting.
 
     ``own`` is ``conf`` with our defaults. The client is made without an address, so it connects to
-    nothing. What concerns the connection is left out: it may read files, and waits for tokens.
+    nothing. Connection settings are left out, because they may read files and wait for tokens.
     """
     asked = {name for name in own if not name.startswith(_OF_CONNECTION) and name not in CALLBACKS}
     if not (asked & conf.keys()) - {"group.id", "auto.offset.reset"}:
@@ -137,24 +138,24 @@ def together(conf: Mapping[str, Any], own: Mapping[str, Any]) -> list[Fault]:
 
 
 SESSION_MS = 45_000
-"""What the client takes unless told, and a broker under the protocol of KIP-848."""
+"""Default session timeout of the client, and of a broker under the protocol of KIP-848."""
 
 
 def starts_at_beginning(conf: Mapping[str, Any]) -> bool:
-    """Say whether a partition without a committed position is read from its beginning."""
+    """Return whether a partition without a committed position is read from its beginning."""
     return str(conf.get("auto.offset.reset", "latest")).lower() in _BEGINNING
 
 
 def session_seconds(conf: Mapping[str, Any]) -> float:
-    """Return after how many seconds without a word the group gives up a member."""
+    """Return the session timeout in seconds, after which the group removes a silent member."""
     try:
         return float(conf.get("session.timeout.ms", SESSION_MS)) / 1_000
-    except (TypeError, ValueError):  # the client will say so
+    except (TypeError, ValueError):  # the client will report it
         return SESSION_MS / 1_000
 
 
 def ask(conf: Mapping[str, Any]) -> str | None:
-    """Return what the installed client has against settings; None: it takes each of them.
+    """Return the installed client's error for these settings; None if it accepts each of them.
 
     No client is made: settings are read one after the other, and the last one is always refused.
     """
@@ -171,9 +172,9 @@ def ask(conf: Mapping[str, Any]) -> str | None:
 
 
 def setting_fault(name: str, value: Any, *, injected: bool = False) -> Fault | None:
-    """Return what is wrong with one setting of the client, None when nothing is.
+    """Return the fault in one client setting, None if there is none.
 
-    ``injected`` says that it comes from the environment or a flag.
+    ``injected`` means that it comes from the environment or a flag.
     """
     text = str(value).lower()
     for refused in REFUSED:
@@ -207,12 +208,12 @@ def _fault(name: str, value: Any, what: str) -> Fault:
 
 
 def is_kip_848(conf: Mapping[str, Any]) -> bool:
-    """Say whether the broker assigns, member by member (``group.protocol=consumer``, KIP-848)."""
+    """Return whether the broker assigns per member (``group.protocol=consumer``, KIP-848)."""
     return str(conf.get("group.protocol", "classic")).lower() == "consumer"
 
 
 def conflicts(conf: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield settings of the client that each would work, but not together."""
+    """Yield client settings that work one by one, but not together."""
     if is_kip_848(conf):
         for name, why in _BY_THE_BROKER.items():
             if name in conf:
@@ -257,5 +258,5 @@ def _number(conf: Mapping[str, Any], name: str, default: float) -> float:
 
 
 def without_effect(conf: Mapping[str, Any]) -> list[str]:
-    """Return the given settings that nothing heeds: a consumer does not, nor do our producers."""
+    """Return the given settings without effect on a consumer or on our producers."""
     return [name for name in conf if name in PRODUCER and name not in FOR_LETTERS]

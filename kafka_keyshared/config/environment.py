@@ -1,9 +1,9 @@
-"""Settings from the environment: which variable is which setting, and which are not ours.
+"""Settings from environment variables, and the variables that are no settings.
 
 ``KEYSHARED_RETRY_ATTEMPTS`` is the setting ``retry.attempts``, ``KEYSHARED_KAFKA_SASL_PASSWORD``
-the client's ``sasl.password``, ``KEYSHARED_CONFIG`` the file. An empty value is none. A variable
-that is none of these is refused, because a mistyped setting would otherwise have no effect and
-nobody would hear of it.
+the client's ``sasl.password``, ``KEYSHARED_CONFIG`` the file. An empty value counts as not set. Any
+other variable with the prefix is refused: a mistyped setting would otherwise have no effect,
+silently.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ CONFIG = f"{PREFIX}CONFIG"
 CLIENT = f"{PREFIX}KAFKA_"
 
 LOG = (f"{PREFIX}LOG_LEVEL", f"{PREFIX}LOG_FORMAT")
-"""Of the command line itself, which reads them where its flags are not given."""
+"""Variables of the command line, read where its flags are not given."""
 
 URL = f"{PREFIX}URL"
-"""The instance that the command line looks at, where its flag is not given."""
+"""The instance that the command line queries, where its flag is not given."""
 
 RESERVED = (f"{PREFIX}SEEDS", f"{PREFIX}KAFKA_JARS", f"{PREFIX}SPARK_JARS", *LOG, URL)
-"""Of the command line, and of this project's own tests and tools: how many seeds, where a broker's
-jars and Spark's are."""
+"""Variables of the command line and of this project's own tests and tools.
+
+They set the number of seeds, and the folders of a broker's and Spark's jars.
+"""
 
 RESERVED_PREFIXES = (f"{PREFIX}TEST_",)
 
-# A cluster of Kubernetes gives every container the addresses of its services under their names, so
-# a service called keyshared, or keyshared-http, makes variables that look like settings.
+# Kubernetes gives every container the addresses of its services under their names. So a service
+# called keyshared, or keyshared-http, creates variables that look like settings.
 _SERVICE = re.compile(
     rf"{PREFIX}(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)\w*)"
 )
@@ -42,7 +44,7 @@ _SERVICE_PORT = re.compile(r"(?:tcp|udp|sctp)://")
 
 @cache
 def variables() -> Mapping[str, Field]:
-    """Return the setting of each variable, the client's settings apart."""
+    """Return the setting of each variable, without the client's settings."""
     return {field.env: field for field in fields().values() if field.env is not None}
 
 
@@ -52,7 +54,7 @@ def _client_names() -> Mapping[str, str]:
 
 
 def client_name(variable: str) -> str:
-    """Return which setting of the client a variable is.
+    """Return the client setting that a variable stands for.
 
     An underscore stands for a dot, except in the few names that have one, such as ``log_level``.
     """
@@ -61,7 +63,7 @@ def client_name(variable: str) -> str:
 
 
 def ours(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that mean to be settings."""
+    """Return the variables that are meant as settings."""
     return {
         name: value
         for name, value in environ.items()
@@ -83,7 +85,7 @@ def unknown(variable: str) -> Fault:
     """Return the fault of a variable that is no setting, without its value: it may be secret."""
     rest = variable.removeprefix(PREFIX)
     names = [*variables(), CONFIG, *LOG, *_client_names()]
-    # The prefix, which all share, would make everything look alike.
+    # With the shared prefix all names would look alike.
     meant = CLIENT + rest
     hint = f"; did you mean {meant!r}?" if meant in names else _near(rest, names)
     text = (

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: which settings, where they came from, what they may be."""
+"""Configuration faults: the settings, their sources, and their allowed values."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kafka_keyshared.errors import ConfigError
 
 
 class Fault(NamedTuple):
-    """One thing that cannot work. ``origins`` says for each of the settings where it is from.
+    """One configuration fault. ``origins`` names the source of each of the settings.
 
-    ``note`` is what helps with all faults of its kind: it is said once, behind the last of them.
+    ``note`` is a remedy for all faults of its kind. It is printed once, after the last of them.
     """
 
     settings: tuple[str, ...]
@@ -21,7 +21,7 @@ class Fault(NamedTuple):
     note: str = ""
 
     def __str__(self) -> str:
-        """Return the sentence, with the origins behind it."""
+        """Return the sentence, followed by the origins."""
         told = [f"{name} is {origin}" for name, origin in self.origins.items()]
         return f"{self.text} ({', '.join(told)})" if told else self.text
 
@@ -38,7 +38,7 @@ class SettingsError(ConfigError):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What helps with several of the faults, each note once."""
+        """Remedies for several of the faults, each once."""
         return tuple(dict.fromkeys(fault.note for fault in self.faults if fault.note))
 
 
@@ -49,13 +49,13 @@ def refuse(faults: Iterable[Fault]) -> None:
 
 
 SUCCESSORS = {"lend_after": "detach_after"}
-"""By the name of a setting that is gone, the one that has its place."""
+"""Removed settings, each with its successor."""
 
 
 def guess(name: str, names: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for a name that is near one of those, else nothing.
+    """Return ``; did you mean 'x'?`` for a name near one of ``names``, else nothing.
 
-    What a setting was called before is named with what it is called now.
+    A setting's former name leads to its current one.
     """
     if (now := SUCCESSORS.get(name.lower())) is not None:
         found = next((each for each in names if each.lower() == now), now)

@@ -1,6 +1,6 @@
 """The structure of :mod:`.options`, read field by field.
 
-Whatever is said about a setting, wherever its value came from, is derived here from its type.
+All facts about a setting, from any source, are derived here from its type.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from kafka_keyshared.config.whole import FileConfig
 
 PREFIX = "KEYSHARED_"
 NOTHING = "none"
-"""As text: what a setting is that may be left out."""
+"""The text for no value, for settings that may be left out."""
 
 _SHOWN = 80
 
 
 class Field(NamedTuple):
-    """A setting. ``name`` has a dot where it is in a table; ``client`` is its name to the client.
+    """A setting. ``name`` has a dot if it is in a table; ``client`` is its name in the client.
 
     ``allowed`` completes "give …". ``env`` and ``flag`` are None where there is none. ``meant``
-    has words, in lower case, that are no value although the type takes them, and what to give.
+    maps lower-case words that fit the type but are no valid value to the remedy.
     """
 
     name: str
@@ -86,7 +86,7 @@ _UNITS = {"s": ", in seconds", "bytes": ", in bytes"}
 
 
 def allowed(info: inspect.Type, unit: str = "") -> str:
-    """Return what a value of a type may be, as "give …" goes on."""
+    """Return the allowed values of a type, as a continuation of "give …"."""
     info, _, _ = _unwrapped(info)
     if isinstance(info, inspect.UnionType):
         kinds = [allowed(each) for each in info.types if not isinstance(each, inspect.NoneType)]
@@ -119,7 +119,7 @@ def _bounds(info: inspect.IntType | inspect.FloatType) -> Iterator[str]:
 
 
 def from_text(text: str, info: inspect.Type) -> Any:
-    """Return what a text means for a type; the text itself where it means nothing else.
+    """Return the value of a text for a type, or the text itself if it has no other value.
 
     >>> from_text("16", inspect.type_info(int | str))
     16
@@ -161,7 +161,10 @@ def _kind(info: inspect.Type) -> type | None:
 
 
 def accepted(field: Field, value: Any, faults: list[Fault], origin: str = "") -> Any:
-    """Return the value as the field's type has it; UNSET and one more fault if it does not fit."""
+    """Return the value converted to the field's type.
+
+    Return UNSET and add a fault if it does not fit.
+    """
     give = field.meant.get(value.lower()) if isinstance(value, str) else None
     try:
         if give is None:
@@ -174,7 +177,7 @@ def accepted(field: Field, value: Any, faults: list[Fault], origin: str = "") ->
 
 
 def shown(value: Any) -> str:
-    """Return a value as an error shows it, not longer than a line."""
+    """Return a value for an error message, at most one line long."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
@@ -186,7 +189,7 @@ def flattened(
     origin: str = "",
     before: str = "",
 ) -> Iterator[tuple[Field, Any]]:
-    """Yield each given field with its value; a name that is none becomes a fault."""
+    """Yield each given field with its value. An unknown name becomes a fault."""
     known = fields(struct)
     for name, given in values.items():
         full = before + str(name)
@@ -206,7 +209,7 @@ def flattened(
 
 
 def _unknown(known: Iterable[str], name: str, before: str, *, in_file: bool) -> tuple[str, str]:
-    """Return what is wrong with a name that is none, and which ones there are."""
+    """Return the fault text of an unknown name, and a note with the known names."""
     full, table = before + name, _table(before, in_file=in_file)
     elsewhere = [each for each in known if each != full and each.rpartition(".")[2] == name]
     if elsewhere:
@@ -221,7 +224,7 @@ def _unknown(known: Iterable[str], name: str, before: str, *, in_file: bool) -> 
 
 
 def _table(name: str, *, in_file: bool) -> str:
-    """Return how a table is written in a file, or in a program; nothing for none."""
+    """Return a table's notation in a file or in a program; empty for no table."""
     name = name.rstrip(".")
     return name and (f"[{name}]" if in_file else f"{name}={{…}}")
 

@@ -1,7 +1,7 @@
-"""The options as Python programs give them, for type checkers and editors (PEP 692).
+"""Options as keyword arguments, for type checkers and editors (PEP 692).
 
-What each means, its bounds and its default stand in :class:`~kafka_keyshared.config.Options`; a
-test holds the two together.
+:class:`~kafka_keyshared.config.Options` documents the meaning, bounds and default of each. A test
+keeps the two in step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafka_keyshared.hashing import SlotFunction
 
 
 class HandlingOptions(TypedDict, total=False):
-    """All options but the number and kind of the workers."""
+    """All options except the number and kind of the workers."""
 
     dlq: bool | str
     dlq_create: bool

@@ -1,4 +1,4 @@
-"""How the instances of a group learn of one another, as settings."""
+"""Options for the group view, through which instances see one another."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta
 
 TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
-"""What a broker takes for a topic's name."""
+"""Pattern of the topic names that a broker accepts."""
 
 ViewTopic: TypeAlias = Annotated[
     Annotated[str, Meta(pattern=TOPIC)] | None,

@@ -1,7 +1,6 @@
-"""Where settings come from: default < file < environment < flag, each checked as it comes.
+"""Configuration layers: default < file < environment < flag.
 
-What is wrong in a layer is wrong even where a higher layer gives another value: a file is right or
-it is not.
+Each layer is checked on its own: a fault counts even where a higher layer overrides the value.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ KAFKA = "kafka"
 
 @dataclass(slots=True)
 class Layer:
-    """What one source gives, by the setting's name; ``client`` has the client's own settings."""
+    """The settings of one source, by name. ``client`` has the client's own settings."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     client: dict[str, Any] = field(default_factory=dict)
@@ -42,7 +41,7 @@ class Layer:
     faults: list[Fault] = field(default_factory=list)
 
     def put(self, name: str, value: Any, origin: str) -> None:
-        """Take a value for a setting of the structure."""
+        """Set an option of this package."""
         known = fields()[name]
         fits = accepted(known, value, self.faults, f"from {origin}")
         if fits is msgspec.UNSET:
@@ -53,7 +52,7 @@ class Layer:
             self.settings[name], self.origins[name] = fits, origin
 
     def put_client(self, name: str, value: Any, origin: str, *, injected: bool = False) -> None:
-        """Take a value for a setting of the client."""
+        """Set a setting of the client."""
         fault = setting_fault(name, value, injected=injected)
         if fault is not None:
             self.faults.append(fault._replace(origins={name: f"from {origin}"}))
@@ -67,10 +66,9 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """All sources put together; ``origins`` says where each setting that was given came from.
+    """All sources merged. ``origins`` names the source of each given setting.
 
-    ``faults`` are those of the single sources; what does not fit together is found by
-    :meth:`check`.
+    ``faults`` are those of the single sources. :meth:`check` finds faulty combinations.
     """
 
     conf: dict[str, Any]
@@ -80,7 +78,7 @@ class Layers:
     faults: tuple[Fault, ...] = ()
 
     def pool_for(self, *, awaited: bool) -> str:
-        """Return how workers run a handler, as far as that is said, and rightly.
+        """Return the pool kind for a handler, or the default kind if the options are invalid.
 
         ``awaited``: it is a coroutine function.
         """
@@ -90,8 +88,8 @@ class Layers:
             return Options().pool
 
     def check(self) -> None:
-        """Raise :class:`SettingsError` with everything that cannot be used."""
-        # Values that are wrong by themselves would only be told a second time.
+        """Raise :class:`SettingsError` with every setting that cannot be used."""
+        # Values that are wrong on their own would be reported twice.
         refuse(self.explained(each) for each in self.faults or self._between())
 
     def _between(self) -> Iterator[Fault]:
@@ -120,7 +118,7 @@ class Layers:
             name: f"from {self.origins[name]}" if name in self.origins else default
             for name in named
         }
-        # One setting that nobody has given is missing, which the text says already.
+        # A single setting at its default is missing, and the text says so already.
         if list(origins.values()) == [default]:
             origins = {}
         return fault._replace(text=scrubbed(fault.text, self.conf), origins=origins)
@@ -131,7 +129,7 @@ def _names(text: str, setting: str) -> bool:
 
 
 def merge(layers: Iterable[Layer]) -> Layers:
-    """Put sources together; a later one wins."""
+    """Merge sources. A later one wins."""
     conf: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -146,7 +144,7 @@ def merge(layers: Iterable[Layer]) -> Layers:
 
 
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with others laid over them; those of a table are laid over one by one."""
+    """Return settings with others laid over them. Tables are merged key by key."""
     return {
         name: laid_over(below[name], above[name])
         if isinstance(below.get(name), Mapping) and isinstance(above.get(name), Mapping)
@@ -159,7 +157,7 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, A
 
 
 def from_file(path: Path) -> Layer:
-    """Return what a TOML file gives; raise :class:`ConfigError` for one that cannot be read."""
+    """Return the layer of a TOML file. Raise :class:`ConfigError` for an unreadable one."""
     layer = Layer()
     values = _read(path)
     kafka = values.pop(KAFKA, {})
@@ -176,7 +174,7 @@ def from_file(path: Path) -> Layer:
 
 
 def from_environment(environ: Mapping[str, str]) -> Layer:
-    """Return what the environment gives."""
+    """Return the layer of the environment."""
     layer = Layer()
     for variable, text in environment.ours(environ).items():
         if (known := environment.variables().get(variable)) is not None:
@@ -195,7 +193,7 @@ def from_environment(environ: Mapping[str, str]) -> Layer:
 def from_flags(
     given: Mapping[str, tuple[Any, str]], client: Mapping[str, str], flag: str = "-X"
 ) -> Layer:
-    """Return what flags give: name → (value, flag); a value None was not given."""
+    """Return the layer of the flags: name → (value, flag). A value None was not given."""
     layer = Layer()
     for name, (value, named) in given.items():
         if value is not None:
@@ -207,10 +205,10 @@ def from_flags(
 
 
 def sources(path: str | Path | None, environ: Mapping[str, str] | None = None) -> list[Layer]:
-    """Return the file and the environment, the lower one first.
+    """Return the layers of the file and the environment, the lower one first.
 
-    The file is ``path``, else the one that ``KEYSHARED_CONFIG`` names, else none; ``environ`` is
-    the process's own unless another is given.
+    The file is ``path``, else the one that ``KEYSHARED_CONFIG`` names, else none. ``environ`` is by
+    default the process's own.
     """
     environ = os.environ if environ is None else environ
     path = environment.config_file(environ) if path is None else Path(path)
@@ -220,7 +218,7 @@ def sources(path: str | Path | None, environ: Mapping[str, str] | None = None) -
 def layered(path: str | Path | None = None, environ: Mapping[str, str] | None = None) -> Layers:
     """Return the settings of a file and of the environment, for a program to start from.
 
-    Raises :class:`ConfigError` with everything that cannot be used and where it is from. Example::
+    Raises :class:`ConfigError` with every setting that cannot be used and its source. Example::
 
         settings = layered("keyshared.toml")
         app = KeyShared(settings.conf, settings.topics, **settings.options)
@@ -231,14 +229,14 @@ def layered(path: str | Path | None = None, environ: Mapping[str, str] | None = 
 
 
 def load_file(path: str | Path) -> Layers:
-    """Return what a TOML file gives; raise :class:`ConfigError` with all that is wrong in it."""
+    """Return the settings of a TOML file. Raise :class:`ConfigError` with all faults in it."""
     found = merge([from_file(Path(path))])
     found.check()
     return found
 
 
 def make_options(values: Mapping[str, Any]) -> Options:
-    """Return checked options; raise :class:`ConfigError` with every wrong one."""
+    """Return checked options. Raise :class:`ConfigError` with every wrong one."""
     faults: list[Fault] = []
     fit = {
         known.name: accepted(known, value, faults)
@@ -275,7 +273,7 @@ def _without_topic(options: Options) -> Iterator[Fault]:
 
 
 def _two_views(options: Options) -> Iterator[Fault]:
-    """Yield what is wrong with how instances are to learn of one another."""
+    """Yield faults in the options of the group view."""
     if options.group_view_topic is not None and options.group_view_addresses:
         text = (
             f"group_view_topic={options.group_view_topic!r} and "
@@ -299,7 +297,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _dotted(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the client's settings; ``sasl.password`` without quotes is a table in a table."""
+    """Yield the client's settings. ``sasl.password`` without quotes is a table in a table."""
     for name, value in table.items():
         if isinstance(value, Mapping):
             yield from _dotted(value, f"{before}{name}.")

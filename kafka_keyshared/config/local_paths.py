@@ -1,7 +1,7 @@
-"""Paths of this machine, as users write them: a path, or a ``file:`` URI of one.
+"""Paths of this machine, given as a path or a ``file:`` URI.
 
-A URI of another file system that is taken for a path becomes a folder such as ``./s3a:/bucket``
-without a word. On a cluster each executor would have one of its own.
+A URI of another file system, taken for a path, would silently become a folder such as
+``./s3a:/bucket``. On a cluster each executor would have its own.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from kafka_keyshared.errors import ConfigError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=[/\\])")
 _SHARE = "\\\\"
-"""What a path to another machine begins with on Windows."""
+"""Prefix of a path to another machine on Windows."""
 
 FOLDER = "a folder of this machine, or one that is mounted on it"
 
 
 def scheme_of(text: str) -> str | None:
-    """Return the scheme of a URI in lower case; None for a path. A drive of Windows counts as one.
+    """Return the scheme of a URI in lower case; None for a path. A Windows drive counts as one.
 
     One slash is enough: ``dbfs:/x`` is a URI too.
     """
@@ -32,8 +32,8 @@ def scheme_of(text: str) -> str | None:
 def local_path(option: str, given: str | Path, instead: str = FOLDER) -> Path:
     """Return the path of this machine that a user has given for an option.
 
-    ``instead`` says in an error what can be given. Raises :class:`ConfigError` for a URI of another
-    file system or machine, and elsewhere than on Windows for a path of Windows.
+    ``instead`` names the allowed values in an error. Raises :class:`ConfigError` for a URI of
+    another file system or machine, and for a Windows path on another system.
     """
     text = str(given)
     scheme = scheme_of(text)

@@ -1,9 +1,8 @@
-"""What a user may set, in one typed place, and how it becomes the core's settings.
+"""User options in one typed structure, and their conversion to core settings.
 
-The structure is the source of everything that is said about settings: what is accepted, the JSON
-schema, the environment's names, the reference page. So each field carries its meaning
-(``description``), its unit and its flag (``extra``) and its bounds. Times are in seconds, sizes in
-bytes.
+The structure is the single source for accepted values, the JSON schema, the environment's names and
+the reference page. So each field carries its meaning (``description``), its unit and its flag
+(``extra``) and its bounds. Times are in seconds, sizes in bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _KEY = r"^(?:record|header:.+|json:(?:/.*)?|avro:.+)$"
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything but the Kafka client's own configuration."""
+    """All options except the Kafka client's own configuration."""
 
     workers: Annotated[
         Annotated[int, Meta(ge=1)] | Annotated[str, Meta(pattern=pooled.WORKERS)],
@@ -340,9 +339,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def pool(self) -> str:
-        """Return how workers run: ``thread``, ``process``, ``asyncio``, or members that ask.
+        """Return how workers run: ``thread``, ``process``, ``asyncio``, or as members.
 
-        Those are ``pull`` and ``split``.
+        Members are those of ``pull`` and ``split``.
 
         Raises :class:`ConfigError` for anything else.
         """
@@ -350,21 +349,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def serial(self) -> bool:
-        """Say whether each worker calls a handler with one record after the other."""
+        """Return whether each worker calls a handler with one record after the other."""
         return self.pool in pooled.SERIAL
 
     @property
     def time_limit(self) -> float | None:
-        """Return for how many seconds a record may run; None: as long as it likes."""
+        """Return the maximum seconds that a record may run; None for no limit."""
         return self.ack_timeout or pooled.ACK_TIMEOUTS[self.pool]
 
     @property
     def coroutines(self) -> int | None:
-        """Return how many records may run at once on an event loop; None: they run elsewhere."""
+        """Return the number of concurrent records on an event loop; None: they run elsewhere."""
         return pooled.coroutines_of(self.workers)
 
     def worker_names(self) -> tuple[str, ...]:
-        """Return ``worker-0`` to ``worker-(n-1)``; raise :class:`ConfigError` for no worker."""
+        """Return ``worker-0`` to ``worker-(n-1)``. Raise :class:`ConfigError` for no worker."""
         return worker_names(pooled.ring_workers(self.workers))
 
     def subscription(self, name: str = "default") -> SubscriptionSettings:
@@ -406,13 +405,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return settings
 
     def _dlq_limit(self) -> DlqLimit | None:
-        """Return when too much is dead-lettered, None where nothing is too much."""
+        """Return the limit of dead letters, None without one."""
         if not self.dlq_limit:
             return None
         return DlqLimit(self.dlq_limit_share, self.dlq_limit_records, self.dlq_limit_in_a_row)
 
     def commit_policy(self) -> CommitPolicy:
-        """Return when to commit."""
+        """Return the commit policy."""
         policy = CommitPolicy(interval=self.commit_interval)
         policy.check()
         return policy

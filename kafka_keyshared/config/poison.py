@@ -1,4 +1,4 @@
-"""What becomes of poison, as the core's settings have it, and where its letters go."""
+"""Poison policy and dead-letter topics, derived from the options."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from kafka_keyshared.core.retry_policy import PoisonPolicy
 from kafka_keyshared.core.routing.modes import RoutingMode
 
 AUTO = "auto"
-"""As a dead-letter topic: ``<topic>.dlq``, for places where there is only text."""
+"""The dead-letter topic ``<topic>.dlq``, in places that take only text."""
 
 DLQ_SUFFIX = ".dlq"
-"""What such a topic is called behind the name of its source."""
+"""Suffix of a dead-letter topic, after the name of its source topic."""
 
 
 _TO_ALL = "text is the name of a topic; give true without quotes, or 'auto', for '<topic>.dlq'"
@@ -17,11 +17,11 @@ _TO_NONE = "text is the name of a topic; give false without quotes, or leave it 
 DLQ_MEANT = {"yes": _TO_ALL, "on": _TO_ALL, "true": _TO_ALL} | dict.fromkeys(
     ("no", "off", "false"), _TO_NONE
 )
-"""What stands for yes and no elsewhere would be a topic of that name, and nobody would notice."""
+"""Words for yes and no in other formats. Here each would silently name a topic."""
 
 
 def poison_of(poison: PoisonPolicy | None, dlq: bool | str, routing: RoutingMode) -> PoisonPolicy:
-    """Return the policy: with an exclusive routing nothing runs behind what was not done."""
+    """Return the policy. With exclusive routing nothing may run after an unfinished record."""
     in_order = routing == "exclusive"
     return poison or ("block" if dlq is False or in_order else "dead_letter")
 

@@ -1,4 +1,4 @@
-"""How the workers of a program are said: in what kind of pool, and how many."""
+"""The option ``workers``: kind of pool and number of workers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ ASYNCIO, PROCESS = "asyncio", "process"
 POOLS = ("thread", ASYNCIO, PROCESS, "split")
 PULL = "pull"
 SERIAL = ("thread", PROCESS)
-"""Of these a worker calls a handler with one record after the other."""
+"""Pools whose workers call a handler with one record after the other."""
 
 SHARED = (*SERIAL, ASYNCIO)
-"""These share what waits, where their handler keeps no state."""
+"""Pools whose workers share waiting records, if their handler keeps no state."""
 
 ACK_TIMEOUTS: dict[str, float | None] = {**dict.fromkeys(POOLS), PROCESS: 60.0, PULL: 30.0}
-"""By pool for how many seconds a record may run unless it is said: a loop that is split has as long
-as it had with one consumer."""
+"""Default ack timeout in seconds, by pool.
+
+A split consumer loop keeps the time per record that it had with one consumer.
+"""
 
 WORKERS = rf"^(?:{PULL}|(?:({'|'.join(POOLS)}):)?0*([1-9][0-9]{{0,8}}))$"
 WORKERS_ALLOWED = (
@@ -27,36 +29,38 @@ WORKERS_ALLOWED = (
 
 THREADS = 16
 COROUTINES = 1_000
-"""How many workers a plain function has where nobody has said it, and how many records of a
-coroutine function run at once."""
+"""Default worker count of a plain function, and concurrent records of a coroutine function."""
 
 TRACED = (
     "Whether each call of a handler is a span of OpenTelemetry, linked to the one that produced "
     "the record. It needs the extra `tracing`."
 )
-"""What is said of ``tracing``."""
+"""The description of ``tracing``."""
 COROUTINES_SLICE = 500
-"""Records that coroutines are handed at once, at most."""
+"""Maximum number of records in one slice for coroutines."""
 
 MOST = {"thread": 10_000, "split": 10_000, PROCESS: 1_000, ASYNCIO: 100_000}
-"""By pool how many workers there may be, or records running at once: more are a slip of the hand,
-and would be found out by a machine without memory."""
+"""Maximum number of workers or of concurrent records, by pool.
+
+A larger number is a typing error, and would otherwise show only when the machine runs out of
+memory.
+"""
 
 DETACHES = (
     "How long a record of a function runs until all that its worker has besides goes to other "
     "workers. Not set: 0.05 s. 0: it waits. Not for handler classes, ranges or filters."
 )
-"""What is said of ``detach_after``."""
+"""The description of ``detach_after``."""
 
 
 def counted_workers(workers: int | str) -> tuple[str, int]:
-    """Return the kind of the pool, and how many workers it has.
+    """Return the kind of the pool, and the number of its workers.
 
-    Raises :class:`ConfigError` for what says neither, ``pull`` included.
+    Raises :class:`ConfigError` for a value that gives neither, ``pull`` included.
     """
     match = re.fullmatch(WORKERS, str(workers))
     if match is None or match[2] is None:
-        # In full, as the page of errors quotes it.
+        # Written in full, as the page of errors quotes it.
         raise ConfigError(
             f"workers={workers!r}: give a number of threads such as 16 or 'thread:16', at least 1 "
             "worker; 'asyncio:1000' for so many coroutines at once, 'process:4' for processes; or "
@@ -66,15 +70,15 @@ def counted_workers(workers: int | str) -> tuple[str, int]:
 
 
 def refuse_more(pool: str, count: int, said: str) -> None:
-    """Raise :class:`ConfigError` for more workers than :data:`MOST`; ``said``: what asks for it."""
+    """Raise :class:`ConfigError` for more workers than :data:`MOST`. ``said`` names the option."""
     if count > (most := MOST.get(pool, count)):
         raise ConfigError(f"{said}: there are at most {most}; give '{pool}:{most}', or fewer")
 
 
 def suited(*, awaited: bool, batched: bool = False) -> int | str:
-    """Return the workers of a handler where they are not said; ``awaited``: it is a coroutine.
+    """Return the default workers of a handler. ``awaited``: it is a coroutine function.
 
-    One that takes several records at a time runs in as many calls on a loop as on threads.
+    A handler of batches runs as many concurrent calls on a loop as on threads.
     """
     if not awaited:
         return THREADS
@@ -82,31 +86,31 @@ def suited(*, awaited: bool, batched: bool = False) -> int | str:
 
 
 def pool_of(workers: int | str) -> str:
-    """Return in what kind of pool they are."""
+    """Return the kind of the pool."""
     return PULL if workers == PULL else counted_workers(workers)[0]
 
 
 def coroutines_of(workers: int | str) -> int | None:
-    """Return how many records may run at once on an event loop; None: they run elsewhere."""
+    """Return the number of concurrent records on an event loop; None: they run elsewhere."""
     return counted_workers(workers)[1] if pool_of(workers) == ASYNCIO else None
 
 
 def leases_of(workers: int | str, least: int) -> int:
-    """Return how many records a worker is leased: who ends is to find the next one there."""
+    """Return the number of leases per worker, so that a free coroutine has its next record."""
     return max(least, 2 * (coroutines_of(workers) or 0))
 
 
 def slice_records(workers: int | str, time_limit: float | None) -> int:
-    """Return how many records one slice may have where they end in any order.
+    """Return the maximum records of a slice whose records may end in any order.
 
-    What is past the ack timeout is ended record by record, and so is what a member acknowledges.
+    It is 1 with an ack timeout and for members: both end records one by one.
     """
     return COROUTINES_SLICE if coroutines_of(workers) and time_limit is None else 1
 
 
 def ring_workers(workers: int | str) -> int:
-    """Return among how many workers keys are divided. Members are not counted before they join."""
+    """Return the number of workers that share the keys. Members count only once they join."""
     if workers == PULL:
         return 0
     pool, count = counted_workers(workers)
-    return 1 if pool == ASYNCIO else count  # all coroutines are one, with a chain for each key
+    return 1 if pool == ASYNCIO else count  # all coroutines are one, with a chain per key

@@ -1,8 +1,8 @@
-"""The names of the client's settings, as librdkafka 2.16.0 lists them.
+"""Names of the client's settings, as librdkafka 2.16.0 lists them.
 
-They are there to guess what a mistyped name was meant to be, and which dots an environment
-variable's underscores stand for. Whether a name exists is for the installed client to say
-(:func:`.client.ask`), so that a newer one may know more.
+They serve to suggest a correction for a mistyped name, and to map an environment variable's
+underscores to dots. The installed client decides whether a name exists (:func:`.client.ask`), so a
+newer client may know more.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ CONSUMER_ONLY = (
     "session.timeout.ms",
     "share.acknowledgement.mode",
 )
-"""What only a consumer heeds; of a producer the client takes it and logs a line, or refuses it.
+"""Settings that only a consumer uses. On a producer the client logs a line, or refuses them.
 
 ``allow.auto.create.topics`` is about topics that a consumer subscribes to.
 """
@@ -220,10 +220,10 @@ PRODUCER = (
     "transaction.timeout.ms",
     "transactional.id",
 )
-"""What only a producer heeds; of a consumer the client takes it and logs a line."""
+"""Settings that only a producer uses. On a consumer the client logs a line."""
 
 FOR_LETTERS = ("compression.codec", "compression.level", "compression.type")
-"""Of these the producers of this package heed the user's: of dead letters, replays and outputs."""
+"""The user's settings that our producers of dead letters, replays and outputs also use."""
 
 ALIASES = {
     "metadata.broker.list": "bootstrap.servers",
@@ -233,7 +233,7 @@ ALIASES = {
     "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
     "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
 }
-"""Two names of one setting. Of two that are given the client heeds the one that it sees last."""
+"""Two names of one setting. If both are given, the client uses the one that it reads last."""
 
 CALLBACKS = ("on_commit", "error_cb", "stats_cb", "throttle_cb", "oauth_cb", "logger")
-"""What takes an object of Python."""
+"""Settings that take a Python object."""

@@ -1,7 +1,7 @@
-"""The client's settings that would break the contract, each with the reason.
+"""Client settings that would break the contract, each with the reason.
 
-What merely is dangerous is warned of by the doctor. The source of each rule is what the client was
-seen to do (*The client, as measured* in the architecture page), or the decision that is named.
+The doctor warns of settings that are merely dangerous. Each rule comes from the client's measured
+behavior (*The client, as measured* in the architecture page), or from a named decision.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ _FALSE = ("false", "f", "0")
 
 
 class Refused(NamedTuple):
-    """A setting that is refused. ``values`` says which values, for people.
+    """A refused setting. ``values`` describes the refused values in words.
 
-    ``injected`` ones are refused only where nobody reviews them: in the environment and in flags.
+    ``injected`` settings are refused only where no code review covers them: in the environment and
+    in flags.
     """
 
     setting: str

@@ -1,4 +1,4 @@
-"""What a user may set of retries: how often and how soon a failed record runs again."""
+"""Options for the retries of failed records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 WEEK = 7 * 86_400
-"""Seconds: no time that may be set is longer."""
+"""Maximum in seconds of every configurable time."""
 
 
 class RetryOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

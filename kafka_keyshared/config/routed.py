@@ -1,4 +1,4 @@
-"""The routing and the key of a record that the options of a program come to."""
+"""Routing and key function made from a program's options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafka_keyshared.errors import ConfigError
 
 
 class Routed(Protocol):
-    """The options that say it."""
+    """The options that define the routing."""
 
     @property
     def routing(self) -> RoutingMode:
@@ -22,23 +22,23 @@ class Routed(Protocol):
 
     @property
     def ranges(self) -> Mapping[str, str]:
-        """By worker the ranges, as text."""
+        """The ranges of each worker, as text."""
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """By worker its weight."""
+        """The weight of each worker."""
 
     @property
     def filters(self) -> Mapping[str, Sequence[str]]:
-        """By worker its patterns."""
+        """The key patterns of each worker."""
 
     @property
     def on_unmatched(self) -> OnUnmatched | None:
-        """What becomes of what nobody takes."""
+        """The policy for records that no worker takes."""
 
 
 class Keyed(Protocol):
-    """The options that say by which key a record goes."""
+    """The options that define a record's key."""
 
     @property
     def key(self) -> str:
@@ -50,17 +50,17 @@ class Keyed(Protocol):
 
 
 def routing_settings(given: Routed) -> RoutingSettings:
-    """Return the routing; raise :class:`ConfigError` for ranges that are none."""
+    """Return the routing settings. Raise :class:`ConfigError` for invalid ranges."""
     ranges = {worker: _ranges_of(worker, text) for worker, text in given.ranges.items()}
     filters, on_unmatched = given.filters, given.on_unmatched
     return RoutingSettings(given.routing, ranges, given.weights, filters, on_unmatched)
 
 
 def key_of(given: Keyed) -> KeyOf | None:
-    """Return what finds a record's key; None for the record's own."""
+    """Return the key function; None for the record's own key."""
     if given.key == "record" and given.key_schema is None:
         return None
-    from kafka_keyshared.keys import parse_key  # it reads Avro, which most do not need
+    from kafka_keyshared.keys import parse_key  # it imports Avro, which most programs do not need
 
     return parse_key(given.key, None if given.key_schema is None else Path(given.key_schema))
 

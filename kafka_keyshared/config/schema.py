@@ -1,4 +1,7 @@
-"""The JSON Schema of the file, made from the structure, for editors and for other programs."""
+"""JSON Schema of the configuration file, generated from the structure.
+
+Editors and other programs use it.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ _NOTHING = {"type": "null"}
 def schema() -> dict[str, Any]:
     """Return the schema of a TOML file.
 
-    It knows the shape of the client's settings, not their names: those are for the installed client
-    to say.
+    It has the shape of the client's settings but not their names, which depend on the installed
+    client.
     """
     made = msgspec.json.schema(FileConfig)
     definitions = {name: _of_toml(each) for name, each in made["$defs"].items()}
     whole = definitions.pop(FileConfig.__name__)
-    # A name without quotes, sasl.password, is a table in a table to TOML.
+    # TOML reads a name without quotes, sasl.password, as a table in a table.
     inner = {"$ref": f"#/$defs/{_CLIENT}"}
     scalar = {"type": ["string", "number", "boolean"]}
     definitions[_CLIENT] = {"type": "object", "additionalProperties": {"anyOf": [scalar, inner]}}

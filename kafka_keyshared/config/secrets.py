@@ -1,4 +1,4 @@
-"""What nobody may read in an output, a log or an error."""
+"""Masking of secrets in outputs, logs and errors."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _LEAST = 3
-"""Shorter secrets are not looked for in texts: they would be found everywhere."""
+"""Minimum length of a secret to search for in texts. A shorter one would match everywhere."""
 
 
 def is_secret(name: str, value: Any) -> bool:
-    """Say whether a setting of the client is kept from sight."""
-    # A certificate's file may have its key in it as well.
+    """Return whether a client setting is secret."""
+    # A certificate file may also contain its key.
     return _SECRET.search(name) is not None or "PRIVATE KEY" in str(value)
 
 
 def masked(name: str, value: Any) -> Any:
-    """Return a client's setting as it may be shown."""
+    """Return a client setting with a secret value masked."""
     return MASK if is_secret(name, value) and value not in ("", None) else value
 
 

@@ -1,4 +1,4 @@
-"""What is served over HTTP, and to whom, as settings."""
+"""Options for the HTTP endpoints and for access to them."""
 
 from __future__ import annotations
 
@@ -65,4 +65,4 @@ UnreadyOnOutage: TypeAlias = Annotated[
 ]
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-"""Addresses that nobody but this machine reaches."""
+"""Addresses that only this machine can reach."""

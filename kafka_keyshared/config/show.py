@@ -1,4 +1,4 @@
-"""The settings in force, each with where it is from, as they may be seen."""
+"""Settings in force with their origins, secrets masked."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ DEFAULT = "default"
 
 
 class Shown(NamedTuple):
-    """A value and its origin; a secret is masked."""
+    """A value and its origin. A secret is masked."""
 
     value: Any
     origin: str
 
 
 def in_force(layers: Layers) -> tuple[dict[str, Shown], dict[str, Shown]]:
-    """Return every setting of the structure, and the client's settings that are not its own."""
+    """Return every setting of the structure, and the client settings that are not part of it."""
     settings = {}
     for name, field in fields().items():
         if field.env is None:
@@ -59,7 +59,7 @@ def of_program(options: Options, conf: Mapping[str, Any], topics: list[str], ori
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as it can be printed: a program may give functions, paths and loggers."""
+    """Return a printable value: a program may give functions, paths and loggers."""
     if value is None or isinstance(value, str | int | float):
         return value
     return getattr(value, "__qualname__", None) or str(value)

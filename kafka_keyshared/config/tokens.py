@@ -1,10 +1,10 @@
-"""Guard around the user's ``oauth_cb``, and where a client's tokens come from.
+"""A guard around the user's ``oauth_cb``, and the source of tokens.
 
-The client calls ``oauth_cb`` on a thread of its own, for each client that it makes (confluent-kafka
-2.13 and later). An exception out of it reaches the client as "OAuth callback raised exception", and
-an answer that is no token reaches nobody: the client then never asks again. The guard keeps the
-reason, logs it and turns a wrong answer into an exception, after which the client asks again in
-10 s.
+The client calls ``oauth_cb`` on a thread of its own, for each client that is made (confluent-kafka
+2.13 and later). An exception out of it reaches the client as "OAuth callback raised exception". An
+answer that is no token is not reported at all, and the client then never asks again. The guard
+keeps the reason, logs it and turns a wrong answer into an exception. After an exception the client
+asks again in 10 s.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ NO_SOURCE = (
     "their argument"
 )
 YOUNG = 0.5
-"""How much of a token's lifetime passes before a new one is fetched for another client."""
+"""Share of a token's lifetime after which another client gets a newly fetched one."""
 
 _TOKEN = "return (token, expiry in seconds since 1970)"
 
 
 class TokenCallback:
-    """The user's ``oauth_cb``; ``failure`` says why its last call gave no token, empty if it did.
+    """The user's ``oauth_cb``. ``failure`` is why its last call gave no token, empty if it did.
 
-    A young token is returned again: making a client waits for one, on the thread that makes it, and
-    several clients of an instance start together. Clients ask anew at 80% of a token's lifetime.
-    Safe to call from several threads.
+    A young token is returned again. The thread that makes a client waits for a token, and several
+    clients of an instance start together. Clients ask again at 80% of a token's lifetime. Safe to
+    call from several threads.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class TokenCallback:
         self.failure = ""
         self._clock = clock
         self._seldom = Seldom(log)
-        # The last token and until when it is young.
+        # The last token, and the time until which it is young.
         self._last: tuple[Any, float] | None = None
 
     def __call__(self, config: str) -> Any:
-        """Return the user's token. Raises what the callback raised, TypeError for no token."""
+        """Return the user's token. Raises the callback's exception, TypeError for no token."""
         last = self._last
         if last is not None and self._clock() < last[1]:
             return last[0]
@@ -72,7 +72,7 @@ class TokenCallback:
 
 
 def _check(token: object) -> None:
-    """Raise :class:`TypeError` for what the client would not recognise as a token."""
+    """Raise :class:`TypeError` for a value that the client would not recognise as a token."""
     if not isinstance(token, tuple) or not 2 <= len(token) <= 4:
         raise TypeError(f"oauth_cb returned {_shape(token)}: {_TOKEN}")
     text, expiry = token[:2]
@@ -81,7 +81,7 @@ def _check(token: object) -> None:
 
 
 def _shape(token: object) -> str:
-    """Return the types of a token; its text is a secret."""
+    """Return the types of a token. Its text is a secret."""
     if isinstance(token, tuple):
         return f"({', '.join(type(each).__name__ for each in token)})"
     return type(token).__name__
@@ -96,16 +96,16 @@ def with_guarded_tokens(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def needs_tokens(conf: Mapping[str, Any]) -> bool:
-    """Say whether connections are opened with a token (SASL/OAUTHBEARER)."""
+    """Return whether connections are opened with a token (SASL/OAUTHBEARER)."""
     mechanism = conf.get("sasl.mechanism") or conf.get("sasl.mechanisms") or ""
     protocol = str(conf.get("security.protocol", "")).lower()
     return str(mechanism).upper() == "OAUTHBEARER" and protocol.startswith("sasl")
 
 
 def no_token(conf: Mapping[str, Any], heard: str) -> str | None:
-    """Return why there is no token, None where a token is not what is missing.
+    """Return why there is no token, None if a missing token is not the cause.
 
-    ``heard`` is the reason that the client gave last.
+    ``heard`` is the client's latest error text.
     """
     if not needs_tokens(conf):
         return None
@@ -118,14 +118,14 @@ def no_token(conf: Mapping[str, Any], heard: str) -> str | None:
     if "OAUTHBEARER token" in heard or "OAuth token" in heard:
         return f"{source}: {heard.rpartition('OAUTHBEARER token: ')[2]}"
     if "://" not in heard and "ipv" not in heard and "SASL authentication" not in heard:
-        # No connection was tried. The client tells nothing while an identity provider is slow or
-        # answers an HTTP status after which it is asked again.
+        # No connection was tried. The client reports nothing while an identity provider is slow or
+        # answers an HTTP status that leads to a retry.
         return f"{source} has given none yet: it is slow, or it answers 429 or 5xx"
     return None
 
 
 def _source(conf: Mapping[str, Any]) -> str | None:
-    """Return where tokens come from, in words."""
+    """Return the source of tokens for a message."""
     if conf.get("oauth_cb") is not None:
         return "oauth_cb"
     if str(conf.get("sasl.oauthbearer.method", "")).lower() == "oidc":

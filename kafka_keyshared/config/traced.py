@@ -1,4 +1,4 @@
-"""Spans are made with a package that most installations do not have."""
+"""Checks for tracing, whose package most installations do not have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_keyshared.config.options import Options
 
 
 def untraceable(options: Options) -> Iterator[Fault]:
-    """Yield why the spans cannot be made that are asked for."""
+    """Yield the reasons why the requested spans cannot be made."""
     if not options.tracing:
         return
     if options.pool in ("pull", "split"):

@@ -1,4 +1,4 @@
-"""What makes no sense without reliability: what says how a record is tracked, or tried again."""
+"""Options without meaning under ``reliable=False``: those for tracking and retries."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ NEEDS_TRACKING = (
 )
 
 WITHOUT = {"undecodable": ("drop", "null_key")}
-"""What may be said all the same."""
+"""Values of these options that are still allowed."""
 
 
 def refuse_what_needs_tracking(options: msgspec.Struct, default: msgspec.Struct) -> None:
-    """Raise :class:`ConfigError` that names every option that only means something with tracking.
+    """Raise :class:`ConfigError` that names every given option that needs tracking.
 
-    ``default`` are the options of whoever has said nothing.
+    ``default`` are the default options.
     """
     said = [*_changed(options, default)]
     pool = getattr(options, "pool")  # noqa: B009 - of Options, which imports this module

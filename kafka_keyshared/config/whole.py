@@ -1,4 +1,4 @@
-"""A configuration as a whole, as a file has it: the options, and what they are for."""
+"""A complete configuration file: options, topics and client settings."""
 
 from __future__ import annotations
 

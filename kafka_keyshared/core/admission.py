@@ -1,10 +1,10 @@
-"""What comes of fetched records that could not be routed, because their key could not be read.
+"""Handling of fetched records whose key cannot be read.
 
-One that is undecodable goes where the policy says, at once. One whose key cannot be read *just now*
-(a schema registry that does not answer) holds up its partition from there on: what follows may be
-of the same key, so anything that ran before it could break the order. Other partitions go on. So
-does one in a format that the reader does not know, unless it is found broken
-(:mod:`.unknown_formats`).
+An undecodable record goes at once where the policy says. A key may be unreadable only for now, as
+when a schema registry does not answer. Such a record stops its partition from there on. Later
+records may have the same key, so running them first could break the order. Other partitions go on.
+A record in a format that the reader does not know also stops its partition, unless
+:mod:`.unknown_formats` finds it broken.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import About, Record, UnknownFormat, name_of, partition_of
 
 READ_AGAIN_AFTER = 1.0
-"""Seconds until a key is read again, where the key function does not say."""
+"""Seconds until a key is read again, when the key function gives no delay."""
 
 
 def routed(sub: Subscription, holds: Holds, now: float, wall_offset: float | None) -> list[Command]:
-    """Act on what the routing of a chunk has left over.
+    """Act on the records of a chunk that could not be routed.
 
-    ``wall_offset`` makes a monotonic time one of seconds since 1970; None before the first beat.
+    ``wall_offset`` converts a monotonic time to seconds since 1970; None before the first
+    heartbeat.
     """
     _judge(sub, now)
     commands: list[Command] = []
@@ -48,7 +49,7 @@ def routed(sub: Subscription, holds: Holds, now: float, wall_offset: float | Non
 
 
 def _judge(sub: Subscription, now: float) -> None:
-    """Make those records undecodable that are broken, and route what is behind them."""
+    """Make broken records undecodable, and route the records behind them."""
     keys = sub.keys
     if not isinstance(keys, DerivedKeys) or keys.judge is None:
         return
@@ -67,7 +68,7 @@ def _judge(sub: Subscription, now: float) -> None:
 def read_again(
     sub: Subscription, holds: Holds, now: float, wall_offset: float | None
 ) -> list[Command]:
-    """Route what could not be routed and is due."""
+    """Route the records that could not be routed before and are due."""
     due = [
         partition
         for partition, unread in sub.keys.unread.items()
@@ -90,6 +91,6 @@ def _told(record: Record, cause: Exception, after: float) -> Line:
 
 
 def reason_of(cause: Exception) -> str:
-    """Return why a key cannot be read yet, in words."""
+    """Return why a key cannot be read yet, as text."""
     why = cause.__cause__ or cause
     return str(why) if isinstance(why, UnknownFormat) else f"{type(why).__name__}: {why}"

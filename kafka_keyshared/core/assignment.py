@@ -1,7 +1,7 @@
-"""Partitions coming and going: start points, epochs, what a revoke waits for, and forgetting.
+"""Partition assignment and removal: start positions, epochs, running records.
 
-A partition has a new epoch each time it is assigned to this process. What is left of an earlier
-epoch is forgotten without being settled, and its late reports settle, block and replace nothing.
+A partition gets a new epoch each time it is assigned to this process. State of an earlier epoch is
+forgotten without being settled. Late reports of that epoch settle, block and replace nothing.
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ from kafka_keyshared.model import Record, TopicPartition, partition_of
 def start(
     partition: TopicPartition, point: StartPoint, known: Iterable[str]
 ) -> tuple[PartitionState, int | None, list[Command]]:
-    """Return the state of a newly assigned partition, where to read from, and what to say.
+    """Return the state of a newly assigned partition, its start position, and log notices.
 
-    The commit metadata is believed only if it was written for this log and this position: commits
-    that were mirrored, copied or restored carry the offsets of another log. The settled set in it
-    is clipped to what the log really holds: what it claims beyond the end of the log would make new
-    records there count as done. The state is then ``outdated``: what is left of the text has to be
-    committed before the log has grown, because the next owner could not tell any more. When
-    retention has removed the committed position, reading goes on at the start of the log, whatever
-    ``auto.offset.reset`` says, because everything before it is gone and everything after it is
-    wanted.
+    The commit metadata is used only if it was written for this log and this position. Commits that
+    were mirrored, copied or restored carry the offsets of another log.
+
+    The settled set is clipped to the offsets that the log holds. A claim beyond the log end would
+    make new records there count as settled. The state is then ``outdated``: the clipped set must be
+    committed before the log grows. Afterwards the next owner could not detect the wrong claim.
+
+    When retention has removed the committed position, reading continues at the log start,
+    regardless of ``auto.offset.reset``. Everything before the log start is gone, and everything
+    after it is wanted.
     """
     if point.position is None:
         return PartitionState(None, topic_id=point.topic_id), None, []
@@ -67,7 +69,7 @@ def start(
         name: LaneNotes(
             each.diverted,
             _within(each.tried, position, log_end),
-            # What this member was to commit itself names no suspect.
+            # Metadata that this member has yet to commit itself names no suspects.
             _running(each.running, position, log_end) if point.stored else NONE_RUNNING,
         )
         for name, each in decoded.notes.items()
@@ -78,7 +80,7 @@ def start(
 
 
 def _names_beyond(decoded: metadata.Decoded, log_end: int) -> bool:
-    """Return whether a commit text names offsets that the log does not have."""
+    """Return whether the commit metadata names offsets that the log does not have."""
     if any(runs and runs[-1][1] > log_end for runs in decoded.sections.values()):
         return True
     notes = decoded.notes.values()
@@ -86,7 +88,7 @@ def _names_beyond(decoded: metadata.Decoded, log_end: int) -> bool:
 
 
 def _within(tried: Mapping[int, Tried], low: int, high: int) -> dict[int, Tried]:
-    """Return what is said of records that the log can hold; others have not been tried."""
+    """Return the attempt notes of records that the log can hold; others have not been tried."""
     return {offset: each for offset, each in tried.items() if low <= offset < high}
 
 
@@ -101,7 +103,7 @@ def assign(
     starts: Mapping[TopicPartition, StartPoint],
     subscriptions: Mapping[str, Subscription],
 ) -> list[Command]:
-    """Take over partitions."""
+    """Take over newly assigned partitions."""
     commands: list[Command] = []
     positions: dict[TopicPartition, int | None] = {}
     for partition, point in starts.items():
@@ -121,12 +123,12 @@ def assign(
 def held_of(
     subs: Iterable[Subscription], partitions: Collection[TopicPartition], progress: Progress
 ) -> int:
-    """Return how many records of these partitions are held, by the workers' progress."""
+    """Return how many records of these partitions are held, given the workers' progress."""
     return sum(partition in partitions for sub in subs for partition, _ in sub.unsettled(progress))
 
 
 def only_topic(partitions: Iterable[TopicPartition]) -> str | None:
-    """Return the only topic that there is; None where there are several, or none."""
+    """Return the only topic of the partitions, or None if there are several topics or none."""
     topics = {partition.topic for partition in partitions}
     return topics.pop() if len(topics) == 1 else None
 
@@ -134,7 +136,7 @@ def only_topic(partitions: Iterable[TopicPartition]) -> str | None:
 def stored(
     starts: Mapping[TopicPartition, StartPoint],
 ) -> dict[TopicPartition, CommitEntry | None]:
-    """Return what the broker has committed for each partition that starts."""
+    """Return the entry that the broker has committed for each starting partition, or None."""
     return {
         partition: CommitEntry(point.position, point.metadata or "")
         if point.position is not None and point.stored
@@ -146,9 +148,9 @@ def stored(
 def unreceived(
     states: Mapping[TopicPartition, PartitionState], subscription: str
 ) -> Callable[[Record], bool] | None:
-    """Return the test for records that the subscription settled before this assignment.
+    """Return a test for records that the subscription settled before this assignment.
 
-    None when there is no such record, so that the common path tests nothing.
+    Return None when there is no such record, so that the common path tests nothing.
     """
     sets = {
         partition: runs
@@ -172,7 +174,7 @@ def unreceived(
 def not_settled_before(
     states: Mapping[TopicPartition, PartitionState], sub: Subscription, records: Sequence[Record]
 ) -> Sequence[Record]:
-    """Return the records without those that were settled before this assignment; count these."""
+    """Return the records not settled before this assignment; count the others as skipped."""
     settled_before = unreceived(states, sub.name)
     if settled_before is None:
         return records
@@ -190,7 +192,7 @@ def under_way(
     partitions: set[TopicPartition],
     progress: Progress,
 ) -> tuple[list[Record], int]:
-    """Return the running records of the partitions and how many dead letters are on the way."""
+    """Return the partitions' running records and the number of their unanswered dead letters."""
     found: list[Record] = []
     dead_letters = 0
     for sub in subscriptions:
@@ -202,7 +204,7 @@ def under_way(
 def running(sub: Subscription, partitions: set[TopicPartition], progress: Progress) -> list[Record]:
     """Return the records of the partitions that are running, or that may be.
 
-    Of a worker that has not answered its recall that is whatever it has not ended.
+    While a worker has not answered its recall, any record that it has not ended may be running.
     """
     found = []
     for worker in sub.workers.values():
@@ -214,7 +216,7 @@ def running(sub: Subscription, partitions: set[TopicPartition], progress: Progre
 
 
 def dead_lettering(sub: Subscription, partitions: set[TopicPartition]) -> int:
-    """Return how many records of the partitions wait for the dead-letter topic's answer."""
+    """Return how many records of the partitions wait for the answer to their dead letter."""
     return sum(
         closed.state in LETTERS_ON_THEIR_WAY
         and closed.head is not None
@@ -224,12 +226,12 @@ def dead_lettering(sub: Subscription, partitions: set[TopicPartition]) -> int:
 
 
 def forget(sub: Subscription, partitions: set[TopicPartition], progress: Progress) -> list[Command]:
-    """Drop everything of the partitions without settling it; say which leases are over for it.
+    """Drop everything of the partitions without settling it; return lapses for their leases.
 
-    What of it has not started must have been recalled, or comes back too late. What still runs is
-    of an earlier epoch from here on; a key of which it is the one running is waited for by its
-    serial worker. What had ended by ``progress`` has settled although the slice still runs, and
-    will count so.
+    Unstarted records of the partitions must have been recalled; otherwise they come back too late.
+    Records that still run belong to an earlier epoch from here on. Such a record may be the running
+    one of its key; its serial worker then waits for it. Records that had ended by ``progress`` have
+    settled although their slice still runs, and count as settled.
     """
     before = sum(1 for _ in sub.waiting())
     commands: list[Command] = []
@@ -261,7 +263,7 @@ def forget(sub: Subscription, partitions: set[TopicPartition], progress: Progres
 def _note_in_time(
     sub: Subscription, leased: Leased, partitions: set[TopicPartition], progress: Progress
 ) -> bool:
-    """Note which records of the partitions had ended; say whether the slice has any of them."""
+    """Note which records of the partitions had ended; return whether the slice has any of them."""
     came = leased.slice.came
     these = [
         index
@@ -274,7 +276,7 @@ def _note_in_time(
 
 
 def _open_without_head(sub: Subscription) -> None:
-    """Let lanes go on whose head is forgotten; none of them is to run it again."""
+    """Advance lanes whose head was forgotten; none of them is to run the head again."""
     for closed in list(sub.closed.lanes.values()):
         if closed.head is None:
             sub.withdraw(closed)

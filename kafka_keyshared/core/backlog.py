@@ -1,4 +1,4 @@
-"""What waits to be leased, and the chunks that it came in."""
+"""A queue of records that wait to be leased, with their source chunks."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from kafka_keyshared.model import Record, TopicPartition
 class Backlog:
     """Records in the order in which they will be leased.
 
-    ``records`` is one list for its whole life, so that routing can append to it without asking
-    anybody; :meth:`came_in` then says what they came in. Whoever else changes it does it here.
+    ``records`` is the same list object for its whole life, so routing can append to it directly.
+    :meth:`came_in` then notes the chunk of those records. All other changes go through the methods
+    of this class.
     """
 
     __slots__ = ("_chunks", "_counted", "_counts", "records")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        # Chunks and how many of the records, in order, came in each. Two lists, and not one of
-        # pairs: of many queues each has a few records of a chunk, and a pair takes 64 bytes.
+        # Chunks, and how many of the records, in order, came in each. These are two lists, not one
+        # of pairs, because a pair takes 64 bytes. Many queues hold only a few records of a chunk.
         self._chunks: list[Chunk] = []
         self._counts: list[int] = []
         self._counted = 0
@@ -32,7 +33,7 @@ class Backlog:
         return len(self.records)
 
     def came_in(self, chunk: Chunk) -> int:
-        """Note that whatever was appended since came in this chunk; return how many these are."""
+        """Note that all records appended since came in this chunk; return their number."""
         new = len(self.records) - self._counted
         if new:
             self._chunks.append(chunk)
@@ -41,7 +42,7 @@ class Backlog:
         return new
 
     def take(self, most: int) -> tuple[list[Record], list[Chunk]]:
-        """Take the first records, and what they came in."""
+        """Take the first ``most`` records, and the chunks that they came in."""
         taken = self.records[:most]
         del self.records[:most]
         left = len(taken)
@@ -57,7 +58,7 @@ class Backlog:
         return taken, chunks
 
     def take_all(self, records: list[Record], chunks: dict[int, Chunk]) -> None:
-        """Move all records to the end of these, and what they came in to the chunks, by address."""
+        """Move all records to the end of ``records``, their chunks to ``chunks``, by address."""
         records += self.records
         self.records.clear()
         for chunk in self._chunks:
@@ -65,7 +66,7 @@ class Backlog:
         self._forget_parts()
 
     def take_last(self, count: int) -> list[Record]:
-        """Take so many of the last records, of which there are as many."""
+        """Take the last ``count`` records; there must be at least as many."""
         at = len(self.records) - count
         taken = self.records[at:]
         del self.records[at:]
@@ -79,7 +80,7 @@ class Backlog:
         return taken
 
     def pick(self, wanted: Sequence[bool]) -> list[Record]:
-        """Take the records for which that is said, one by one and in order; the others stay."""
+        """Take the records that ``wanted`` marks, one by one and in order; the others stay."""
         records = self.records
         picked = [record for record, out in zip(records, wanted, strict=True) if out]
         at = 0
@@ -110,29 +111,29 @@ class Backlog:
             self.came_in(Chunk(records))
 
     def replace(self, records: Sequence[Record]) -> None:
-        """Hold these records, which no handler has, and no others."""
+        """Replace all records with these, which no handler has."""
         self.records[:] = records
         self._forget_parts()
         self.came_in(Chunk(records))
 
     def waiting(self) -> Iterator[Record]:
-        """Yield every record that waits here."""
+        """Yield every waiting record."""
         yield from self.records
 
     def empty(self) -> bool:
-        """Say whether nothing waits here."""
+        """Return whether no record waits here."""
         return not self.records
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop what is of these partitions."""
+        """Drop the records of these partitions."""
         self.replace(without(self.records, partitions))
 
     def chunks(self) -> Iterator[tuple[Chunk, int]]:
-        """Yield what the records came in, and how many of them in each."""
+        """Yield each chunk, and how many of the records came in it."""
         yield from zip(self._chunks, self._counts, strict=True)
 
     def strays(self) -> Iterator[Record]:
-        """Yield the records that are in no chunk that is as it came in."""
+        """Yield the records whose chunk is not one as it was received."""
         at = 0
         for chunk, count in self.chunks():
             if not chunk.received:
@@ -140,7 +141,10 @@ class Backlog:
             at += count
 
     def let_go(self, received: int) -> None:
-        """Let go of what came before so many records were received and does not wait here."""
+        """Free the records of old chunks that do not wait here.
+
+        A chunk is old if it came in before ``received`` records had been received.
+        """
         at = 0
         for index, (chunk, count) in enumerate(self.chunks()):
             if chunk.received < received and len(chunk.records) > count:
@@ -168,7 +172,7 @@ B = TypeVar("B", bound=Backlog)
 
 
 def came_in(backlogs: Iterable[B], chunk: Chunk) -> list[tuple[B, int]]:
-    """Do as :meth:`Backlog.came_in` for all of these; return those that got some, and how many."""
+    """Call :meth:`Backlog.came_in` for each; return those that got records, and how many."""
     found = []
     for each in backlogs:
         if new := len(each.records) - each._counted:
@@ -180,7 +184,7 @@ def came_in(backlogs: Iterable[B], chunk: Chunk) -> list[tuple[B, int]]:
 
 
 def let_go(keepers: Sequence[Backlog | Originals], spare: int) -> None:
-    """Let go of chunks of which little is held, but for ``spare`` records of them in all."""
+    """Free old chunks of which little is held, but keep ``spare`` records of them in all."""
     young = kept_from((of for each in keepers for of in each.chunks()), spare)
     if young:
         for each in keepers:

@@ -1,6 +1,6 @@
-"""Lanes that wait for a person, and that nobody forgets them.
+"""Periodic log reminders of blocked lanes.
 
-What they may hold meanwhile stands in :mod:`.look_ahead`.
+:mod:`.look_ahead` decides how many records may be held behind them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ NAMED_MAX = 10
 
 
 class Reminder:
-    """When the keys that are blocked are named next.
+    """Decides when the log names the blocked keys again.
 
-    Whoever blocks a lane says so in ``blocked``: there may be very many that only wait for a retry.
+    Code that blocks a lane sets ``blocked``. Very many closed lanes may only wait for a retry, and
+    are not scanned without it.
     """
 
     def __init__(self, *, dlq: bool = False) -> None:
@@ -28,9 +29,9 @@ class Reminder:
         self._remind_at = float("-inf")
 
     def remind(self, closed: Iterable[ClosedLane], now: float) -> list[Notice]:
-        """Name the keys that are blocked, the oldest first, once a minute for as long as they are.
+        """Name the blocked keys, the oldest first, once a minute while any is blocked.
 
-        One that has only just blocked was named when it did.
+        Nothing is named while the oldest block is younger than a minute: its own line has named it.
         """
         if now < self._remind_at or not self.blocked:
             return []
@@ -52,7 +53,7 @@ class Reminder:
 
 
 def cure(*, dlq: bool) -> str:
-    """Return what to do about keys that are blocked, where there is a dead-letter topic or none."""
+    """Return the advice for blocked keys, with or without a dead-letter topic."""
     if dlq:
         orders = "app.release(), app.drop() or app.dead_letter()"
         return f"Mend the handler and restart, or say what becomes of it ({orders})"

@@ -1,8 +1,9 @@
-"""Many events of one kind in few lines of the log: the first at once, then one line in a while.
+"""Rate-limited log lines for many events of one kind.
 
-A handler that fails for every key would otherwise write a line for each, and the one that matters
-could not be found. The line that stands for several shows the first of them: the others are only
-counted, so that what happens a hundred thousand times a second is put into words once.
+The first event is logged at once; later events share one line per interval. A handler that fails
+for every key would otherwise write a line for each, and hide the line that matters. The shared line
+shows its first event. The other events are only counted, so an event that occurs 100,000 times a
+second is formatted once.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from kafka_keyshared.model import About
 INTERVAL = 10.0
 
 LATELY = 1.0
-"""What is told so many seconds after it happened, or later, is told with its age."""
+"""Age in seconds from which a line states how old its event is."""
 
 What = TypeVar("What")
 
 
 class Line(NamedTuple):
-    """What there is to say of one event.
+    """The log text of one event.
 
-    ``follows`` is what follows from it, which is true only while it is new. ``traceback`` belongs
-    to what is told at once.
+    ``follows`` is the consequence of the event, which is true only while it is new. ``traceback``
+    is logged only with an event that is logged at once.
     """
 
     text: str
@@ -35,14 +36,14 @@ class Line(NamedTuple):
 
 
 def as_it_is(line: Line) -> Line:
-    """Return a line that is in words already."""
+    """Return a line that is text already."""
     return line
 
 
 class Burst(Generic[What]):
-    """Events of one kind; ``plural`` names them in a line that stands for several.
+    """Events of one kind; ``plural`` names them in a line for several events.
 
-    ``words`` puts one into words, if it is told. ``interval`` is the time between lines in seconds.
+    ``words`` formats an event that is logged. ``interval`` is the time between lines in seconds.
     """
 
     def __init__(
@@ -57,15 +58,16 @@ class Burst(Generic[What]):
         self._words = words
         self._told_at = float("-inf")
         self._count = 0
-        # Of those that are counted the first, and when the last of them was.
+        # The first of the counted events, and the time of the last one.
         self._first: What | None = None
         self._last_at = float("-inf")
         self.interval = interval
 
     def only_counted(self, now: float) -> bool:
-        """Count an event that is not told by itself, and say so; else :meth:`add` has to take it.
+        """Count an event that gets no line of its own, and return True; else return False.
 
-        For whoever would rather not put it into words, or gather what belongs to it, for nothing.
+        If False, :meth:`add` has to take the event. This avoids formatting an event, or collecting
+        its details, for nothing.
         """
         if not self._count:
             return False
@@ -74,7 +76,7 @@ class Burst(Generic[What]):
         return True
 
     def add(self, what: What, now: float) -> list[Notice]:
-        """Take an event; return its line if none was written lately."""
+        """Take an event; return its line unless one was written within the interval."""
         if self.only_counted(now):
             return []
         if now - self._told_at >= self.interval:
@@ -85,14 +87,14 @@ class Burst(Generic[What]):
         return []
 
     def at_once(self, line: Line, now: float) -> list[Notice]:
-        """Return the line of an event that is not to wait; those that have come before wait on."""
+        """Return the line of an event that cannot wait; counted earlier events go on waiting."""
         if not self._count:
             self._told_at = now
         text = f"{line.text}{line.follows}"
         return [Notice(self._level, text, about=line.about, traceback=line.traceback)]
 
     def due(self, now: float) -> list[Notice]:
-        """Return the line for what has come together since the last one, when it is time."""
+        """Return the line for the events since the last line, when the interval is over."""
         seconds = now - self._told_at
         if self._first is None or seconds < self.interval:
             return []
@@ -112,5 +114,5 @@ class Burst(Generic[What]):
         return [Notice(self._level, text, about=about)]
 
     def _more(self) -> str:
-        """Return what the line for several says of them besides their number."""
+        """Return extra text for a line that stands for several events."""
         return ""

@@ -1,4 +1,4 @@
-"""What a subscription tells in bursts, and how loud each is."""
+"""Rate-limited log lines of a subscription, and their levels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_keyshared.core.commands import Level, Notice
 from kafka_keyshared.core.failure_lines import Attempts
 
 UNREAD_INTERVAL = 60.0
-"""Seconds between two lines about keys that cannot be read: the key is tried every few seconds."""
+"""Seconds between two lines about unreadable keys; a key is tried every few seconds."""
 
 
 def _lines(level: Level, plural: str, interval: float = INTERVAL) -> Burst[Line]:
@@ -19,7 +19,7 @@ def _lines(level: Level, plural: str, interval: float = INTERVAL) -> Burst[Line]
 
 @dataclass(slots=True)
 class Bursts:
-    """What a subscription has to tell that may come in any number."""
+    """The events of a subscription that may come in any number."""
 
     attempts: Attempts = field(
         default_factory=lambda: Attempts(Level.WARNING, "attempts failed", whole=True)
@@ -62,11 +62,11 @@ class Bursts:
     )
 
     def due(self, now: float) -> list[Notice]:
-        """Return the lines for which it is time."""
+        """Return the lines that are due."""
         return [notice for burst in self._all() for notice in burst.due(now)]
 
     def hurry(self, now: float) -> list[Notice]:
-        """Return what is left to tell, and hold nothing back any more: the end is near."""
+        """Return all remaining lines and delay none from now on, because the stop is near."""
         for burst in self._all():
             burst.interval = 0.0
         return self.due(now)

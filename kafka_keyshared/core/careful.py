@@ -1,16 +1,17 @@
-"""Careful starts: each life of a crash loop names what it runs, and leaves progress behind.
+"""Careful starts: commits that name records before or while they run.
 
-A record that ends its process leaves no failure report. If it ends each process within the commit
-interval, no commit is ever made, and all the other records run again and again. So the first
-records of each partition are committed by name at once, when they are handed out. After a clean
-stop that is all: the records do not wait for that commit, and the next ones need none.
+A record that kills its process leaves no failure report. If it kills each process within the commit
+interval, no commit is ever made. All other records then run again and again. So the first records
+of each partition are named in a commit at once, when they are leased. Each process of a crash loop
+then names its running records and makes progress. After a clean stop that is all: records do not
+wait for that commit, and later records need none.
 
-A commit that names running records, with nobody to settle them, says that an owner ended without a
-clean stop. Then the new owner starts records only when the broker has accepted a commit that names
-them (a write-ahead log). It begins with few records; they double with each accepted commit, and a
-commit follows every :data:`LOOK_EVERY` seconds. The records that the last commit names as running
-are *suspects* (:mod:`.suspects`): they start last, a few at a time, and named by a commit before
-they do. A commit that is not answered delays each of these steps by :data:`PATIENCE` at most.
+A commit that names running records, with no owner to settle them, shows that an owner ended without
+a clean stop. The new owner then starts records only after the broker has accepted a commit that
+names them (a write-ahead log). It begins with few records and doubles their number with each
+accepted commit. A commit follows every :data:`LOOK_EVERY` seconds. The records that the last commit
+names as running are *suspects* (:mod:`.suspects`). They start last, a few at a time, and only after
+a commit names them. An unanswered commit delays each of these steps by :data:`PATIENCE` at most.
 """
 
 from __future__ import annotations
@@ -29,35 +30,35 @@ from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import TopicPartition, coordinates_of, counted, some
 
 FIRST_RECORDS = 8
-"""Records of a partition that run at first after an unclean end."""
+"""Records of a partition that run first after an unclean end."""
 
 ALL_RECORDS = 1024
-"""When so many may run, nothing is held back any more."""
+"""When this many records may run, no record is held back any more."""
 
 LOOK_EVERY = 0.05
-"""Seconds between commits of a careful start, at least."""
+"""Minimum seconds between commits of a careful start."""
 
 GROW_AFTER = 0.25
-"""Seconds after which more records start although most of those before have not settled."""
+"""Seconds after which more records start although most earlier ones have not settled."""
 
 PATIENCE = 1.0
 """Seconds after which records start although no commit has named them."""
 
 CAREFUL_SECONDS = 5.0
-"""How long a careful start lasts, and how long suspects wait at most for other records."""
+"""Seconds that a careful start lasts, and that suspects wait at most for other records."""
 
 ALONE_SECONDS = 1.0
-"""Seconds without any other record after which suspects start: more may be on the way."""
+"""Seconds without other records after which suspects start; more may be on the way."""
 
 NAMED = 10
-"""Records that one line of the log names."""
+"""Most records that one log line names."""
 
 
 @dataclass(slots=True)
 class _Next:
-    """What starts when a commit has named it: records below ``gate``, and suspects.
+    """Records that start once a commit has named them: those below ``gate``, and suspects.
 
-    ``limit`` records may have started and not settled then.
+    Up to ``limit`` records may then have started without having settled.
     """
 
     gate: int | None = None
@@ -70,11 +71,12 @@ class _Next:
 
 @dataclass(slots=True)
 class _Start:
-    """A partition that begins. Times are monotonic, in seconds; None before they are known.
+    """A partition that begins. Times are monotonic seconds; None before they are known.
 
-    One that is not ``small`` begins after a clean stop: its first records run, and ``naming`` says
-    that the next commit is to name them. One that ``rests`` has only suspects left with records
-    ahead of them in their lanes: the next commit of the interval says when these have settled.
+    A start that is not ``small`` follows a clean stop. Its first records run, and ``naming`` says
+    that the next commit has to name them. A start that ``rests`` has only suspects left, with
+    records ahead of them in their lanes. The next commit of the interval shows when those have
+    settled.
     """
 
     small: bool
@@ -93,7 +95,7 @@ class _Start:
 class CarefulStarts:
     """The partitions that begin, over all reliable subscriptions.
 
-    ``enabled`` is false where nobody answers commits; then every record starts at once, and no
+    ``enabled`` is false where commits get no answer. Then every record starts at once, and no
     commit names any.
     """
 
@@ -106,14 +108,14 @@ class CarefulStarts:
     ) -> None:
         self.enabled = enabled and bool(subs)
         self.starts: dict[TopicPartition, _Start] = {}
-        # Partitions that began after a clean stop, and have received nothing since.
+        # Partitions that began after a clean stop and have received nothing since.
         self.fresh: set[TopicPartition] = set()
         self._subs = subs
         self._states = states
         self._look_at = -inf
         self._tick_at = -inf
         self._named_at = inf
-        # Since when nothing is held but suspects, how many of these start next, and the last did.
+        # Since when only suspects are held, how many of them start next, when the last ones did.
         self._alone_since: float | None = None
         self._group = 1
         self._group_at = -inf
@@ -121,7 +123,7 @@ class CarefulStarts:
     # --- partitions come and go ---
 
     def begin(self, partitions: Iterable[TopicPartition], now: float) -> list[Command]:
-        """Let partitions begin: the state of each says what ran when its last owner ended."""
+        """Begin partitions; each state names the records that ran when its last owner ended."""
         if not self.enabled:
             return []
         unclean: dict[TopicPartition, list[Running]] = {}
@@ -143,14 +145,14 @@ class CarefulStarts:
         return [_unclean(unclean)] if unclean else []
 
     def received(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note which partitions a chunk was of: the first records of each are to be named."""
+        """Note the partitions of a chunk: a commit has to name the first records of each."""
         came = self.fresh.intersection(partitions)
         self.fresh -= came
         for partition in came:
             self.starts[partition] = _Start(small=False, naming=True)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drop partitions that are no longer assigned; their places forget them by themselves."""
+        """Drop partitions that are no longer assigned; waiting places forget them on their own."""
         for partition in partitions:
             self.starts.pop(partition, None)
             self.fresh.discard(partition)
@@ -158,7 +160,7 @@ class CarefulStarts:
     # --- when to commit ---
 
     def commit_due(self, now: float) -> bool:
-        """Say whether records wait for a commit, or a careful start is to be committed again."""
+        """Return whether records wait for a commit, or a careful start needs another one."""
         for partition, start in self.starts.items():
             if start.gate is not None and start.waits_since is None and self._parked(partition):
                 return True
@@ -173,7 +175,7 @@ class CarefulStarts:
         return self._tick_at if any(map(self._waits, self.starts)) else None
 
     def awaits_answer(self) -> bool:
-        """Say whether records wait for the answer to a commit that names them."""
+        """Return whether records wait for the answer to a commit that names them."""
         return any(start.named_by is not None for start in self.starts.values())
 
     def _waits(self, partition: TopicPartition) -> bool:
@@ -188,14 +190,14 @@ class CarefulStarts:
     def _parked(self, partition: TopicPartition) -> int:
         return max(len(sub.parking.parked.get(partition, ())) for sub in self._subs.values())
 
-    # --- what a commit names ---
+    # --- records that a commit names ---
 
     def name(
         self, unsettled: Mapping[str, Unsettled], progress: Progress, now: float
     ) -> dict[TopicPartition, dict[str, Running]]:
-        """Return which records the next commit names, and note what may start behind it.
+        """Return the records that the next commit names, and note which may start after it.
 
-        ``unsettled`` is what each subscription holds.
+        ``unsettled`` has the held records of each subscription.
         """
         if not self.enabled:
             return {}
@@ -216,7 +218,7 @@ class CarefulStarts:
         return self.running(unsettled, progress)
 
     def _look(self, unsettled: Mapping[str, Unsettled], now: float) -> None:
-        """Drop the suspects that are settled, and say when to look at what is held again."""
+        """Drop the suspects that are settled, and set the time of the next look at held records."""
         count = sum(len(each) for held in unsettled.values() for each in held.values())
         look = LOOK_SHARE * (LOOK_SECONDS + LOOK_SECONDS_PER_RECORD * count)
         self._look_at = now + max(LOOK_EVERY, look)
@@ -253,10 +255,10 @@ class CarefulStarts:
     def _following(
         self, partition: TopicPartition, start: _Start, sub: Subscription, held: Unsettled
     ) -> list[int]:
-        """Return the records that may start behind the next commit, or started behind the last."""
+        """Return the records that may start after the next commit, or started after the last."""
         gate = start.gate if start.next.gate is None else start.next.gate
         if start.naming:
-            # Any of them may have started by now, or none. That some are named is what counts.
+            # Any of them may have started already, or none. It only matters that some are named.
             return sorted(held.get(partition, ()))[:FIRST_RECORDS]
         deferred = set(map(coordinates_of, sub.suspects.waiting()))
         return sorted(
@@ -268,8 +270,9 @@ class CarefulStarts:
     def _next_suspects(self, unsettled: Mapping[str, Unsettled], now: float) -> None:
         """Note which suspects may start when the next commit is accepted.
 
-        They start when nothing else is left to do, or has had its time; those first that the fewest
-        owners in a row have run; and as many as did no harm before, and once more.
+        Suspects start when no other record is left, or when the others have had their time. Those
+        that the fewest owners in a row have run start first. The number that starts doubles after
+        each group that did no harm.
         """
         subs = self._subs.values()
         waiting = sum(1 for sub in subs for _ in sub.suspects.waiting())
@@ -291,7 +294,7 @@ class CarefulStarts:
         running = any(sub.suspects.running(each) for sub in subs for each in self.starts)
         if running and now - self._group_at < PATIENCE:
             return
-        # Some are not received yet, and come before worse ones.
+        # Some suspects with a lower number are not received yet; they come before worse ones.
         least = min(sub.suspects.least() for sub in subs)
         if now - self._group_at >= CAREFUL_SECONDS:
             least = min(number for number, *_ in ready)
@@ -313,7 +316,7 @@ class CarefulStarts:
     ) -> _Next:
         """Return which records may start next.
 
-        Their number grows only when they start: of several looks none may lead to a commit.
+        Their number grows only when they start, because several looks may lead to no commit.
         """
         end = self._states[partition].received_end or 0
         started = 0
@@ -327,21 +330,21 @@ class CarefulStarts:
         return _Next() if room < 1 else _Next(self._behind(partition, room, end), limit)
 
     def _behind(self, partition: TopicPartition, room: float, end: int) -> int:
-        """Return one past the last of so many parked records, or the received end."""
+        """Return one past the last of ``room`` parked records, or the received end."""
         for sub in self._subs.values():
             parked = sub.parking.parked.get(partition, [])
             if len(parked) > room:
                 end = min(end, parked[int(room) - 1].offset() + 1)
         return end
 
-    # --- what a commit allows ---
+    # --- records that a commit lets start ---
 
     def named(self) -> list[TopicPartition]:
-        """Return the partitions of which the next commit names records that it has to name."""
+        """Return the partitions whose records the next commit has to name."""
         return [each for each, start in self.starts.items() if start.next or start.naming]
 
     def sent(self, commits: Collection[Commit], behind: Collection[TopicPartition]) -> bool:
-        """Note by which commit each start is named; say whether anything may start at once.
+        """Note which commit names each start; return whether any record may start at once.
 
         A start that no commit names is named already, unless the broker has a later position
         (``behind``).
@@ -356,7 +359,7 @@ class CarefulStarts:
         return ready
 
     def answered(self, commit: Commit, now: float, *, accepted: bool) -> list[Command] | None:
-        """Let start what an accepted commit has named; None where that is nothing."""
+        """Start the records that an accepted commit names; return None if there are none."""
         named = [each for each, start in self.starts.items() if start.named_by is commit]
         if accepted:
             return self._raise(named, now) if named else None
@@ -365,7 +368,7 @@ class CarefulStarts:
         return None
 
     def unnamed(self, now: float) -> list[Command]:
-        """Let start what is named already, or cannot be named: the broker's limit may be low."""
+        """Start records already named, or that cannot be named: the broker's limit may be low."""
         ready = [
             partition
             for partition, start in self.starts.items()
@@ -375,14 +378,14 @@ class CarefulStarts:
         return self._raise(ready, now)
 
     def tick(self, now: float) -> list[Command]:
-        """Let start what has waited too long for its commit."""
+        """Start the records that have waited too long for their commit."""
         self._tick_at = now + LOOK_EVERY
         if (
             now - self._named_at >= CAREFUL_SECONDS
             and now >= self._look_at
             and any(sub.suspects for sub in self._subs.values())
         ):
-            # No commit can be made that would show what has settled.
+            # No commit can be made that would show which records have settled.
             self._look({name: collect(sub.unsettled({})) for name, sub in self._subs.items()}, now)
             self._next_suspects({}, now)
         late = []
@@ -431,7 +434,7 @@ class CarefulStarts:
                 sub.parking.gates[partition] = gate
 
     def _over(self, partition: TopicPartition, start: _Start, now: float) -> None:
-        """Forget a start that is over: everything may run, and no suspect is left."""
+        """Forget a start that is over: every record may run, and no suspect is left."""
         start.rests = False
         if start.began is None or start.next:
             return
@@ -449,7 +452,7 @@ class CarefulStarts:
 def _running(
     sub: Subscription, held: Unsettled, progress: Progress
 ) -> dict[TopicPartition, list[int]]:
-    """Return the offsets of the records that run, by partition."""
+    """Return the offsets of the running records, by partition."""
     found: dict[TopicPartition, list[int]] = {}
     for leased in sub.leases():
         came = leased.slice.came

@@ -1,8 +1,8 @@
-"""What is known of records that were tried before and are not settled: attempts go on counting.
+"""Attempt counts restored from commit metadata.
 
-What the commit metadata says of a partition's records when it is assigned is kept here until each
-of them fails again, or settles; then its closed lane knows more. Both together are what the next
-commit says (:func:`notes`).
+When a partition is assigned, the notes in its commit metadata are kept here. So attempts go on
+counting. A note stays until its record fails again or settles. Then the record's closed lane knows
+more. The next commit writes both (:func:`notes`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def notes(
     held: Mapping[str, Unsettled],
     states: Mapping[TopicPartition, PartitionState],
 ) -> dict[TopicPartition, dict[str, LaneNotes]]:
-    """Return what the next commit has to say of lanes and records, where there is anything.
+    """Return the notes on lanes and records that the next commit has to write, if any.
 
-    ``held`` is what each subscription holds: of what has settled there is nothing to say any more.
+    ``held`` has the held records of each subscription; a settled record needs no note.
     """
     found: dict[TopicPartition, dict[str, LaneNotes]] = {}
     for name, sub in subs.items():

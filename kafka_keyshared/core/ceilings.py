@@ -1,16 +1,17 @@
-"""How far a partition may be leased, so that its settled set always fits in the commit metadata.
+"""Ceilings: how far a partition may be leased.
 
-A set that does not fit would be cut, and what was cut off would run again, after a clean stop too.
-So the bound is kept before records are leased and not looked at after they have settled: below a
-partition's *ceiling* they may settle in whatever pattern, and the set still fits. What is received
-beyond the ceiling is parked until the position, or what is settled, has moved it up.
+Ceilings make each settled set fit in the commit metadata. A set that does not fit would be cut. The
+offsets that were cut off would run again, after a clean stop too. So the bound applies before
+records are leased, not after they have settled. Below a partition's *ceiling* records may settle in
+any pattern, and the set still fits. Records received beyond the ceiling are parked until the
+position or settled records have moved it up.
 
-Two ways lead to a ceiling. As a bitmap the set needs a bit for each offset from the position to its
-end, whatever has settled (some 17,000 offsets in 2,800 characters); that is enough as long as no
-record lags far behind, and costs no look at single records: arrivals are marked chunk by chunk, and
-as each worker starts its records in that order, the oldest record that each of them holds says up
-to which mark all have settled. Where one record lags, :func:`lease_end` counts what the set takes
-as runs, and how many more there could be.
+A ceiling is computed in one of two ways. As a bitmap, the set needs a bit for each offset from the
+position to its end. The pattern does not matter (some 17,000 offsets in 2,800 characters). That is
+enough as long as no record lags far behind, and needs no look at single records. Arrivals are
+marked chunk by chunk, and each worker starts its records in that order. The oldest record that each
+worker holds shows up to which mark all have settled. When one record lags, :func:`lease_end` counts
+the size of the set as runs, and how many more there could be.
 """
 
 from __future__ import annotations
@@ -27,23 +28,22 @@ from kafka_keyshared.core.text_limit import TextLimit
 from kafka_keyshared.model import Record, TopicPartition
 
 LOOK_SHARE = 20
-"""Walking over all that is held may take one part in this many of the owner's time."""
+"""A walk over all held records may take one part in this many of the owner's time."""
 
 LOOK_SHARE_IDLE = 2
-"""And one part in this many where nothing else is left to do."""
+"""The same share while the owner has nothing else to do."""
 
 LOOK_SECONDS = 1e-4
 LOOK_SECONDS_PER_RECORD = 6e-7
-"""What such a walk takes, roughly; measured on one core of a small server."""
+"""Approximate seconds for such a walk, measured on one core of a small server."""
 
 
 class Ceilings:
-    """The ceilings of all partitions, for every subscription, and when they may be raised.
+    """The ceilings of all partitions, for every subscription, and when to raise them.
 
-    It looks at the dispatcher's ``states``, and at those of its ``subs`` that are reliable: the
-    others have no settled set. ``tracks`` says whether there are any. ``text_limit`` says what the
-    settled sets of all subscriptions may take together; each has an even share. All times are
-    monotonic seconds.
+    It reads the dispatcher's ``states``, and those of its ``subs`` that are reliable: the others
+    have no settled set. ``tracks`` says whether there are any. ``text_limit`` bounds the settled
+    sets of all subscriptions together; each has an even share. All times are monotonic seconds.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Ceilings:
         self._rooms = self.text_limit.rooms()
         # The received ends after each chunk since the last look; None while none can be trusted.
         self._marks: list[Mapping[TopicPartition, int]] | None = None
-        # Whether anything has ended since the last look: if not, another one would show nothing.
+        # Whether any record has ended since the last look; if not, another look would show nothing.
         self.stirred = True
         self._look_at = self._look_soon = float("-inf")
 
@@ -75,7 +75,7 @@ class Ceilings:
     # --- partitions come and go ---
 
     def begin(self, partition: TopicPartition, start: int | None) -> None:
-        """Set the first ceilings of a partition, if it is known where it starts."""
+        """Set the first ceilings of a partition, if its start position is known."""
         if start is not None:
             for sub in self.subs.values():
                 if partition not in sub.parking.ceilings:
@@ -83,7 +83,7 @@ class Ceilings:
         self.forget_marks()
 
     def begin_with(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> None:
-        """Set the first ceilings of partitions that start where their first records are."""
+        """Set the first ceilings of partitions that start at their first received records."""
         new = [
             partition
             for partition in ends
@@ -91,16 +91,17 @@ class Ceilings:
         ]
         if not new:
             return
-        # Looked for in C: with many partitions nearly every chunk of the start has a new one.
+        # Searched in C: with many partitions, nearly every chunk of the start has a new one.
         numbers = column("partition", records)
         for partition in new:
             first = _first_of(partition, records, numbers)
             self.begin(partition, ends[partition] if first is None else first.offset())
 
     def lower(self) -> None:
-        """Take over a lower limit of the text: what arrives from now on waits until the set fits.
+        """Apply a lower text limit: records that arrive from now on wait until the set fits.
 
-        What was received below a ceiling may be leased already, so no ceiling falls below that.
+        Records received below a ceiling may be leased already, so no ceiling falls below the
+        received end.
         """
         self._rooms = self.text_limit.rooms()
         for sub in self.subs.values():
@@ -112,13 +113,13 @@ class Ceilings:
         self.stirred = True
 
     def forget_marks(self) -> None:
-        """Trust no mark any more: partitions have come or gone."""
+        """Discard all marks, because partitions have come or gone."""
         self._marks = None
 
     # --- once for each chunk ---
 
     def passed(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Say whether anything is received beyond its ceiling."""
+        """Return whether records may have to be parked: a ceiling is passed, or a gate is set."""
         if self.parked():
             return True
         for sub in self.subs.values():
@@ -131,10 +132,10 @@ class Ceilings:
         return False
 
     def arrived(self, partitions: Collection[TopicPartition]) -> None:
-        """Mark how far all partitions are received after a chunk, which was of these.
+        """Mark the received ends of all partitions after a chunk, which was of ``partitions``.
 
-        What is parked first of a partition asks for a look: behind a gap in the log (compaction,
-        aborted transactions) nothing may be held of it, so that nothing would end and ask.
+        The first parked record of a partition requests a look. Behind a gap in the log (compaction,
+        aborted transactions) the partition may hold no record whose end would request one.
         """
         for parking in self._parkings:
             self.stirred = self.stirred or parking.begun
@@ -142,16 +143,16 @@ class Ceilings:
         marks, states = self._marks, self._states
         if marks is None:
             return
-        # The others are where they were at the mark before, and there may be many.
+        # The others, of which there may be many, have not moved since the last mark.
         moved = partitions if marks else states
         ends = {each: end for each in moved if (end := states[each].received_end) is not None}
         marks.append({**marks[-1], **ends} if marks else ends)
 
     def raise_all(self, now: float, ends: Mapping[TopicPartition, int] | None = None) -> None:
-        """Raise the ceilings as far as can be told cheaply, or else by a look, but not too often.
+        """Raise the ceilings by marks, which is cheap, or else by a look, but not too often.
 
-        ``ends`` are the received ends of a chunk that is not taken in yet, and that they should
-        reach. What is below them then is no longer parked.
+        ``ends`` are the received ends of a chunk that is not taken in yet; the ceilings should
+        reach them. Records below the new ceilings are no longer parked.
         """
         self._raise_by_marks()
         if self.stirred and now >= self._next() and self.passed(ends or {}):
@@ -161,13 +162,13 @@ class Ceilings:
                 sub.unpark()
 
     def next_look(self) -> float | None:
-        """Return when to look again for the sake of what is parked; None while nothing stirs."""
+        """Return when to look again for parked records; None while nothing has changed."""
         return self._next() if self.stirred and self.parked() else None
 
     def _next(self) -> float:
-        """Return when to look again: sooner where everybody waits for it and for nothing else.
+        """Return when to look again: sooner where all records wait for it and for nothing else.
 
-        What closed lanes wait for takes its time, and each retry would raise them by little.
+        Closed lanes take their time, and each retry would raise the ceilings by little.
         """
         for sub in self.subs.values():
             if sub.leased or sub.closed.lanes or sub.startable():
@@ -175,14 +176,14 @@ class Ceilings:
         return self._look_soon
 
     def parked(self) -> bool:
-        """Say whether anything waits for its ceiling to be raised."""
+        """Return whether any record waits for its ceiling to be raised."""
         for parking in self._parkings:  # noqa: SIM110 - each turn asks, and a generator is dearer
             if parking.parked:
                 return True
         return False
 
     def _raise_by_marks(self) -> None:
-        """Raise the ceilings to where nothing older than a mark is held, if that can be told."""
+        """Raise the ceilings to where nothing older than a mark is held, if that is known."""
         settled = self._settled_mark()
         if settled is not None:
             for partition, position in settled.items():
@@ -191,7 +192,7 @@ class Ceilings:
                         self._raise_span(sub, partition, position)
 
     def _settled_mark(self) -> Mapping[TopicPartition, int] | None:
-        """Return the last mark before which everything has settled."""
+        """Return the last mark before which every record has settled, or None."""
         marks = self._marks
         if not marks:
             return None
@@ -207,13 +208,13 @@ class Ceilings:
         del marks[:first]
         return settled
 
-    # --- a look at all that is held ---
+    # --- a look at all held records ---
 
     def look(self, progress: Progress, now: float) -> dict[str, Unsettled]:
-        """Walk over all that is held; raise the ceilings by it, and return it.
+        """Walk over all held records, raise the ceilings by them, and return them.
 
-        ``progress`` is what :meth:`Subscription.unsettled` takes; without it more counts as held
-        than is. The windows get their exact sums at the same time.
+        ``progress`` is passed to :meth:`Subscription.unsettled`; without it more records count as
+        held than are. The windows get their exact sums at the same time.
         """
         found: dict[str, Unsettled] = {}
         for name, sub in self.subs.items():
@@ -248,7 +249,7 @@ class Ceilings:
         says_all = self._raise_span(sub, partition, position)
         if says_all and end < ceilings[partition] and partition not in sub.parking.parked:
             return  # not needed, so not counted
-        # What is parked counts as not received: it is not leased.
+        # Parked records count as not received, because they are not leased.
         end = max(position, min(end, ceilings.get(partition, end)))
         below = sorted(offset for offset in held if offset < end)
         restored = self._states[partition].restored.get(sub.name, ())
@@ -256,7 +257,7 @@ class Ceilings:
         ceilings[partition] = max(reach, ceilings.get(partition, reach))
 
     def _raise_span(self, sub: Subscription, partition: TopicPartition, position: int) -> bool:
-        """Raise a ceiling by what a bitmap can say; say whether a bitmap can say all of the set."""
+        """Raise a ceiling by a bitmap's span; return whether a bitmap can hold the whole set."""
         reach = position + bitmap_span(self._rooms[sub.name])
         restored = self._states[partition].restored.get(sub.name)
         if restored and restored[-1][1] > reach:
@@ -269,9 +270,9 @@ class Ceilings:
 def _first_of(
     partition: TopicPartition, records: Sequence[Record], numbers: Sequence[int]
 ) -> Record | None:
-    """Return the first record of a partition; ``numbers`` are the partitions of the records.
+    """Return the first record of a partition; ``numbers`` are the records' partition numbers.
 
-    It is the lowest: a partition's records come in the order of their offsets.
+    It is the lowest, because a partition's records come in the order of their offsets.
     """
     at = -1
     while True:
@@ -287,7 +288,7 @@ def _first_of(
 def _mark_of(
     marks: Sequence[Mapping[TopicPartition, int]], partition: TopicPartition, offset: int
 ) -> int:
-    """Return the index of the first mark that has received the record."""
+    """Return the index of the first mark that includes the record."""
     return bisect_right(marks, offset, key=lambda ends: ends.get(partition, -1))
 
 
@@ -298,18 +299,18 @@ def lease_end(
     restored: Sequence[tuple[int, int]],
     room: int,
 ) -> int:
-    """Return the offset up to which everything may settle, in any pattern, within ``room`` bytes.
+    """Return the offset up to which records may settle in any pattern within ``room`` bytes.
 
-    ``unsettled`` are the offsets held in [position, end), ascending; all others there are settled,
+    ``unsettled`` are the offsets held in [position, end), ascending. All others there are settled,
     and so are the ``restored`` runs beyond ``end``. The record at the position may always be
     leased: when it settles, the set becomes smaller.
 
-    What the set takes now is known exactly. Each block of ``m`` unsettled offsets between two runs
-    can take no more than :func:`_growth` in addition: settling splits it into numbers no larger
-    than the block, two more for each split, and joins its ends with their neighbours.
+    The current size of the set is known exactly. Each block of ``m`` unsettled offsets between two
+    runs can add at most :func:`_growth`. Settling splits it into numbers no larger than the block,
+    two more for each split. It also joins the ends of the block with their neighbours.
     """
     runs = settled_runs(position, end, unsettled, restored)
-    # The base grows with the position, which gets no further than this.
+    # The base grows with the position, and the position gets no further than this.
     top = max(end, restored[-1][1] if restored else end) + 8 * room
     spare = room - runs_size(position, runs, top)
     before = position
@@ -328,7 +329,7 @@ def _growth(block: int) -> int:
 
 
 def _longer(block: int) -> int:
-    """Return how many of a block's numbers can need another byte, and another, ..."""
+    """Return the most extra bytes that the variable-length numbers of a block can need."""
     longer = 0
     while (block := block >> 7) > 0:
         longer += block

@@ -1,4 +1,4 @@
-"""What a status says of single keys, records and slots beside the counts."""
+"""Status details of single keys, records and slots."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from kafka_keyshared.model import coordinates_of
 from kafka_keyshared.status import LaneStatus, UnreadKey
 
 CLOSED_MOST = 20
-"""Closed lanes that a status names."""
+"""Most closed lanes that a status names."""
 
 RUNS_MOST = 100
-"""Runs of one partition that a status names."""
+"""Most runs of one partition that a status names."""
 
 PENDING_MOST = 50
-"""Leases of one worker that a status names where they are not asked for."""
+"""Most leases of one worker that a status names, unless the caller asks for all."""
 
 
 def slot_of(sub: Subscription, key: bytes | None) -> int | None:
-    """Return the slot of a key as others know it, None without a key."""
+    """Return the 16-bit slot of a key, as other systems know it; None without a key."""
     return None if key is None else sub.keys.slot(key) % SLOTS
 
 
 def closed_lanes(sub: Subscription, now: float, wall: float) -> tuple[LaneStatus, ...]:
-    """Return the first closed lanes, those before others that wait for somebody."""
+    """Return the first closed lanes; those that wait for an operator come first."""
     first = heapq.nsmallest(CLOSED_MOST, sub.closed.lanes.values(), key=urgency)
     return tuple(lane_shown(sub, each, now, wall) for each in first)
 
 
 def unread(sub: Subscription, lasting: Lasting, now: float) -> tuple[UnreadKey, ...]:
-    """Return which partitions wait for a key to be read, and why it cannot be."""
+    """Return the partitions that wait for an unreadable key, and the cause of each."""
     found: list[UnreadKey] = []
     for partition, waits in sorted(sub.keys.unread.items()):
         found.append(
@@ -63,7 +63,7 @@ def keyless(sub: Subscription, topics: Iterable[str]) -> dict[str, int]:
 
 
 def away(sub: Subscription, lasting: Lasting, now: float) -> Mapping[str, Any]:
-    """Return what waits for workers that are not there, as fields of the status."""
+    """Return the status fields for records that wait for absent workers."""
     row = sub.unowned.away
     first = next(row.waiting(), None)
     if first is None:
@@ -80,7 +80,7 @@ def away(sub: Subscription, lasting: Lasting, now: float) -> Mapping[str, Any]:
 
 
 def slots(sub: Subscription, names: list[str]) -> tuple[tuple[int, int, int], ...]:
-    """Return who has the slots, from slot 0 on: first, last, the place among ``names`` or -1."""
+    """Return the slots' owners from slot 0 on: first, last, index in ``names`` or -1."""
     place = {name: at for at, name in enumerate(names)}
     return tuple(
         (first, last, place.get(owner, -1) if isinstance(owner, str) else -1)

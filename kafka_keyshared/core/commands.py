@@ -1,7 +1,6 @@
-"""What comes out of the core, as values: the commands that whoever drives it acts on.
+"""Commands that the core returns to its caller, as values.
 
-Commands carry batches. What is done for each stands in one place
-(:mod:`kafka_keyshared.pools.actor`).
+Commands carry batches. One module, :mod:`kafka_keyshared.pools.actor`, acts on each of them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Put a fence for these lanes behind everything already leased to the worker."""
+    """Put a fence for these lanes behind all records already leased to the worker."""
 
     subscription: str
     worker: int
@@ -37,8 +36,8 @@ class Fence:
 class Recall:
     """Take back unstarted leases of the worker: ``only`` these of its slices, or all.
 
-    The answer is a :class:`~.events.Recalled`, at once or later; until then the worker is given
-    nothing.
+    The answer is a :class:`~.events.Recalled`, at once or later. The worker gets no leases until
+    then.
     """
 
     subscription: str
@@ -48,11 +47,12 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class TimeOut:
-    """These records of the worker, each by its slice and index there, have run for too long.
+    """End these running records of the worker, because each has exceeded its ack timeout.
 
-    The pool ends them, each a failed attempt, if workers of its kind can be made to end a record.
-    The answer is a :class:`~.events.Recalled`, always as mail: behind all that was reported before,
-    and until then the worker is given nothing. It names those that it cannot end.
+    Each record is named by its slice and its index there. The pool ends them as failed attempts, if
+    its kind of worker can be made to end a record. The answer is a :class:`~.events.Recalled`,
+    always as mail, behind all earlier reports. It names the records that the pool cannot end. The
+    worker gets no leases until then.
     """
 
     subscription: str
@@ -62,9 +62,9 @@ class TimeOut:
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """What these slices have of these partitions is leased no more, although it may still run.
+    """End the leases of these partitions in these slices, although records may still run.
 
-    The partitions have gone: whatever becomes of the records settles nothing any more.
+    The partitions have gone, so the results of these records settle nothing any more.
     """
 
     subscription: str
@@ -77,7 +77,7 @@ class Lapse:
 class Publish:
     """Send the record to the dead-letter topic and answer with :class:`~.events.DeadLettered`.
 
-    With ``copy`` it is not settled by that: it goes on to block its lane.
+    With ``copy`` that does not settle the record; it goes on to block its lane.
     """
 
     subscription: str
@@ -91,10 +91,10 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """These are settled without their handler having said so; whoever keeps a log notes it.
+    """Report records that are settled without a verdict of their handler, for a log of them.
 
-    By a policy, by order, or with a worker that was given up. It comes before whatever may run
-    because they are settled. Of a record that its handler has dropped it may tell as well.
+    The cause is a policy, an order, or a worker that was given up. The command precedes any record
+    that may run because these are settled. It may also name records that their handler dropped.
     """
 
     subscription: str
@@ -103,13 +103,13 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class CommitEntry:
-    """One partition of a commit: the position, and what is settled beyond it as text.
+    """One partition of a commit: the position, and the settled set beyond it as text.
 
-    ``leader_epoch`` (KIP-320) is that of the record at the position, -1 where none is held there;
-    it lets the next owner notice that the log was cut off below the position.
+    ``leader_epoch`` (KIP-320) is that of the record at the position, -1 where none is held there.
+    It lets the next owner notice that the log was cut off below the position.
 
-    ``settled`` is all that it says apart from the records that run, None where that is not known,
-    and ``names`` says whether it names any.
+    ``settled`` is the whole content apart from the running records, None where that is not known.
+    ``names`` says whether the entry names running records.
     """
 
     position: int
@@ -119,7 +119,7 @@ class CommitEntry:
     names: bool = field(default=False, compare=False, repr=False)
 
     def only_names_others(self, other: CommitEntry) -> bool:
-        """Say whether it differs from another one in nothing but which records it names."""
+        """Return whether this entry differs from ``other`` only in which records it names."""
         same = self.settled is not None and self.settled == other.settled
         return same and (self.names or not other.names)
 
@@ -133,14 +133,14 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class ClientEvents:
-    """These of the fetched messages are not records but errors or notices of the client."""
+    """Handle fetched messages that are not records but errors or notices of the client."""
 
     events: Sequence[Record]
 
 
 @dataclass(frozen=True, slots=True)
 class AssignAt:
-    """Start reading the partitions at these positions (None: where the reset policy says)."""
+    """Start reading the partitions at these positions (None: as the reset policy says)."""
 
     positions: Mapping[TopicPartition, int | None]
 
@@ -156,10 +156,10 @@ class StartWorker:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceWorker:
-    """The worker's thread or process is gone: start another under the same name.
+    """Start another thread or process under the same name, because the worker's has ended.
 
-    What it was running is reported as failed, once. Its successor goes on behind that record, in
-    the slice that was interrupted, and goes on setting aside what follows in failed lanes.
+    The record that it was running is reported as failed, once. Its successor continues behind that
+    record in the interrupted slice. It also goes on setting aside later records of failed lanes.
     """
 
     subscription: str
@@ -168,10 +168,10 @@ class ReplaceWorker:
 
 @dataclass(frozen=True, slots=True)
 class AbandonWorker:
-    """The worker is given up: report what it was running as failed and its slices as ended.
+    """Give up the worker: report its running record as failed and its slices as ended.
 
     Every unstarted record has been recalled from it. Fences that it has not passed are forgotten.
-    With ``settle`` nothing was recalled: what it has not started is reported as dropped.
+    With ``settle`` nothing was recalled; unstarted records are reported as dropped.
     """
 
     subscription: str
@@ -181,7 +181,7 @@ class AbandonWorker:
 
 @dataclass(frozen=True, slots=True)
 class LaneAnswer:
-    """What was ``done`` for a :class:`~.events.LaneOrder`, or why it is ``refused``."""
+    """The result ``done`` of a :class:`~.events.LaneOrder`, or why it is ``refused``."""
 
     done: str = ""
     refused: str = ""
@@ -189,7 +189,10 @@ class LaneAnswer:
 
 @dataclass(frozen=True, slots=True)
 class EndWorker:
-    """The worker is gone: close its handler, and end its thread or process. It has nothing left."""
+    """Close the handler of a worker that is gone, and end its thread or process.
+
+    The worker has no leases left.
+    """
 
     subscription: str
     worker: int
@@ -197,7 +200,7 @@ class EndWorker:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Have the worker give up the state of these slots, behind all that it was given.
+    """Have the worker release the state of these slots, behind all its leases.
 
     The answer is a :class:`~.events.Released` with this number.
     """
@@ -210,7 +213,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Have the worker take over the state of these slots, before whatever it is given from now."""
+    """Have the worker adopt the state of these slots, before any later lease."""
 
     subscription: str
     worker: int
@@ -219,7 +222,7 @@ class Adopt:
 
 
 class Level(enum.IntEnum):
-    """How loud a notice is; the numbers are those of the standard library's logging."""
+    """Log level of a notice; the numbers are those of the standard library's logging."""
 
     INFO = 20
     WARNING = 30
@@ -228,11 +231,11 @@ class Level(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One line for the log: what, which, how long.
+    """One line for the log: what happened, to which object, for how long.
 
-    ``running`` is what a worker runs (subscription, worker, slice, index): where it stands in its
-    handler belongs behind the text, as far as its pool can see that. ``traceback`` are lines that
-    follow.
+    ``running`` names a running record (subscription, worker, slice, index). Its place in the
+    handler's code belongs behind the text, as far as its pool can see that. ``traceback`` holds the
+    lines that follow.
     """
 
     level: Level

@@ -1,14 +1,15 @@
-"""When to commit, what is in flight, and what the broker is known to have.
+"""Commit scheduling, commits in flight, and the entries the broker has.
 
-Commits are asynchronous and one at a time: the next waits for the answer, except at a revoke and at
-the stop, where there is no time for that. Requests of a client reach the coordinator in order, but
-for one that met a coordinator that had moved: the client sends it again by itself, and it may then
-be stored over the later one, which is therefore sent once more. After a failed commit of several
-partitions nobody knows which of them were stored, so each is sent again alone, never lower.
+Commits are asynchronous and one at a time: the next waits for the answer. A revoke and the stop
+have no time for that. Requests of a client reach the coordinator in order, with one exception. The
+client itself resends a request that met a coordinator that had moved. That request may be stored
+over the later one, so the later one is sent once more. After a failed commit of several partitions
+it is unknown which of them were stored. So each is sent again alone, never lower.
 
-Nor does anybody know when: a request that the client has given up on may still wait at a
-coordinator that stood still, and be stored over a later one that was accepted meanwhile. So for a
-while after a failure what is accepted is in *doubt*; what was accepted last is sent once more then.
+It is unknown, too, when they are stored. A request that the client has given up on may still wait
+at a coordinator that stood still. It may then be stored over a later commit that was accepted in
+between. So for a while after a failure, accepted commits are in *doubt*. Then the last accepted one
+is sent once more.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from kafka_keyshared.model import TopicPartition
 class CommitPolicy:
     """How often to commit, in seconds.
 
-    ``interval`` while there is work; ``idle`` after nothing has been outstanding for so long;
-    ``spacing`` is the least time between two commits outside revoke and stop.
+    ``interval`` applies while there is work, ``idle`` after nothing has been outstanding for that
+    long. ``spacing`` is the least time between two commits outside revoke and stop.
     """
 
     interval: float = 1.0
@@ -44,7 +45,7 @@ class CommitPolicy:
     spacing: float = 0.2
 
     def check(self) -> None:
-        """Raise :class:`ConfigError` for times that make no sense."""
+        """Raise :class:`ConfigError` for invalid times."""
         if not (self.interval > 0 and self.idle >= 0 and self.spacing >= 0):
             raise ConfigError(
                 f"commit interval={self.interval}, idle={self.idle}, spacing={self.spacing}: "
@@ -57,7 +58,7 @@ def encode(
     states: Mapping[TopicPartition, PartitionState],
     text_limit: TextLimit,
 ) -> tuple[dict[TopicPartition, CommitEntry], dict[TopicPartition, Encoded]]:
-    """Return what is to be committed for each partition, and how its settled sets were written."""
+    """Return the entry to commit for each partition, and how its settled sets were written."""
     entries: dict[TopicPartition, CommitEntry] = {}
     encoded: dict[TopicPartition, Encoded] = {}
     budget, limit = text_limit.set_budget, text_limit.chars
@@ -87,17 +88,17 @@ def longest_text(commit: Commit) -> int:
 
 
 class CutSets:
-    """The partitions whose settled set was cut when it was written, so that each is told of once.
+    """The partitions whose settled set was cut when it was written; each is logged once.
 
-    The set came with the partition and was written under a larger budget, or it had grown before
-    the brokers' limit was known. ``left_out`` counts the settled offsets that are in no commit.
+    The set was written under a larger budget before the partition came. Or it had grown before the
+    brokers' limit was known. ``left_out`` counts the settled offsets that are in no commit.
     """
 
     def __init__(self) -> None:
         self._cut: dict[TopicPartition, int] = {}
 
     def note(self, encoded: Mapping[TopicPartition, Encoded]) -> list[Notice]:
-        """Take note of how sets were written; name those of which only the lowest part was."""
+        """Note how sets were written; return a notice for each set that is newly cut."""
         self.forget(each for each, text in encoded.items() if not text.truncated)
         new = [each for each, text in encoded.items() if text.truncated and each not in self._cut]
         self._cut.update((each, text.left_out) for each, text in encoded.items() if text.truncated)
@@ -124,14 +125,14 @@ class CutSets:
 DOUBT = 10.0
 """Seconds in which a coordinator may still store a commit that the client has given up on.
 
-It holds one back for 5 s itself (``offsets.commit.timeout.ms``), and one that stands still loses
-its place after 9 s (``broker.session.timeout.ms``).
+The coordinator itself delays a commit for 5 s (``offsets.commit.timeout.ms``). One that stands
+still loses its place after 9 s (``broker.session.timeout.ms``).
 """
 
 NO_BEGINS: Mapping[TopicPartition, int | None] = MappingProxyType({})
 
 UNANSWERED_MOST = 100
-"""In a long outage more are sent; those after the first few never reach anybody."""
+"""Most entries kept. A long outage sends more; those after the first few reach no broker."""
 
 
 @dataclass(slots=True)
@@ -139,21 +140,21 @@ class _Committed:
     accepted: CommitEntry | None = None
     sent: CommitEntry | None = None
     alone: bool = False
-    # What failed, or was written over, is to be sent again as soon as that may be.
+    # Whether a failed or overwritten entry has to be sent again as soon as possible.
     again: bool = False
-    # The highest position ever sent: also a commit that failed may have been stored.
+    # The highest position ever sent; a failed commit may have been stored, too.
     highest: int = -1
-    # Where the partition began when nothing was committed for it.
+    # Where the partition began when no position was committed for it.
     began: int | None = None
-    # The last position wanted was lower than that, so the broker has been told nothing of it.
+    # The last position wanted was lower than ``highest``, so it was not sent.
     behind: bool = False
-    # Until then one that failed may be stored over what is accepted.
+    # Until then a failed commit may be stored over the accepted one.
     doubt_until: float | None = None
-    # Sent since the last one that was accepted; the broker may have stored any of them.
+    # Entries sent since the last accepted one; the broker may have stored any of them.
     unanswered: deque[CommitEntry] = field(default_factory=lambda: deque(maxlen=UNANSWERED_MOST))
 
     def answered_up_to(self, entry: CommitEntry) -> None:
-        """The broker has this one; what was sent before it is written over, what came after not."""
+        """Drop the entries up to this one, which the broker has; later ones stay unanswered."""
         if any(each is entry for each in self.unanswered):
             while self.unanswered.popleft() is not entry:
                 pass
@@ -161,11 +162,11 @@ class _Committed:
 
 @dataclass(slots=True)
 class Failing:
-    """Since when commits have failed, how many since then, and what the last one failed with.
+    """Since when commits have failed, how many since then, and the last error.
 
-    It lasts until every partition that has failed is accepted or gone: one partition that is
-    refused again and again is not hidden by others that are accepted in between. A commit that the
-    group had moved on from does not count: its positions are another member's.
+    It lasts until every partition that has failed is accepted or gone. So commits that are accepted
+    in between do not hide a partition that is refused again and again. A commit that failed because
+    the group has moved on does not count: its positions belong to another member.
     """
 
     since: float | None = None
@@ -193,14 +194,14 @@ class Commits:
     def __init__(self, policy: CommitPolicy) -> None:
         policy.check()
         self.policy = policy
-        # With the states that it was planned from: a late answer for an earlier epoch of a
-        # partition meets that epoch's state, which nobody looks at any more, and changes nothing.
+        # With the states that it was planned from. A late answer for an earlier epoch of a
+        # partition changes only that epoch's state, which is no longer used.
         self.in_flight: dict[Commit, dict[TopicPartition, _Committed]] = {}
         self._partitions: dict[TopicPartition, _Committed] = {}
         self.cut_sets = CutSets()
         self._last_sent = float("-inf")
         self._retry_at = float("-inf")
-        # When the first of the doubts is over.
+        # When the first doubt is over.
         self._sure_at = float("inf")
         self.retrying = False
         self.sent_count = 0
@@ -212,10 +213,10 @@ class Commits:
     def due(
         self, now: float, *, changed: bool, idle_since: float | None, hurried: bool = False
     ) -> bool:
-        """Say whether a snapshot should be taken now.
+        """Return whether a snapshot should be taken now.
 
-        ``idle_since`` is the time since when nothing has been outstanding, None while something is.
-        One that is ``hurried`` waits for no interval, only for what is in flight.
+        ``idle_since`` is the time since which nothing has been outstanding, None while something
+        is. A ``hurried`` commit waits for no interval, only for commits in flight and the back-off.
         """
         if self.in_flight or now < self._retry_at:
             return False
@@ -228,16 +229,16 @@ class Commits:
         return idle_since is not None and now - idle_since >= self.policy.idle
 
     def owed(self) -> bool:
-        """Say whether a commit has failed without which a record would run again.
+        """Return whether a commit has failed without which a record would run again.
 
-        A denied one that says only where its partition began is not: nothing has settled there. A
-        pattern may match a topic that this user may not read.
+        A denied commit that only says where its partition began does not count: nothing has settled
+        there. A pattern may match a topic that this user may not read.
         """
         again = [each for each, state in self._partitions.items() if state.again]
         return self.retrying and not (again and all(map(self._only_begins, again)))
 
     def unbegun(self) -> int:
-        """Return of how many partitions the group has no position, as their commits are denied."""
+        """Return for how many partitions the group has no position because commits are denied."""
         return sum(map(self._only_begins, self._partitions))
 
     def _only_begins(self, partition: TopicPartition) -> bool:
@@ -250,7 +251,7 @@ class Commits:
         )
 
     def retry_now(self) -> bool:
-        """Say whether a failed commit is to be sent again, without regard to the back-off."""
+        """Return whether a failed commit has to be sent again, regardless of the back-off."""
         return self.retrying and not self.in_flight
 
     def plan(
@@ -261,10 +262,10 @@ class Commits:
         final: bool = False,
         named: Collection[TopicPartition] = (),
     ) -> list[Commit]:
-        """Return the commits that bring the broker from what it has to ``entries``.
+        """Return the commits that bring the broker from its known entries to ``entries``.
 
-        A ``final`` one leaves nothing in doubt: there is no later one. That other records run is
-        committed for the partitions in ``named``, and else only together with something new.
+        A ``final`` plan leaves nothing in doubt, because there is no later one. If only the running
+        records changed, only a ``final`` plan or a partition in ``named`` commits that.
         """
         together: dict[TopicPartition, CommitEntry] = {}
         commits: list[Commit] = []
@@ -295,14 +296,14 @@ class Commits:
         if together:
             commits.append(Commit(together))
         if now >= self._sure_at:
-            # What was left out of this one is still to be confirmed, but not in every turn.
+            # The partitions left out of this one are still to be confirmed, but not in every turn.
             soon = now + self.policy.interval
             doubts = {each: state.doubt_until or 0.0 for each, state in self._partitions.items()}
             left = (max(at, soon) for each, at in doubts.items() if at and each not in entries)
             later = (at for at in doubts.values() if at > now)
             self._sure_at = min((*left, *later), default=float("inf"))
         self._last_sent = now
-        # One of some partitions, at a revoke, does nothing for the others.
+        # A commit of some partitions, at a revoke, does nothing for the others.
         self.retrying = any(each.again for each in self._partitions.values())
         for commit in commits:
             self.in_flight[commit] = {each: self._partitions[each] for each in commit.entries}
@@ -310,14 +311,14 @@ class Commits:
         return commits
 
     def carrying(self) -> dict[Commit, list[TopicPartition]]:
-        """Return for each commit in flight the partitions of which it is the last that was sent."""
+        """Return for each commit in flight the partitions for which it was sent last."""
         return {
             commit: [each for each, state in states.items() if state.sent is commit.entries[each]]
             for commit, states in self.in_flight.items()
         }
 
     def behind(self) -> list[TopicPartition]:
-        """Return the partitions of which the broker was not told the last position, a lower one."""
+        """Return the partitions whose last position was not sent because it was lower."""
         return [partition for partition, state in self._partitions.items() if state.behind]
 
     def restart(
@@ -325,9 +326,9 @@ class Commits:
         starts: Mapping[TopicPartition, CommitEntry | None],
         begins: Mapping[TopicPartition, int | None] = NO_BEGINS,
     ) -> None:
-        """Take over newly assigned partitions with what the broker said it has for them.
+        """Take over newly assigned partitions with the entries that the broker has for them.
 
-        ``begins`` are the offsets at which they begin to be read, where those are known.
+        ``begins`` are the offsets at which reading begins, where they are known.
         """
         for partition, entry in starts.items():
             highest = -1 if entry is None else entry.position
@@ -382,7 +383,7 @@ class Commits:
                 )
             ]
         if answer.result is CommitResult.TOO_LARGE and longest_text(answer.commit):
-            # At once, and with the shorter texts that the lower limit makes of them.
+            # At once, and with the shorter texts that follow from the lower limit.
             self._send_alone(states, now)
             return []
         self._send_alone(states, now + self.policy.interval)
@@ -412,11 +413,11 @@ class Commits:
             if state.sent is entry:
                 state.sent = None
             elif state.sent is None and self._partitions.get(partition) is state:
-                # A later one was answered before: what the broker has now is older than that.
+                # A later one was answered before, so the broker now has this older one.
                 self.retrying = state.again = True
 
     def _leave_doubt(self, refused: Commit, now: float) -> None:
-        """What was accepted is to be confirmed again, where a refused commit was to do that."""
+        """Confirm accepted entries again, where a refused commit was to confirm them."""
         for partition, entry in refused.entries.items():
             state = self._partitions.get(partition)
             if state is not None and state.sent is None and state.accepted == entry:

@@ -1,7 +1,7 @@
-"""Dead letters: what follows from the broker's answer.
+"""Handling of the broker's answers to dead letters.
 
-A record is settled when the broker has acknowledged its letter, and not before: one that was not
-written is tried again, and its lane waits for it.
+A record is settled when the broker has acknowledged its dead letter, and not before. A dead letter
+that was not written is retried, and its lane waits for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PUBLISH_BACKOFF_MAX = 30.0
 
 
 def dead_lettered(sub: Subscription, event: DeadLettered, now: float) -> list[Command]:
-    """Act on the broker's answer: settle what it has, try again what it has not."""
+    """Act on the broker's answer: settle an acknowledged record, retry a failed dead letter."""
     head, error = event.publish.record, event.error
     closed = sub.closed.get(event.publish.lane)
     if closed is None or closed.head is not head or closed.state not in LETTERS_ON_THEIR_WAY:
@@ -37,7 +37,7 @@ def dead_lettered(sub: Subscription, event: DeadLettered, now: float) -> list[Co
     if closed.state is LaneState.ARCHIVING:
         closed.archived = True
         return block(sub, closed, now, LaneEvent.ARCHIVED)
-    # Of a lane that is diverted the first head had its attempts, and the others were not run.
+    # In a diverted lane the first head had its attempts, and the others were not run.
     unrun = closed.state is LaneState.DIVERTING and not closed.failures
     how = Processed.DIVERTED if unrun else Processed.DEAD_LETTERED
     sub.counts.dead_lettered += 1
@@ -58,7 +58,7 @@ def dead_lettered(sub: Subscription, event: DeadLettered, now: float) -> list[Co
 def _refused(
     sub: Subscription, closed: ClosedLane, head: Record, error: str, now: float
 ) -> list[Command]:
-    """Try again later: what is not written settles nothing."""
+    """Retry later: a dead letter that is not written settles nothing."""
     closed.publish_failures += 1
     closed.refusal = error
     delay = min(PUBLISH_BACKOFF * 2 ** min(closed.publish_failures - 1, 16), PUBLISH_BACKOFF_MAX)

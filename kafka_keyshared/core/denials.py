@@ -1,8 +1,8 @@
 """Commits that the broker denies for a missing right, by partition.
 
-A right may be missing for a moment only: a new access-control list takes time to reach every
-broker, and an authorizer that reloads denies everything meanwhile. So a denied commit is sent again
-like any other that failed, and what is kept here is only for people to read.
+A right may be missing for a moment only. A new access-control list takes time to reach every
+broker, and an authorizer denies everything while it reloads. So a denied commit is sent again like
+any other failed one. The denials kept here are only for people to read.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from kafka_keyshared.core.events import Right
 from kafka_keyshared.model import TopicPartition
 
 AUTHORIZATION_TIMEOUT = 900.0
-"""Default of ``authorization_timeout``, in seconds: an alert on failing commits comes before."""
+"""Default of ``authorization_timeout``, in seconds; an alert on failing commits comes before."""
 
 
 class Denial(NamedTuple):
-    """A right that the commits of a partition lack, since when, and the broker's words."""
+    """The right that a partition's commits lack, since when, and the broker's error."""
 
     right: Right
     since: float
@@ -36,7 +36,8 @@ class Denials:
     ) -> None:
         """Note a denied commit of these partitions.
 
-        One of several topics says nothing of either: each partition is sent again alone.
+        A topic right is not noted for a commit of several topics, which does not show which one
+        lacks it. Each partition is sent again alone.
         """
         if right is Right.TOPIC and len({each.topic for each in partitions}) > 1:
             return
@@ -46,7 +47,7 @@ class Denials:
             self.partitions[partition] = Denial(right, since, error)
 
     def accepted(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drop what an accepted commit disproves: the group may be committed to, too."""
+        """Drop the denials that an accepted commit disproves, also those of the group right."""
         self.over(partitions)
         of_group = [each for each, it in self.partitions.items() if it.right is Right.GROUP]
         self.over(of_group)

@@ -1,12 +1,12 @@
-"""Detaching: where workers share what waits, nothing waits for a record that takes long.
+"""Detaching of long-running records where workers share a backlog.
 
-A worker runs one record after the other. Where one runs for longer than ``detach_after``, what else
-the worker was given is taken back, and the record is *detached*: its lane is closed until it has
-ended, and its shard is ready for other workers. So nothing waits for it
-but its own key. (A record that is stuck past the ack timeout is the same thing later: there the
-worker gets another thread; see :mod:`.stuck`.)
+A worker runs one record after the other. When one runs for longer than ``detach_after``, the
+worker's other leases are recalled and the record is *detached*. Its lane is closed until it has
+ended, and its shard is ready for other workers. So only its own key waits for it. (A record that is
+stuck past the ack timeout is the same case, later. Its worker gets another thread; see
+:mod:`.stuck`.)
 
-The workers are looked at only while something waits for what one of them runs.
+The workers are looked at only while some record waits for one that runs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
 
 LOOK_EVERY = 0.025
-"""Seconds between two looks."""
+"""Seconds between two looks at the workers."""
 
 
 def wanted(sub: Subscription, now: float) -> bool:
-    """Say whether the workers should be looked at now."""
+    """Return whether the workers should be looked at now."""
     detaching = sub.detaching
     if detaching is None or now < detaching.due:
         return False
@@ -32,14 +32,14 @@ def wanted(sub: Subscription, now: float) -> bool:
 
 
 def _is_waited_for(worker: Worker) -> bool:
-    """Say whether anything waits for what a worker runs."""
+    """Return whether any record waits for the one that a worker runs."""
     if worker.idle or worker.waits or worker.recalls:
         return False
     return worker.leased - len(worker.apart) > 1 or any(True for _ in worker.row.behind(worker.id))
 
 
 def look(sub: Subscription, progress: Progress | None, now: float) -> list[Command]:
-    """Detach what runs for long; ``progress`` as for a commit, None where nobody has looked."""
+    """Detach long-running records; ``progress`` as for a commit, None if it was not read."""
     detaching = sub.detaching
     if detaching is None or progress is None:
         return []
@@ -82,7 +82,7 @@ def _detach(
 
 
 def recalled(sub: Subscription, worker: Worker) -> None:
-    """Detach what a worker runs, now that it has given back the rest."""
+    """Detach the running record of a worker that has given back the rest."""
     detaching = sub.detaching
     asked = None if detaching is None else detaching.asked.get(worker.id)
     if detaching is None or asked is None or worker.recalls:
@@ -91,7 +91,7 @@ def recalled(sub: Subscription, worker: Worker) -> None:
     id_, index = asked
     leased = worker.slices.get(id_)
     if leased is None or id_ in worker.apart or max(leased.indices(), default=-1) != index:
-        return  # it has got on meanwhile
+        return  # the worker has gone on since
     _set_apart(sub, detaching, worker, id_, index)
 
 

@@ -1,7 +1,7 @@
-"""The one funnel of the core: ``Dispatcher.handle(event, now) -> commands``.
+"""The only entry point of the core: ``Dispatcher.handle(event, now) -> commands``.
 
-It fans events out to the subscriptions and derives positions over all of them. An event that breaks
-a rule raises :class:`~kafka_keyshared.errors.InvariantError`; the owner then stops without a
+It passes events on to the subscriptions and derives positions over all of them. An event that
+breaks a rule raises :class:`~kafka_keyshared.errors.InvariantError`; the owner then stops without a
 commit.
 """
 
@@ -54,10 +54,11 @@ from kafka_keyshared.model import Record, TopicPartition
 class Dispatcher:
     """The whole state of one member: its partitions, subscriptions and commits.
 
-    One thread calls it. ``now`` is monotonic, in seconds, and never goes back. ``set_budget`` are
-    the characters of commit metadata that settled sets may take. With ``check_invariants`` every
-    heartbeat ends with :meth:`check`. With ``careful`` commits name running records, and the first
-    records of a partition start when a commit has named them (:mod:`.careful`).
+    One thread calls it. ``now`` is monotonic, in seconds, and never goes back. ``set_budget`` is
+    the number of characters of commit metadata that settled sets may take. With
+    ``check_invariants`` every heartbeat ends with :meth:`check`. With ``careful`` commits name
+    running records, and the first records of a partition start when a commit has named them
+    (:mod:`.careful`).
     """
 
     def __init__(
@@ -91,11 +92,11 @@ class Dispatcher:
         arrivals = self.meters.arrivals
         self.snapshots = Snapshots(self.partitions, self.ceilings, arrivals, self.careful)
         self._share_lanes()
-        self.topic: str | None = None  # the only one of which there are partitions
+        self.topic: str | None = None  # the only topic of the partitions
         self.watches = {name: heartbeat.Watch() for name in names}
         self._changed = self._restored = self._stopping = False
         self._progress: Progress = {}
-        self._leased = 0  # after the last event; nothing else changes it
+        self._leased = 0  # after the last event; only events change it
         self._idle_since: float | None = None
         self._handlers: dict[type[Any], Callable[[Any, float], list[Command]]] = {
             ev.Fetched: self._fetched,
@@ -117,10 +118,10 @@ class Dispatcher:
             ev.TextLimitTold: self._text_limit_told,
         }
 
-    # --- the way in, and what the loop asks ---
+    # --- the entry point, and queries of the owner's loop ---
 
     def handle(self, event: Event, now: float) -> list[Command]:
-        """Take one event and return what is to be done, in order."""
+        """Handle one event, and return the commands to act on, in order."""
         commands = self._handlers[type(event)](event, now)
         self._leased = sum([sub.leased for sub in self.subscriptions.values()])
         if self._leased:
@@ -138,13 +139,13 @@ class Dispatcher:
         return self._leased
 
     def next_due(self) -> float | None:
-        """Return when a :class:`Flush` is due next, in monotonic seconds."""
+        """Return when the next :class:`Flush` is due, in monotonic seconds."""
         due = [self.ceilings.next_look(), *(sub.next_due() for sub in self.subscriptions.values())]
         due.append(self.careful.next_due())
         return min([at for at in due if at is not None], default=None)
 
     def commit_wanted(self, now: float) -> bool:
-        """Say whether a :class:`CommitDue` should be sent now."""
+        """Return whether a :class:`CommitDue` should be sent now."""
         hurry = any(sub.commit_at_once for sub in self.subscriptions.values())
         idle_since = float("-inf") if hurry else self._idle_since
         hurried = self.careful.commit_due(now)
@@ -152,24 +153,24 @@ class Dispatcher:
         return due and self.ceilings.tracks
 
     def look_wanted(self, now: float) -> bool:
-        """Say whether a :class:`Flush` with progress should be sent now."""
+        """Return whether a :class:`Flush` with progress should be sent now."""
         subs = self.subscriptions.values()
         return any(detaching.wanted(sub, now) for sub in subs)
 
     def leased(self, id_: int) -> Leased:
-        """Return what is noted of a slice that is out."""
+        """Return the book's entry of an outstanding slice."""
         return self._book.find(id_)
 
     def lanes(self, subscription: str) -> Callable[[Record], Lane]:
-        """Return what says which lane a record of the subscription is in; from any thread."""
+        """Return the function for the lane of a subscription's record; any thread may call it."""
         return self.subscriptions[subscription].keys.lane
 
     def under_way(
         self, partitions: Sequence[TopicPartition] | None, progress: Progress
     ) -> tuple[list[Record], int]:
-        """Return the running records of the partitions and how many dead letters are on the way.
+        """Return the partitions' running records and the number of their unanswered dead letters.
 
-        While a recall is not answered, whatever it may find started counts as running.
+        While a recall is not answered, every record that it may find started counts as running.
         """
         wanted = set(self.partitions if partitions is None else partitions)
         return assignment.under_way(self.subscriptions.values(), wanted, progress)
@@ -181,7 +182,7 @@ class Dispatcher:
     def check(self, *, each_slot: bool = True) -> None:
         """Raise :class:`InvariantError` when any rule of the contract does not hold.
 
-        Unless ``each_slot`` only the slots of which something is held are looked at.
+        Unless ``each_slot``, only slots with held records are checked.
         """
         for sub in self.subscriptions.values():
             check_subscription(sub, self.partitions, self.holds, each_slot=each_slot)
@@ -192,7 +193,7 @@ class Dispatcher:
         ends = event.received_ends
         self._check(PartitionEvent.RECEIVED, ends)
         self.meters.arrivals.note(ends, now)
-        # Before the ends count as received: what is held is looked at without this chunk.
+        # Before the ends count as received, so that a look at held records excludes this chunk.
         park = self.ceilings.passed(ends)
         if park:
             self.ceilings.begin_with(event.records, ends)
@@ -234,11 +235,11 @@ class Dispatcher:
         return commands
 
     def _go_on(self, sub: Subscription, now: float) -> list[Command]:
-        """Deal with what routing has left over, weigh what is parked, lease what may start."""
+        """Handle unrouted records, weigh parked records, and lease records that may start."""
         return go_on(sub, self.holds, len(self.partitions), now, self.meters.wall_offset)
 
     def _ready(self, sub: Subscription, now: float) -> list[Command]:
-        """Ready what has waited for its time: retries, keys that could not be read."""
+        """Ready the records that are due: retries, and those whose key could not be read."""
         commands = heartbeat.retries(sub, now)
         due = sub.keys.next_due()
         if due is not None and due <= now:
@@ -273,7 +274,7 @@ class Dispatcher:
 
     def _membership(self, event: membership.Ordered, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
-        self._changed = self.ceilings.stirred = True  # some may be skipped that are nobody's now
+        self._changed = self.ceilings.stirred = True  # records without an owner may be skipped
         return membership.change(sub, event, self.partitions) + self._go_on(sub, now)
 
     def _lane_order(self, event: ev.LaneOrder, now: float) -> list[Command]:
@@ -323,7 +324,7 @@ class Dispatcher:
         self._check(PartitionEvent.FORGOTTEN, event.partitions)
         gone = set(event.partitions)
         if event.lost:
-            # What the member remembers needs not fit in what the brokers take.
+            # The progress that the member keeps need not fit in the brokers' limit.
             whole = TextLimit(self.ceilings.subs)
             left, _ = self.snapshots.entries(event.progress, gone, now, limit=whole)
             self.regained.keep(left, self.commits.ours(gone), now)
@@ -346,7 +347,7 @@ class Dispatcher:
         refuse_impossible(self.partitions, self.holds.held_back(Reason.CLOSING), event, those)
 
     def _note_topics(self) -> None:
-        """Remember the only topic: with one there is nothing to ask each record for."""
+        """Note the only topic; with one, no record has to be asked for its topic."""
         self.topic = assignment.only_topic(self.partitions)
         for sub in self.subscriptions.values():
             sub.counts.topic = self.topic
@@ -413,14 +414,14 @@ class Dispatcher:
         return self._limit_lowered(f"take {event.limit} bytes of commit metadata")
 
     def _limit_lowered(self, what: str) -> list[Command]:
-        """Keep to a lower limit from now on; say so where it is new, or leaves no room for sets."""
+        """Apply a lower limit; return notices where it is new, or leaves no room for sets."""
         self.ceilings.lower()
         self._share_lanes()
         self._changed = True
         return self.text_limit.notices(what)
 
     def _share_lanes(self) -> None:
-        """Bound the lanes that may be diverted to what the metadata can name."""
+        """Bound the lanes that may be diverted to the number that the metadata can name."""
         limit = self.text_limit.chars
         for name, most in metadata.lane_rooms(self.subscriptions, limit).items():
             self.subscriptions[name].diverted.most = most
@@ -448,9 +449,9 @@ class Dispatcher:
         return commands
 
     def _sample(self, event: ev.Beat, now: float) -> None:
-        """Take what is counted by looking at it from time to time."""
+        """Update the counters that are sampled from time to time."""
         seconds = self.meters.beat(now, event.wall)
-        # Records end long before a slow slice does, and nobody reports them until then.
+        # Records end long before a slow slice does, and are not reported until then.
         self._changed = self._changed or event.progress != self._progress
         self._progress = event.progress
         assigned = self.holds.assigned(self.partitions)

@@ -1,4 +1,4 @@
-"""What becomes of a record whose attempt did not settle it, and the failed attempt itself."""
+"""Dispositions of records that an attempt did not settle, and failed attempts."""
 
 from __future__ import annotations
 
@@ -7,48 +7,47 @@ from dataclasses import dataclass
 
 
 class Disposition(enum.Enum):
-    """What becomes of a record whose attempt did not settle it, says who has tried or the policy.
+    """The handler's or the policy's decision on a record that its attempt did not settle.
 
-    One that is added here is decided on in :func:`kafka_keyshared.core.retry_policy.decide`, and
-    acted on in :func:`kafka_keyshared.core.failures.follow_up`. What a handler says, its verdict
-    (:mod:`kafka_keyshared.model`), becomes one of these in
-    :func:`kafka_keyshared.handling.failure.describe`.
+    A new disposition needs a decision in :func:`kafka_keyshared.core.retry_policy.decide` and an
+    action in :func:`kafka_keyshared.core.failures.follow_up`.
+    :func:`kafka_keyshared.handling.failure.describe` turns a handler's verdict
+    (:mod:`kafka_keyshared.model`) into a disposition.
     """
 
     ERROR = "error"
-    """Nothing is said: the handler raised, and the policy decides."""
+    """The handler raised without a verdict, and the policy decides."""
     RETRY = "retry"
-    """It runs again."""
+    """The record runs again."""
     DEAD_LETTER = "dead_letter"
-    """It goes to the dead-letter topic."""
+    """The record goes to the dead-letter topic."""
     DROP = "drop"
-    """It is settled without having been done."""
+    """The record is settled without having been done."""
     BLOCK = "block"
-    """It keeps its lane closed until somebody releases it, or the process is started anew."""
+    """The record keeps its lane closed until an operator releases it or the process restarts."""
     GIVEN_BACK = "given_back"
-    """That was no attempt at all: whoever had the record has not tried."""
+    """This was no attempt at all: the record was returned untried."""
     PUT_OFF = "put_off"
-    """It runs again later, and that was no attempt: its handler has asked for both."""
+    """The record runs again later, and its handler has asked that this be no attempt."""
     ARCHIVE = "archive"
-    """A copy of it goes to the dead-letter topic, once, and it keeps its lane closed."""
+    """A copy of the record goes to the dead-letter topic, once, and it keeps its lane closed."""
     DIVERT = "divert"
-    """It and all that follows in its lane go to the dead-letter topic."""
+    """The record and all later ones of its lane go to the dead-letter topic."""
 
 
 NO_ATTEMPT = frozenset({Disposition.GIVEN_BACK, Disposition.PUT_OFF})
-"""What is said of a record that has not been tried."""
+"""Dispositions that are no attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """One failed attempt, as the worker saw it.
 
-    ``at_ms`` is wall-clock time in milliseconds (it ends in a header); ``jitter`` is drawn in
-    [-1, 1] where the failure was seen, so that the core needs no random source; ``after`` is the
-    delay in seconds that the handler asked for; ``where`` is the file and line of the user's
-    program that it came from, empty where there is none; ``timed_out`` says that the attempt was
-    ended because the ack timeout was over; ``trace`` is the ``traceparent`` of the attempt's span,
-    empty where there is none.
+    ``at_ms`` is wall-clock time in milliseconds (it ends in a header). ``jitter`` is drawn in [-1,
+    1] where the failure was seen, so that the core needs no random source. ``after`` is the delay
+    in seconds that the handler asked for. ``where`` is the file and line of the user's program that
+    it came from, empty where there is none. ``timed_out`` says that the ack timeout ended the
+    attempt. ``trace`` is the ``traceparent`` of the attempt's span, empty where there is none.
     """
 
     disposition: Disposition

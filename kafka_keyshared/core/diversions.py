@@ -1,6 +1,6 @@
-"""Which lanes of a subscription are diverted, in which partitions, and which are to go on.
+"""The diverted lanes of a subscription, by partition.
 
-What is done about them stands in :mod:`.diverted`.
+:mod:`.diverted` acts on them.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from kafka_keyshared.hashing import LANE_KEY_BYTES
 from kafka_keyshared.model import Record, TopicPartition
 
 KEYS_MOST = 100_000
-"""Keys that are remembered not to be among those that came diverted; none of them a long one."""
+"""Most keys that are remembered not to have come diverted; no long key is remembered."""
 
 Place: TypeAlias = tuple[str, int, bytes, bool]
-"""Where a key was seen: topic, partition, the key, and whether it stands for a missing one."""
+"""Place of a key: topic, partition, the key, and whether it stands for a missing one."""
 
 
 class Diversions:
-    """The book of diverted lanes; false while there are none.
+    """The diverted lanes; false while there are none.
 
-    ``met`` has those of which a record has come, with their hashes; ``unmet`` the hashes of those
-    that came with a partition and were not met yet. A lane is diverted in every partition of which
-    a record of it was. ``due`` are those that may have a record to send, ``to_fence`` those in
-    front of whose first letter there may be leases. ``most`` may be diverted in a partition.
+    ``met`` has the lanes of which a record has come, with their hashes. ``unmet`` has the hashes
+    that came with a partition and had no record yet. A lane is diverted in every partition where a
+    record of it was diverted. ``due`` are the lanes that may have a record to send. ``to_fence``
+    are the lanes that may have leases in front of their first dead letter. At most ``most`` lanes
+    may be diverted in a partition.
     """
 
     def __init__(self) -> None:
@@ -36,7 +37,7 @@ class Diversions:
         self.unmet: set[bytes] = set()
         self.due: dict[ClosedLane, None] = {}
         self.to_fence: dict[ClosedLane, None] = {}
-        # What was routed while there were unmet ones, and is still to be looked at.
+        # Records routed while there were unmet hashes, which are still to be checked.
         self.arrived: list[Sequence[Record]] = []
         self._in: dict[TopicPartition, set[bytes]] = {}
         # Where keys were seen whose lanes are not among the unmet ones.
@@ -46,22 +47,22 @@ class Diversions:
         return bool(self._in)
 
     def begin(self, partition: TopicPartition, hashes: Collection[bytes]) -> None:
-        """Take over the lanes that were diverted in a partition when it came."""
+        """Take over the lanes that were diverted in a partition when it was assigned."""
         if hashes:
             self._in[partition] = set(hashes)
             self.unmet.update(set(hashes).difference(self.met.values()))
             self._clean.clear()
 
     def full(self, partition: TopicPartition) -> bool:
-        """Say whether no further lane can be diverted there: its hash would not travel."""
+        """Return whether the partition's metadata has no room for the hash of a further lane."""
         return len(self._in.get(partition, ())) >= self.most
 
     def may_add(self, lane: Lane, partition: TopicPartition) -> bool:
-        """Say whether a record of the lane may be diverted there: its hash travels, or will."""
+        """Return whether the metadata can name the lane, so its records may be diverted there."""
         return not self.full(partition) or self.met.get(lane) in self._in.get(partition, ())
 
     def hashes(self, partition: TopicPartition) -> frozenset[bytes]:
-        """Return what travels with a partition."""
+        """Return the hashes that the commit metadata of a partition has."""
         return frozenset(self._in.get(partition, ()))
 
     def partitions(self) -> Iterable[TopicPartition]:
@@ -75,11 +76,11 @@ class Diversions:
         self._in.setdefault(partition, set()).add(self.met[lane])
 
     def seen(self, where: Place) -> bool:
-        """Say whether the key was seen there, and its lane is not among the unmet ones."""
+        """Return whether the key was seen there, and its lane is not among the unmet ones."""
         return where in self._clean
 
     def meet(self, lane: Lane, where: Place) -> bool:
-        """Say whether the lane came diverted; know it from now on."""
+        """Return whether the lane came diverted, and remember it."""
         hash_ = hash_of(lane)
         if hash_ not in self.unmet:
             if len(self._clean) >= KEYS_MOST:
@@ -93,11 +94,11 @@ class Diversions:
 
     def _no_longer_unmet(self, hashes: Collection[bytes]) -> None:
         self.unmet.difference_update(hashes)
-        if not self.unmet:  # nobody asks any more which keys are not among them
+        if not self.unmet:  # no caller needs the clean keys any more
             self._clean.clear()
 
     def drop(self, lane: Lane) -> bool:
-        """Divert the lane no more; say whether it was diverted."""
+        """End the diversion of the lane; return whether it was diverted."""
         hash_ = self.met.pop(lane, None) or hash_of(lane)
         self._no_longer_unmet({hash_})
         there = [partition for partition, hashes in self._in.items() if hash_ in hashes]
@@ -108,9 +109,9 @@ class Diversions:
         return bool(there)
 
     def forget(self, partitions: Collection[TopicPartition], closed: ClosedLanes) -> None:
-        """Drop what is of these partitions; a lane that is diverted in no other is about to open.
+        """Drop these partitions; a lane that is diverted in no other one is about to open.
 
-        What waits in it of other partitions has not been diverted, and runs.
+        Its waiting records of other partitions have not been diverted, and run.
         """
         for partition in partitions:
             self._in.pop(partition, None)

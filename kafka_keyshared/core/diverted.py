@@ -1,12 +1,13 @@
-"""Diverted lanes: all that comes in them goes to the dead-letter topic, in order, until released.
+"""Diverted lanes: all their records go to the dead-letter topic.
 
-The record that used up its attempts goes first; what follows in its lane is given to no handler.
-One letter of a lane is on its way at a time, because the next may be written only if it was. A
-record is settled when its letter is acknowledged, and no sooner.
+They go in order, until the lane is released. The record that used up its attempts goes first; later
+records of its lane go to no handler. A lane has one dead letter in flight at a time, because the
+next may be written only if it was. A record is settled when its dead letter is acknowledged, and no
+sooner.
 
-Which lanes are diverted travels in the commit metadata as hashes, at most
-:data:`~.lane_notes.LANES_MOST` a partition, so that the next owner goes on diverting them: it knows
-such a lane by its hash when the first record of it comes.
+The commit metadata has the hashes of diverted lanes, at most :data:`~.lane_notes.LANES_MOST` a
+partition. So the next owner goes on diverting them. It recognises such a lane by its hash when the
+first record of it comes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from kafka_keyshared.model import About, Record, named_key, partition_of
 
 
 def divert(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
-    """Divert the lane from its head on; block it instead where no further hash would travel."""
+    """Divert the lane from its head on, or block it if the metadata has no room for its hash."""
     if not sub.diverted.may_add(closed.lane, closed.partition):
         return block(sub, closed, now)
     closed.on(LaneEvent.DIVERT)
@@ -65,7 +66,7 @@ def recognise(sub: Subscription) -> None:
             found[lane] = record
     for lane, record in found.items():
         if lane in lanes:
-            continue  # closed for a failure of its own: it is diverted when it opens
+            continue  # closed for its own failure; it is diverted when it opens
         partition = partition_of(record)
         closed = ClosedLane(lane, keys.key(record), LaneState.DIVERTED, None, partition)
         sub.closed.close(closed)
@@ -75,7 +76,7 @@ def recognise(sub: Subscription) -> None:
 
 
 def next_letters(sub: Subscription, now: float, wall_offset: float | None) -> list[Command]:
-    """Return the letters of diverted lanes whose turn it is, and the fences that have to pass."""
+    """Return the due dead letters of diverted lanes, and the fences that have to pass."""
     if sub.stopped:
         return []
     commands = _fences(sub) if sub.diverted.to_fence else []
@@ -101,7 +102,7 @@ def next_letters(sub: Subscription, now: float, wall_offset: float | None) -> li
 
 
 def _letter(sub: Subscription, closed: ClosedLane, record: Record, at_ms: int) -> Publish:
-    """Make the record its lane's head, and return its letter."""
+    """Make the record its lane's head, and return its dead letter."""
     closed.on(LaneEvent.DIVERT)
     closed.head, closed.partition = record, partition_of(record)
     closed.failures = 0
@@ -111,7 +112,7 @@ def _letter(sub: Subscription, closed: ClosedLane, record: Record, at_ms: int) -
 
 
 def _unrun(closed: ClosedLane, at_ms: int) -> Failure:
-    """Return why a record of the lane was given to no handler."""
+    """Return the reason why no handler got a record of the lane."""
     why = "" if closed.last is None else f"; it failed with {in_short(closed.last)}"
     text = f"{named_key(closed.key)} is diverted{why}"
     return Failure(Disposition.DIVERT, "Diverted", text, "", at_ms)
@@ -120,7 +121,7 @@ def _unrun(closed: ClosedLane, at_ms: int) -> Failure:
 def _block_there(
     sub: Subscription, closed: ClosedLane, record: Record, at_ms: int, now: float
 ) -> list[Command]:
-    """Block the lane at a record of a partition with which no further hash would travel."""
+    """Block the lane at a record whose partition's metadata has no room for the hash."""
     where, why = partition_of(record), _unrun(closed, at_ms)
     waiting = deque(suspend(sub, closed))
     blocked = ClosedLane(closed.lane, closed.key, LaneState.WAITING, record, where, queue=waiting)
@@ -130,13 +131,13 @@ def _block_there(
 
 
 def join(sub: Subscription, closed: ClosedLane, record: Record) -> None:
-    """Take in a record that ran when its lane was diverted and has failed: it is the oldest."""
+    """Take in, as the oldest, a record that ran when its lane was diverted and has failed."""
     closed.aside.insert(0, record)
     sub.look_ahead.grown += 1
 
 
 def suspend(sub: Subscription, closed: ClosedLane) -> Iterable[Record]:
-    """Take the lane out for one of its records that is not diverted; return what waits in it.
+    """Take the lane out for a record of it that is not diverted; return its waiting records.
 
     It is diverted anew when the lane opens behind that record.
     """
@@ -147,9 +148,9 @@ def suspend(sub: Subscription, closed: ClosedLane) -> Iterable[Record]:
 
 
 def _fences(sub: Subscription) -> list[Command]:
-    """Let what was leased of these lanes end before the first letter: it came before.
+    """Return fences, so that these lanes' earlier leases end before the first dead letter.
 
-    That can only be of partitions that were here before the one with which the lane came diverted.
+    Such leases can only be of partitions assigned before the one with which the lane came diverted.
     """
     fenced, sub.diverted.to_fence = sub.diverted.to_fence, {}
     lanes = {closed.lane: closed for closed in fenced}

@@ -1,10 +1,10 @@
-"""The dead-letter limit: a partition of which too much is dead-lettered is stopped.
+"""The dead-letter limit, which stops a partition with too many dead letters.
 
-A dead-letter topic is for single records. When most of a partition goes there, the fault is not in
-the records (a service is down, a release is broken), and to go on would be to move the topic over.
-So nothing more of the partition is fetched, and nothing of it starts, until somebody lifts the
-limit or the process is started anew; what has settled stays committed. The rule is that of Danube's
-Key-Shared dispatcher. It is off unless asked for.
+A dead-letter topic is for single records. When most of a partition goes there, the records are not
+at fault. A service is down, or a release is broken. To go on would move the whole topic over. So
+nothing of the partition is fetched or started until an operator lifts the limit or the process
+restarts. Settled records stay committed. The rule is that of Danube's Key-Shared dispatcher. It is
+off by default.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kafka_keyshared.model import Record, TopicPartition, counted, partition_of
 
 
 class DlqLimit(NamedTuple):
-    """More than this ``share`` of the last ``records``, or so many ``in_a_row``, is too much."""
+    """The limit: above ``share`` of the last ``records``, or ``in_a_row`` dead letters in a row."""
 
     share: float = 0.5
     records: int = 5_000
     in_a_row: int = 1_000
 
     def check(self, where: str) -> None:
-        """Raise :class:`ConfigError` for a limit that makes no sense; ``where`` begins it."""
+        """Raise :class:`ConfigError` for an invalid limit; ``where`` begins the message."""
         if not 0 < self.share <= 1:
             raise ConfigError(f"{where}: dlq_limit_share={self.share!r}: give a share above 0 to 1")
         for name, value in (("records", self.records), ("in_a_row", self.in_a_row)):
@@ -36,9 +36,9 @@ class DlqLimit(NamedTuple):
 
 
 class _Recent:
-    """What became of the last records of a partition, as runs of letters and of others.
+    """Outcomes of the last records of a partition, as runs of dead letters and of others.
 
-    ``in_a_row`` counts the letters since the last record that was none.
+    ``in_a_row`` counts the dead letters since the last record that was none.
     """
 
     __slots__ = ("in_a_row", "letters", "most", "runs", "total")
@@ -70,11 +70,11 @@ class _Recent:
 
 
 class DlqWatch:
-    """Counts the letters of each partition of a subscription, and has those that are too many.
+    """Dead-letter counts of a subscription's partitions, and the records of stopped ones.
 
-    ``stopped`` are the partitions of which nothing starts; ``reached`` those that have just come to
-    their limit, with what that was. It is a waiting place: what is routed and is not to start waits
-    here, and all of it is older than what waits in the rows.
+    ``stopped`` are the partitions of which nothing starts. ``reached`` are those that have just
+    reached their limit, with its description. This is a waiting place: routed records that may not
+    start wait here. All of them are older than the records in the rows.
     """
 
     def __init__(self, limit: DlqLimit) -> None:
@@ -84,13 +84,13 @@ class DlqWatch:
         self._recent: dict[TopicPartition, _Recent] = {}
         self._kept: dict[TopicPartition, list[Record]] = {}
 
-    # --- what is counted ---
+    # --- counts ---
 
     def settled(self, leased: Leased, indices: Collection[int], unsettled: Collection[int]) -> None:
         """Count the records of a slice that a handler has done.
 
-        ``unsettled`` are the others. Records that were written off with their worker are among
-        them: they do not count for the limit.
+        ``unsettled`` are the others. They include records that were written off with their worker,
+        which do not count for the limit.
         """
         partition_at = leased.slice.came.partition_of
         ended = (partition_at(index) for index in indices if index not in unsettled)
@@ -98,7 +98,7 @@ class DlqWatch:
             self._of(partition).add(count, letter=False)
 
     def letter(self, partition: TopicPartition) -> None:
-        """Count a letter that was acknowledged; see whether it is one too many."""
+        """Count an acknowledged dead letter; check whether the limit is reached."""
         recent, limit = self._of(partition), self.limit
         recent.add(1, letter=True)
         if partition in self.stopped:
@@ -115,14 +115,14 @@ class DlqWatch:
             recent = self._recent[partition] = _Recent(self.limit.records)
         return recent
 
-    # --- what waits ---
+    # --- waiting records ---
 
     def keep(self, record: Record) -> None:
-        """Take in a record of a partition that is stopped."""
+        """Take in a record of a stopped partition."""
         self._kept.setdefault(partition_of(record), []).append(record)
 
     def lift(self, partitions: Iterable[TopicPartition]) -> list[Record]:
-        """Let these go on, their counts at 0; return what has waited, in order."""
+        """Resume these partitions with counts at 0; return their waiting records, in order."""
         records: list[Record] = []
         for partition in sorted(partitions):
             self.stopped.discard(partition)
@@ -136,11 +136,11 @@ class DlqWatch:
             yield from records
 
     def empty(self) -> bool:
-        """Say whether none is."""
+        """Return whether no record is kept from starting."""
         return not self._kept
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop what concerns these partitions: their next owner counts anew."""
+        """Drop the state of these partitions: their next owner counts anew."""
         for partition in partitions:
             self._recent.pop(partition, None)
             self.reached.pop(partition, None)

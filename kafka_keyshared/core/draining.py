@@ -1,21 +1,21 @@
-"""Draining: the slot table changes, and no slot is ever leased to two workers.
+"""Slot-table changes that never lease a slot to two workers.
 
-Whatever changes the table (a worker that joins or leaves, a range that is assigned) does it by
-:func:`change`, and there is one rule, that of PIP-379:
+Every change of the table (a worker joins or leaves, a range is assigned) goes through
+:func:`change`. There is one rule, that of PIP-379:
 
-- a slot that has moved, and of which its old owner has leases, *drains*: each of these leases
-  counts, and until the last of them has ended nothing of the slot is leased;
-- every other slot that has moved is open at its new owner at once;
-- leases that have not started come back, so that where this is possible at any moment (threads) a
-  slot waits for what runs, and for nothing else.
+- A moved slot of which its old owner has leases *drains*. Nothing of the slot is leased until the
+  last of these leases has ended.
+- Every other moved slot is open at its new owner at once.
+- Unstarted leases come back. Where this is possible at any moment (threads), a slot waits only for
+  running records.
 
-What is counted are leases, by the worker that has them, anew each time the table changes. So nobody
-has to remember a change: a slot that comes back to its old owner does not drain any more, and one
-that moves on while it drains goes to whoever is its owner in the end. Workers and slices go by
-their numbers, which are used once; a name may come back.
+Leases are counted by the worker that has them, anew each time the table changes. So no change has
+to be remembered. A slot that comes back to its old owner does not drain any more. One that moves on
+while it drains goes to its final owner. Workers and slices are identified by their numbers, which
+are used once; a name may come back.
 
-Beyond PIP-379, order holds through failures: what waits for its next attempt, or behind one that
-does, waits in its closed lane, and goes before whatever has waited here.
+Beyond PIP-379, order holds through failures. Records that wait for a retry, or behind one, wait in
+their closed lane. They go before all records that have waited here.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import Record
 
 FEW = 4_000
-"""More slots than this are written anew with all others when the table changes."""
+"""If more slots than this are closed, a change of the table writes all slots anew."""
 
 
 def change(
     sub: Subscription, routing: Routing | None = None, filters: Filters | None = None
 ) -> list[Command]:
-    """Bring the slot table to the workers that are there, and to what is given of the others.
+    """Update the slot table to the present workers; return recalls of moved leases.
 
-    Return the commands that take back what has moved and has not started. Whoever leaves is asked
-    for all that it has by whoever sends it away.
+    ``routing`` and ``filters`` replace the current ones, if given. The caller that removes a worker
+    recalls all its leases.
     """
     sub.mixed = True
     for worker in sub.workers.values():
@@ -82,9 +82,9 @@ def change(
 
 
 def _closed(sub: Subscription) -> Slots | None:
-    """Return the slots that are closed just now; None where there are so many that it takes long.
+    """Return the slots that are closed now; None where there are too many to list quickly.
 
-    Those are the slots that drain, have drained and are about to be opened, or wait for state.
+    These slots drain, have drained and are about to be opened, or wait for state.
     """
     draining = sub.draining
     if draining.count + len(draining.cleared) > FEW:
@@ -95,7 +95,7 @@ def _closed(sub: Subscription) -> Slots | None:
 
 
 def _moved_leases(sub: Subscription, moved: dict[int, set[int]]) -> Iterator[int]:
-    """Yield the slot of each lease that its slot waits for; note all that have moved."""
+    """Yield the slot of each lease that its slot waits for; note all moved leases."""
     owners = sub.table.owners
     for leased, index, slot in slots_of(sub, ((leased, None) for leased in sub.leases())):
         if owners[slot] != leased.slice.worker:
@@ -107,9 +107,10 @@ def _moved_leases(sub: Subscription, moved: dict[int, set[int]]) -> Iterator[int
 def slots_of(
     sub: Subscription, leases: Iterable[tuple[Leased, Iterable[int] | None]]
 ) -> Iterator[tuple[Leased, int, int]]:
-    """Yield with its slot each of these leases that has one; all of a slice for None.
+    """Yield each of these leases that has a slot, with that slot; None means a whole slice.
 
-    Whatever a handler has made of its record, and not those that are known to have ended.
+    A handler's changes to its record do not matter. Leases that are known to have ended are left
+    out.
     """
     key_of, slot_of = sub.keys.key, sub.keys.slot
     seen: list[Leased] = []
@@ -123,10 +124,10 @@ def slots_of(
 
 
 def _hand_over(sub: Subscription, row: Row) -> None:
-    """Move what waits at a worker, in slots that are not its own any more, to where it has to wait.
+    """Move records that wait at a worker, in slots no longer its own, to where they must wait.
 
-    It is younger than what its slots still have at the worker, and comes back later: so it stays
-    behind the place where that is put.
+    They are younger than the leases that their slots still have at the worker. Those leases come
+    back later and are put before them.
     """
     moves = [sub.row_of(record) is not row for record in row.merge().records]
     moved = row.backlog.pick(moves) if any(moves) else []
@@ -140,7 +141,7 @@ def _place(
     granted: Iterable[Grant],
     retries: Iterable[ClosedLane],
 ) -> None:
-    """Let this wait where it has to by the table of now, behind what waits there."""
+    """Put these where the current table makes them wait, behind the records there."""
     by_row: dict[int, tuple[Row, list[Record]]] = {}
     for record in records:
         row = sub.row_of(record)
@@ -155,19 +156,19 @@ def _place(
 
 
 Ended: TypeAlias = list[tuple[Leased, Iterable[int] | None]]
-"""Slices, and which of their leases have ended: None for all."""
+"""Slices, and which of their leases have ended; None for all."""
 
 
 def is_waited_for(sub: Subscription, leased: Leased) -> bool:
-    """Say whether a slot may wait for a lease of this slice.
+    """Return whether a slot may wait for a lease of this slice.
 
-    What was leased by the table of now is where it belongs, so nobody asks that for each record.
+    Leases made by the current table are where they belong, so their records need no check.
     """
     return sub.draining.count > 0 and leased.table != sub.table.version
 
 
 def ended(sub: Subscription, those: Ended) -> None:
-    """Note that leases have ended, or come back, that slots may have waited for."""
+    """Note the leases that have ended or come back, and that slots may have waited for."""
     draining = sub.draining
     for leased, _, slot in slots_of(sub, those):
         if sub.waits_for(slot, leased.slice.worker) and draining.one_less(slot):
@@ -175,12 +176,12 @@ def ended(sub: Subscription, those: Ended) -> None:
                 sub.hand_overs.wait(leased.slice.worker, [(slot, slot + 1)])
             elif draining.blocks(slot):
                 draining.cleared.add(slot)
-            else:  # nobody is to be woken for it
+            else:  # no record waits for it
                 sub.table.open([slot], sub.workers)
 
 
 def given_back(sub: Subscription, worker: Worker, event: Recalled) -> None:
-    """Note that leases have come back which had not started."""
+    """Note that unstarted leases have come back."""
     ended(
         sub,
         [
@@ -192,9 +193,9 @@ def given_back(sub: Subscription, worker: Worker, event: Recalled) -> None:
 
 
 def looked_at(sub: Subscription, progress: Progress) -> None:
-    """Let go of records that have ended in slices that have not, so that no slot waits for another.
+    """Let go of ended records in unfinished slices, so that no slot waits for other records.
 
-    Every failure among what progress calls ended has to be known already, as at a commit.
+    Every failure among the records that progress calls ended must be known already, as at a commit.
     """
     for leased in sub.leases() if sub.draining.count else ():
         if is_waited_for(sub, leased):
@@ -202,7 +203,7 @@ def looked_at(sub: Subscription, progress: Progress) -> None:
 
 
 def let_go(sub: Subscription, leased: Leased, progress: Progress) -> None:
-    """Note which records of a slice have ended, as :func:`looked_at` does of all."""
+    """Note which records of a slice have ended, as :func:`looked_at` does for all slices."""
     over = leased.let_go.union(leased.indices()).difference(leased.outstanding(progress))
     if is_waited_for(sub, leased):
         ended(sub, [(leased, over - leased.let_go)])
@@ -210,9 +211,9 @@ def let_go(sub: Subscription, leased: Leased, progress: Progress) -> None:
 
 
 def listing(sub: Subscription) -> dict[int, list[tuple[int, int, int]]]:
-    """Return what drains at each worker, by its id: slot, leases that it waits for, what waits.
+    """Return the draining slots by worker id, as (slot, pending leases, waiting records).
 
-    Worked out when it is asked for: nothing of it is kept.
+    It is computed on request; nothing of it is kept.
     """
     if not sub.draining.count:
         return {}
@@ -228,9 +229,9 @@ def listing(sub: Subscription) -> dict[int, list[tuple[int, int, int]]]:
 
 
 def open_cleared(sub: Subscription, now: float) -> None:
-    """Open the slots that have drained, with what waits for them before all that has come since.
+    """Open the drained slots, with their waiting records before all records that came since.
 
-    At once, or all together at the next tick of the unblocking interval.
+    This happens at once, or for all together at the next tick of the unblocking interval.
     """
     draining, interval = sub.draining, sub.settings.unblocking_interval
     if interval:

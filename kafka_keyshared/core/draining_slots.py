@@ -1,9 +1,9 @@
-"""The slots that drain: how many leases each has left where it was, and what waits for their end.
+"""Draining slots: their lease counts and the records that wait for them.
 
 PIP-379 keeps an entry for each draining hash. Here there is one array of counts, made for the first
-slot that drains and gone with the last, and one row without a holder for whatever waits: the
-slot-table entry of a draining slot *is* the list of that row. When slots drain, and what follows,
-:mod:`.draining` decides.
+slot that drains and gone with the last. One row without a holder has all waiting records. The
+slot-table entry of a draining slot *is* the list of that row. :mod:`.draining` decides when slots
+drain, and what follows.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, TopicPartition
 
 Counts: TypeAlias = "array[int] | Counter[int]"
-"""By slot how many leases it waits for."""
+"""How many leases each slot waits for."""
 
 NOTHING: array[int] = array("I")
-"""The counts while nothing drains."""
+"""The counts while no slot drains."""
 
 
 class DrainingSlots:
-    """Counts the leases that slots wait for, and holds what waits for the slots.
+    """Counts the leases that slots wait for, and holds the records that wait for the slots.
 
-    ``count`` slots drain just now; ``cleared_total`` have waited for leases, and wait no more. In
-    ``cleared`` are those of them that somebody waits for, until they are opened: at ``due`` (in
-    monotonic seconds) where that is to be later.
+    ``count`` slots drain now; ``cleared_total`` have drained so far. ``cleared`` has the drained
+    slots that records still wait for, until they are opened. That is at ``due`` (monotonic
+    seconds), if it is set.
     """
 
     def __init__(self, keys: OwnKeys, *, wide: bool = False) -> None:
@@ -45,14 +45,14 @@ class DrainingSlots:
         self.due: float | None = None
         self._keys = keys
         self._pending: Counts = NOTHING
-        # Of wide slots there is no telling how many there are.
+        # The number of wide slots is not known.
         self._wide = wide
         self._typecode = "Q" if wide else "H"
-        # The slots of what waits in the backlog, in order, as far as somebody has asked.
+        # The slots of the records in the backlog, in order, as far as computed.
         self._slots: array[int] = array(self._typecode)
 
     def widen(self) -> None:
-        """Count by wide slots from now on; whatever drains is counted anew before it is asked."""
+        """Count by wide slots from now on; draining slots must be counted anew before use."""
         self._wide = True
         self._typecode = "Q"
         self._slots = array(self._typecode)
@@ -61,7 +61,7 @@ class DrainingSlots:
     # --- counts ---
 
     def count_anew(self, slots: Iterable[int]) -> set[int]:
-        """Count one lease for each of these; return the slots that have any, and drain."""
+        """Count one lease for each of these; return the slots that have any, and so drain."""
         pending: Counts = NOTHING
         draining: set[int] = set()
         for slot in slots:
@@ -89,15 +89,15 @@ class DrainingSlots:
         return self._pending[slot] if self._pending else 0
 
     def draining(self) -> Iterator[int]:
-        """Yield the slots that drain, ascending."""
+        """Yield the draining slots, ascending."""
         if isinstance(self._pending, Counter):
             return iter(sorted(slot for slot, count in self._pending.items() if count))
         return compress(range(len(self._pending)), self._pending)
 
     def one_less(self, slot: int) -> bool:
-        """Note the end of a lease that the slot has waited for; say whether it was the last one.
+        """Note the end of a lease that the slot waited for; return whether it was the last one.
 
-        Raises :class:`InvariantError` for a lease that it does not wait for.
+        Raises :class:`InvariantError` for a lease that the slot does not wait for.
         """
         if not self.pending(slot):
             raise InvariantError(f"slot {slot} has drained, and one more of its leases has ended")
@@ -110,34 +110,34 @@ class DrainingSlots:
             self._pending = NOTHING
         return True
 
-    # --- what waits ---
+    # --- waiting records ---
 
     def waiting(self) -> Iterator[Record]:
         """Yield every record that waits for a slot to drain."""
         return self.row.waiting()
 
     def empty(self) -> bool:
-        """Say whether nothing waits here."""
+        """Return whether no record waits here."""
         return self.row.empty()
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop what is of these partitions."""
+        """Drop the records of these partitions."""
         self.row.forget(partitions)
         del self._slots[:]
 
     def ask_slots_again(self) -> None:
-        """Forget which slots records wait for: the slots of keys are others now."""
+        """Forget the slots of waiting records, because the slots of keys have changed."""
         del self._slots[:]
 
     def merge(self) -> None:
-        """Put what came back before what else waits, as in every row before a record is leased."""
+        """Put returned records before the others, as in every row before a record is leased."""
         known = self._slots_of_backlog()
         self._slots = array(self._typecode, map(self._slot_of, self.row.front))
         self._slots += known
         self.row.merge()
 
     def blocks(self, slot: int) -> bool:
-        """Say whether anything waits for the slot."""
+        """Return whether any record waits for the slot."""
         row = self.row
         if slot in self._slots_of_backlog():
             return True
@@ -155,7 +155,7 @@ class DrainingSlots:
     def take(
         self, wanted: Callable[[int], bool]
     ) -> tuple[list[Record], list[Grant], list[ClosedLane]]:
-        """Take what waits for these slots: records, oldest first, grants, lanes to run again."""
+        """Take all that wait for these slots: records, oldest first, grants, lanes to run again."""
         row, slot_of = self.row, self._slot_of
         picked = [wanted(slot) for slot in self._slots_of_backlog()]
         taken = [record for record in row.front if wanted(slot_of(record))]
@@ -174,7 +174,7 @@ class DrainingSlots:
         return taken, granted, retries
 
     def take_last(self, count: int) -> list[Record]:
-        """Take so many of the records that came last, or all."""
+        """Take ``count`` of the records that came last, or all."""
         taken = self.row.backlog.take_last(min(count, len(self.row.routed)))
         del self._slots[len(self.row.routed) :]
         return taken

@@ -1,7 +1,7 @@
-"""The envelope of commit metadata: bytes as ASCII text that carries its length and a checksum.
+"""The envelope of commit metadata: ASCII text with a length and checksum.
 
-Whoever reads metadata may be given anything: text of another program, of a later release, cut off,
-with junk behind it, or changed. Nothing of that is taken for ours.
+A reader of metadata may get any text. It may come from another program or a later release, be cut
+off, be changed, or end in junk. None of that is taken for ours.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafka_keyshared.core.runs import MalformedError
 TEXT_LIMIT = 4095
 """Most characters of the whole text: the broker's default limit less the binding's NUL.
 
-It is also the largest length that the three digits of the text can say.
+It is also the largest length that the three digits of the text can state.
 """
 
 _MAGIC = "KS2"
@@ -24,7 +24,7 @@ _HEX = frozenset("0123456789abcdef")
 
 
 def seal(body: bytes) -> str:
-    """Return the text of a body, none for an empty one."""
+    """Return the text of a body, empty for an empty one."""
     if not body:
         return ""
     coded = base64.b85encode(body).decode("ascii")
@@ -38,7 +38,7 @@ def _checksum(head: str, coded: str) -> str:
 
 
 def chars(size: int) -> int:
-    """Return the characters that ``size`` bytes take in base 85."""
+    """Return how many characters ``size`` bytes take in base 85."""
     return (size * 5 + 3) // 4
 
 
@@ -48,7 +48,7 @@ def bytes_in(chars: int) -> int:
 
 
 def unseal(text: str) -> bytes:
-    """Return the body of a text, or say what is wrong with the text."""
+    """Return the body of a text, or raise :class:`MalformedError` with the cause."""
     head = text[:_HEAD_CHARS]
     digits = head[len(_MAGIC) :]
     if not head.startswith(_MAGIC[:2]):

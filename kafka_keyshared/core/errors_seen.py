@@ -1,7 +1,7 @@
-"""Failed attempts by kind, for whoever looks on: how often, since when, and the last of each.
+"""Failed attempts by kind: how often, since when, and the last one.
 
-A *kind* is what the log goes by as well: the type of the error and where it came from
-(:mod:`.failure_lines`). Of many kinds those are kept that failed last, of many keys likewise.
+A *kind* is the type of the error and where it came from, as in the log (:mod:`.failure_lines`). The
+kinds and keys that failed last are kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.status import ErrorGroup
 
 KEYS_MAX = 10
-"""Keys that are counted apart for one kind."""
+"""Keys that are counted separately for one kind."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class ErrorsSeen:
     def note(
         self, failure: Failure, partition: TopicPartition, offset: int, key: bytes | None
     ) -> None:
-        """Take a failed attempt of the record that stands there."""
+        """Note a failed attempt of the record at this offset."""
         kind = kind_of(failure)
         seen = self._kinds.get(kind)
         if seen is None:

@@ -1,7 +1,7 @@
-"""What goes into the core, as values; what comes out of it stands in :mod:`.commands`.
+"""Events that go into the core, as values.
 
-Events carry batches. ``Dispatcher.handle(event, now)`` is the only way in; ``now`` is
-a monotonic time in seconds.
+The commands that come out of it are in :mod:`.commands`. Events carry batches.
+``Dispatcher.handle(event, now)`` is the only way in; ``now`` is a monotonic time in seconds.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from kafka_keyshared.core.lane_identity import Lane
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.model import Record, TopicPartition
 
-# --- reports: what a pool says about leases and states, in the order in which it happened ---
+# --- reports of a pool about leases and states, in the order in which they happened ---
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Every record of the slice that was started has returned. ``seconds`` is the time it took.
+    """Every started record of the slice has returned. ``seconds`` is the time it took.
 
-    What was reported before as :class:`SomeEnded`, or has come back, is not meant again.
-    Slices are named by their id, records by their index there; ``dropped`` are those that their
-    handler dropped.
+    Records that were reported before as :class:`SomeEnded`, or that have come back, are not
+    included. Slices are named by their id, records by their index there. ``dropped`` are the
+    records that their handler dropped.
     """
 
     slice: int
@@ -38,9 +38,9 @@ class Ended:
 class SomeEnded:
     """These records of the slice have returned, and others of it have yet to.
 
-    Only of workers whose records end in any order (``SubscriptionSettings.individually``).
-    ``seconds`` is what they took, added up; what failed or was set aside among them has been
-    reported before.
+    Only workers whose records end in any order report this (``SubscriptionSettings.individually``).
+    ``seconds`` is the sum of their times. Failed or set-aside records among them have been reported
+    before.
     """
 
     slice: int
@@ -51,9 +51,9 @@ class SomeEnded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The record's handler failed; from now on the worker sets aside what follows in its lane.
+    """The record's handler failed; the worker now sets aside later records of its lane.
 
-    What the handler has written into the record is gone again.
+    Changes that the handler made to the record are undone.
     """
 
     slice: int
@@ -71,7 +71,7 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class FencePassed:
-    """Everything of these lanes that the worker was given before the fence has been reported."""
+    """All records of these lanes that the worker got before the fence have been reported."""
 
     subscription: str
     worker: int
@@ -112,12 +112,12 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """A record that runs on past its time, because nothing can end it.
+    """A record that runs past its timeout, because nothing can end it.
 
-    It is all that is left of its slice: what was before it there has returned, what was behind it
-    is given back. ``goes_on`` says whether its worker does, with another thread or beside it; else
-    the worker does nothing until the record ends. ``dropped`` are those of the slice that their
-    handler has dropped so far. Its own end is reported as ever.
+    It is the only record left of its slice: earlier ones have returned, later ones are given back.
+    ``goes_on`` says whether its worker does, with another thread or beside it. Otherwise the worker
+    does nothing until the record ends. ``dropped`` are the records of the slice that their handler
+    has dropped so far. The end of the stuck record is reported as usual.
     """
 
     slice: int
@@ -128,13 +128,13 @@ class Stuck:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """The answer to one :class:`Recall`, whenever the pool can give it; or to one :class:`TimeOut`.
+    """The answer to one :class:`Recall`, at once or later, or to one :class:`TimeOut`.
 
-    By the ids of the worker's slices, in the order of the leases: the records, by index and in
-    order, that had not started and never will. At least all that were asked for are among them;
-    more may be, and they are leased again. What the pool reported before comes before this.
-    ``stuck`` are those that a time-out was to end and that still run; everything else of their
-    slices that has not started is given back then.
+    ``slices`` has ids of the worker's slices, in the order of the leases. Each id has the indices,
+    in order, of records that had not started and never will. They include at least all that were
+    asked for; any others are leased again. Earlier reports of the pool come before this. ``stuck``
+    are the records that a time-out was to end and that still run. All other unstarted records of
+    their slices are given back then.
     """
 
     subscription: str
@@ -145,13 +145,13 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class StartPoint:
-    """Where a newly assigned partition starts.
+    """The start of a newly assigned partition.
 
     ``position`` is None when the group has none; then the client's reset policy decides. The log's
     bounds are known only when they were asked for (they are when there is a set to check).
-    ``stored`` says that the broker has position and metadata; else they are to be committed.
-    ``topic_id`` is the id of the topic (KIP-516), None while it is not known: the metadata are
-    believed only where they are of that topic.
+    ``stored`` says that the broker has position and metadata; otherwise they are to be committed.
+    ``topic_id`` is the id of the topic (KIP-516), None while it is not known. The metadata is used
+    only if it is of that topic.
     """
 
     position: int | None
@@ -164,14 +164,14 @@ class StartPoint:
 
 @dataclass(frozen=True, slots=True)
 class TopicsIdentified:
-    """The ids of the topics (KIP-516) of partitions that began without one."""
+    """The topic ids (KIP-516) of partitions that began without one."""
 
     ids: Mapping[TopicPartition, str]
 
 
 @dataclass(frozen=True, slots=True)
 class TextLimitTold:
-    """The brokers take so many bytes of commit metadata (``offset.metadata.max.bytes``)."""
+    """The brokers' limit of commit metadata, in bytes (``offset.metadata.max.bytes``)."""
 
     limit: int
 
@@ -187,7 +187,7 @@ class Assigned:
 class Revoking:
     """Partitions about to be given up: revoked, lost, or to be read from another start.
 
-    Until :class:`Forget` one that is revoked may be committed, one that is lost may not.
+    Until :class:`Forget` a revoked partition may be committed; a lost one may not.
     """
 
     partitions: Sequence[TopicPartition]
@@ -195,10 +195,10 @@ class Revoking:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """The partitions are gone (revoked or lost): drop what is left without settling it.
+    """The partitions are gone (revoked or lost): drop the rest of them without settling it.
 
-    ``progress`` is that of their last commit: what had ended by then has settled, although the rest
-    of its slice may still run. Without it, nothing has that is not reported yet.
+    ``progress`` is that of their last commit. Records that had ended by then have settled, although
+    the rest of their slice may still run. Without it, only reported records have settled.
     """
 
     partitions: Sequence[TopicPartition]
@@ -208,16 +208,16 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """Start nothing any more, whatever its partition."""
+    """Start no further record, in any partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLettered:
     """The broker's answer for a dead letter; ``error`` is None once it is acknowledged.
 
-    ``at`` then names the letter's own place in the dead-letter topic, where that is known.
-    ``for_good`` says that another try is refused as well, until a person changes something: the
-    topic is gone, a right is missing, the letter is too large.
+    ``at`` then names the place of the dead letter in its topic, where that is known. ``for_good``
+    says that retries are refused, too, until an operator changes something. Causes are a missing
+    topic, a missing right, or a letter that is too large.
     """
 
     publish: Publish
@@ -228,9 +228,9 @@ class DeadLettered:
 
 @dataclass(frozen=True, slots=True)
 class CommitDue:
-    """Commit if there is something to. ``progress`` was read before the reports were drained.
+    """Commit if there is anything new. ``progress`` was read before the reports were drained.
 
-    ``final`` sends whatever is known for ``partitions`` (None: all), also when another commit is in
+    ``final`` sends all that is known for ``partitions`` (None: all), also when another commit is in
     flight.
     """
 
@@ -240,7 +240,7 @@ class CommitDue:
 
 
 class CommitResult(enum.StrEnum):
-    """What the broker (or the client on its behalf) said to a commit."""
+    """Result of a commit, from the broker or from the client on its behalf."""
 
     ACCEPTED = "accepted"
     RETRY = "retry"
@@ -250,7 +250,7 @@ class CommitResult(enum.StrEnum):
 
 
 class Right(enum.StrEnum):
-    """What a missing right is about. Kafka checks rights on each resource for itself."""
+    """The resource of a missing right. Kafka checks rights on each resource separately."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -260,7 +260,7 @@ class Right(enum.StrEnum):
 class CommitAnswered:
     """The answer to one :class:`Commit`, for all of its partitions.
 
-    ``right`` is what a ``DENIED`` one lacks.
+    ``right`` is the one that a ``DENIED`` commit lacks.
     """
 
     commit: Commit
@@ -273,10 +273,11 @@ class CommitAnswered:
 class Beat:
     """The heartbeat, every 500 ms. ``dead_workers`` are those whose thread or process has ended.
 
-    ``wall`` is the time in seconds since 1970; only metrics use it. ``departed`` are workers that
-    have gone for good: members that closed. ``late`` counts, by subscription, what members have
-    settled since the last one that was theirs no more. ``revived`` are workers that have come to
-    life since the last one: who is dead all the same has died since.
+    ``wall`` is the time in seconds since 1970, for metrics and the times of failures. ``departed``
+    are members that closed, and so have gone for good. ``late`` counts, by subscription, records
+    that members settled after their lease had ended, since the last heartbeat. ``revived`` are
+    workers that have been restarted since the last heartbeat. One that is also in ``dead_workers``
+    has died since.
     """
 
     progress: Progress
@@ -289,7 +290,7 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A worker is to be added to the subscription, under a name that no other has.
+    """Add a worker to the subscription, under a name that no other worker has.
 
     ``filters`` are the keys that it takes; None: as it was declared, or every key.
     """
@@ -300,7 +301,7 @@ class Join:
 
 
 class LaneAction(enum.StrEnum):
-    """What may be ordered of a closed lane."""
+    """Actions that may be ordered for a closed lane."""
 
     RELEASE = "release"
     DROP = "drop"
@@ -309,9 +310,9 @@ class LaneAction(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaneOrder:
-    """Somebody wants this done with a closed lane; the answer is a :class:`~.commands.LaneAnswer`.
+    """An order for a closed lane; the answer is a :class:`~.commands.LaneAnswer`.
 
-    The lane is that of the ``key``, or the one whose head stands at ``partition`` and ``offset``.
+    The lane is that of the ``key``, or the one whose head is at ``partition`` and ``offset``.
     """
 
     subscription: str
@@ -323,16 +324,16 @@ class LaneOrder:
 
 @dataclass(frozen=True, slots=True)
 class DlqLimitLifted:
-    """Somebody wants these partitions to go on that their dead-letter limit has stopped."""
+    """An order to resume partitions that their dead-letter limit has stopped."""
 
     partitions: Sequence[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """The subscription is to have exactly these workers: missing ones join, others leave.
+    """Give the subscription exactly these workers: missing ones join, others leave.
 
-    Who leaves finishes what it runs, and nothing else.
+    A leaving worker finishes the records that it runs, and nothing else.
     """
 
     subscription: str
@@ -341,10 +342,10 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class AssignRange:
-    """The slots ``first`` to ``last``, both included, are to be this worker's from now on.
+    """Assign the slots ``first`` to ``last``, both included, to this worker.
 
-    What others have of them is refused, unless the worker is to ``take_over`` that. Without a
-    worker they are to be nobody's, whoever has them.
+    Slots of other workers among them are refused, unless ``take_over`` is set. Without a worker the
+    slots become unowned, regardless of their owner.
     """
 
     subscription: str
@@ -356,7 +357,7 @@ class AssignRange:
 
 @dataclass(frozen=True, slots=True)
 class SetFilters:
-    """A worker, there or away, is to take other keys from now on: every key without patterns."""
+    """Change the keys that a worker, present or away, takes: every key without patterns."""
 
     subscription: str
     worker: str
@@ -365,9 +366,9 @@ class SetFilters:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Hand out whatever may run now; sent when a timer is due.
+    """Lease all records that may run now; sent when a timer is due.
 
-    With ``progress``, as for a commit, look also who is held up, and who has their slots.
+    With ``progress``, as for a commit, also detach long-running records that others wait for.
     """
 
     progress: Progress | None = None

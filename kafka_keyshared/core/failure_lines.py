@@ -1,9 +1,9 @@
-"""What the log says of failed attempts: the first of each kind whole, the others by their number.
+"""Log lines of failed attempts.
 
 A *kind* is the type of an error and the place in the user's program that it came from. The first
-of each is told with its traceback, so that nobody has to look for the line; after that a line in a
-while says how many of which kind there were. How often and how soon a record is tried again is
-decided in :mod:`.retry_policy`.
+failure of each kind is logged with its traceback, which shows the line of code. After that, one
+line per interval counts the failures of each kind. :mod:`.retry_policy` decides how often and how
+soon a record is retried.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.model import About, TopicPartition, named_key
 
 KINDS_MAX = 50
-"""Kinds that are told whole and counted apart. A program may make up error types as it goes."""
+"""Kinds logged in full and counted separately; a program may create error types as it runs."""
 
 WHOLE_A_SECOND = 10
-"""Kinds that are told whole in one second: where everything fails at once, each in its own way,
-the log is to stay readable."""
+"""Kinds logged in full in one second, so that many different failures do not flood the log."""
 
 NAMED_MAX = 5
-"""Kinds that one line counts apart."""
+"""Kinds that one line counts separately."""
 
 MESSAGE_CHARS = 200
 
@@ -40,13 +39,13 @@ def kind_of(failure: Failure) -> Kind:
 
 
 def named_kind(kind: Kind) -> str:
-    """Return it in words."""
+    """Return the kind as text."""
     error_type, where = kind
     return f"{error_type} at {where}" if where else error_type
 
 
 def one_line(text: str) -> str:
-    """Return the beginning of a text as a line that does nothing to a terminal."""
+    """Return the beginning of a text as one line that a terminal only prints."""
     return _printable(" ".join(text[:MESSAGE_CHARS].split()))
 
 
@@ -57,12 +56,12 @@ def _printable(text: str) -> str:
 
 
 def in_short(failure: Failure) -> str:
-    """Return how and where it failed, and what the error says, in one line."""
+    """Return the kind and the message of a failure, in one line."""
     return f"{named_kind(kind_of(failure))}: {one_line(failure.message)}"
 
 
 def traceback_of(failure: Failure) -> str:
-    """Return the lines that follow a line about the failure; none where there is nothing to see."""
+    """Return the traceback lines of a failure; none where it has no place."""
     if not failure.where:
         return ""
     text = f"{failure.error_type}: {failure.message}" if failure.message else failure.error_type
@@ -72,8 +71,7 @@ def traceback_of(failure: Failure) -> str:
 Attempt: TypeAlias = tuple[
     TopicPartition, int, bytes | None, int, int, Failure, LaneState, float | None
 ]
-"""Where the record stands and its key; the attempt's number and how many there are; how it failed;
-what becomes of its lane, and when it runs again, in seconds."""
+"""Partition, offset, key, attempt, most attempts, failure, lane state, retry delay in seconds."""
 
 
 def _line(attempt: Attempt) -> Line:
@@ -97,7 +95,7 @@ _FOLLOWS = {
 
 
 class Attempts(Burst[Attempt]):
-    """Failed attempts of a subscription; ``whole``: with the traceback of the first of a kind."""
+    """Failed attempts of a subscription; ``whole``: the first of a kind has its traceback."""
 
     def __init__(self, level: Level, plural: str, *, whole: bool = True) -> None:
         super().__init__(level, plural, _line)
@@ -109,12 +107,12 @@ class Attempts(Burst[Attempt]):
         self._blocked: set[Kind] = set()
 
     def only_counted_as(self, failure: Failure, now: float) -> bool:
-        """Count an attempt if nothing else is to be done, and say so: of nearly all, if many fail.
+        """Count an attempt that needs no other action, and return True; else return False.
 
-        Else :meth:`note` has to take it.
+        If False, :meth:`note` has to take it. If many attempts fail, nearly all are only counted.
         """
         kind = failure.error_type, failure.where
-        # A count for a kind is there only while something is counted.
+        # A kind has a count only while attempts are counted.
         counted = self._counts.get(kind)
         if counted is None:
             return False
@@ -124,7 +122,7 @@ class Attempts(Burst[Attempt]):
         return True
 
     def note(self, attempt: Attempt, now: float) -> list[Notice]:
-        """Take a failed attempt; return what is to be told of it at once."""
+        """Take a failed attempt; return the lines to log at once."""
         failure = attempt[5]
         kind = kind_of(failure)
         if kind not in self._known:
@@ -138,7 +136,7 @@ class Attempts(Burst[Attempt]):
         return told
 
     def _one_more_whole(self, now: float) -> bool:
-        """Say whether a kind may be told whole now; else it is counted, and told another time."""
+        """Return whether a kind may be logged in full now; else it is counted and logged later."""
         if now - self._wholes_since >= 1.0:
             self._wholes_since, self._wholes = now, 0
         self._wholes += 1
@@ -155,7 +153,7 @@ class Attempts(Burst[Attempt]):
         return self.at_once(line, now)
 
     def first_block(self, failure: Failure, now: float) -> str:
-        """Return the traceback if a kind of failure blocks a key for the first time, to be told."""
+        """Return the traceback to log if a kind of failure blocks a key for the first time."""
         kind = kind_of(failure)
         if kind in self._blocked or len(self._blocked) == KINDS_MAX:
             return ""
@@ -166,7 +164,7 @@ class Attempts(Burst[Attempt]):
         return traceback
 
     def due(self, now: float) -> list[Notice]:
-        """Return the line for what has come together since the last one, when it is time."""
+        """Return the line for the attempts since the last line, when the interval is over."""
         told = super().due(now)
         if told:
             self._counts.clear()

@@ -1,11 +1,13 @@
-"""The two rules that find a high failure rate, for one subscription, topic or partition.
+"""Two rules that find a high failure rate.
+
+They apply to one subscription, topic or partition:
 
 - *attempts*: most attempts fail, or no attempt has succeeded while several keys fail.
 - *given up*: many records settle without being done: dead-lettered, diverted, or dropped by the
   poison policy.
 
-One poison record is no outage, however often it is tried. So a rule needs several keys, and it
-compares records instead of attempts where few keys fail.
+One poison record is no outage, however often it is tried. So a rule needs several keys. Where few
+keys fail, it compares records instead of attempts.
 """
 
 from __future__ import annotations
@@ -22,37 +24,37 @@ from kafka_keyshared.core.outcome_windows import COUNTS, WINDOWS, Outcomes, Wind
 from kafka_keyshared.status import FailureRate
 
 SAMPLE = 20
-"""Records in a window from which on its share is judged."""
+"""Records that a window needs before its share is judged."""
 SAMPLE_LEAST = 6
-"""Records that the longest window needs: slow traffic brings no more."""
+"""Records that the longest window needs, because slow traffic brings few."""
 LANES_LEAST = 3
 """Different keys that have to fail. One or two are poison records."""
 LANES_MANY = 8
-"""Different keys from which on attempts are compared: no single record weighs much any more."""
+"""Different keys from which attempts are compared: each record then has little weight."""
 ALONE_LEAST = 10
 """Records in a row that have to fail where they are of one key or two."""
 
 MOST = 0.5
 MOST_OVER = 0.35
-"""Share of failures from which on most attempts fail, and below which this has ended."""
+"""Share of failures from which most attempts fail, and below which this has ended."""
 LASTING = 3.0
-"""Seconds for which the share has to be that high: a dependency that blinks is no outage."""
+"""Seconds for which the share has to be that high: a short failure is no outage."""
 
 NO_SUCCESS = 5.0
-"""Seconds without a success after which several failing keys are an outage, at the soonest."""
+"""Minimum seconds without a success after which several failing keys are an outage."""
 GAPS = 4
 """The same as a multiple of the mean time between two successes, for slow traffic."""
 
 QUIET = 3.0
 """Seconds without a failure, after a success, that end an outage."""
 IDLE = 30.0
-"""Seconds without an attempt, and without a key that waits for one, that end it at the soonest."""
+"""Minimum seconds without an attempt, or a key that waits for one, that end an outage."""
 
 GIVEN_UP_LEAST = 5
 GIVEN_UP = 0.1
 GIVEN_UP_MOST = 0.5
 GIVEN_UP_OVER = 0.05
-"""Share of given-up records among the settled ones that is a warning, a failure, and the end."""
+"""Share of given-up records among settled ones: for a warning, a failure, and the end."""
 GIVEN_UP_QUIET = 10.0
 """Seconds without a given-up record, after successes, that end it."""
 
@@ -85,7 +87,7 @@ class _Streak:
 
 @dataclass(slots=True)
 class _Rule:
-    """Whether a rule holds: since when, and what was counted meanwhile."""
+    """The state of a rule: since when it holds, and the counts since then."""
 
     since: float | None = None
     level: Level = "fail"
@@ -104,7 +106,7 @@ class _Rule:
             self.ok_after += ok
 
     def idle(self, count: int, now: float) -> bool:
-        """Say whether nothing of the kind has happened for much longer than usual."""
+        """Return whether no such event has happened for much longer than usual."""
         since = self.last_at if self.since is None else self.since
         usual = (self.last_at - since) / max(1, count - 1)
         return now - self.last_at >= min(FORGET, max(IDLE, 3 * usual))
@@ -117,22 +119,22 @@ class LastFailures:
         self._last: dict[Kind, Failure] = {}
 
     def note(self, kind: Kind, failure: Failure) -> None:
-        """Take a failure; of too many kinds the oldest is forgotten."""
+        """Note a failure; of too many kinds the oldest is forgotten."""
         if kind not in self._last and len(self._last) >= KINDS_MAX:
             self._last.pop(next(iter(self._last)))
         self._last[kind] = failure
 
     def message(self, kind: Kind) -> str:
-        """Return what the last failure of the kind said, in one line."""
+        """Return the message of the last failure of the kind, in one line."""
         failure = self._last.get(kind)
         return "" if failure is None else one_line(failure.message)
 
 
 class Tally:
-    """Outcomes of one place, and what the rules say of them. Times are monotonic, in seconds.
+    """Outcomes of one place, and the state of its rules. Times are monotonic, in seconds.
 
     ``waits`` says whether keys wait for another attempt, ``behind`` whether records wait behind
-    keys that failed. A rule has to hold for ``patience`` seconds more than the constants say: a
+    keys that failed. A rule has to hold for ``patience`` seconds more than the constants say. A
     place inside another one has some, so that the wider place is named where both fail.
     """
 
@@ -145,20 +147,20 @@ class Tally:
     ) -> None:
         self._waits, self._behind, self._patience = waits, behind, patience
         self._created = self._began = self.failed_at = now
-        # Of attempts anew after each outage, of settled records on and on.
+        # Attempts are counted anew after each outage, settled records without a break.
         self._windows, self._settled = Windows(), Windows()
         self._streak = _Streak()
         self._attempts, self._given_up = _Rule(), _Rule()
-        # What the status shows of the kinds when the window has none any more.
+        # The kinds that the status shows when the window has none any more.
         self._kinds: tuple[Counter[Kind], Counter[Kind]] = (Counter(), Counter())
 
     @property
     def over(self) -> bool:
-        """Say whether neither rule holds."""
+        """Whether neither rule holds."""
         return self._attempts.since is None and self._given_up.since is None
 
     def add(self, new: Outcomes, now: float) -> None:
-        """Take in the outcomes since the last heartbeat, and judge."""
+        """Add the outcomes since the last heartbeat, and judge them."""
         self._windows.add(new, now)
         self._settled.add(new, now)
         self._attempts.note(new.not_done, new.ok, now)
@@ -189,7 +191,7 @@ class Tally:
 
     def _begin_attempts(self, window: int, share: float, now: float) -> None:
         rule, first = self._attempts, None
-        # Of a place inside another one successes are known only since something failed there.
+        # A place inside another one knows successes only since its first failure.
         known = not self._patience or now - self._began >= WINDOWS[0]
         if share < MOST or not known:
             rule.high_since = None
@@ -215,7 +217,7 @@ class Tally:
         return last, _share_of(sums[last]) if _tried(sums[last]) >= SAMPLE_LEAST else 0.0
 
     def _nothing_succeeds(self, now: float) -> bool:
-        """Say whether several keys fail and nothing has succeeded for longer than usual."""
+        """Return whether several keys fail and nothing has succeeded for longer than usual."""
         streak = self._streak
         if streak.since is None:
             return False
@@ -232,7 +234,7 @@ class Tally:
         least = 1 if rule.by_streak else LANES_LEAST
         if rule.ok_after >= least and now - rule.last_at >= QUIET:
             return True
-        # Successes of before the outage say nothing.
+        # Successes from before the outage prove nothing.
         if self._streak.since is None and _tried(total) >= SAMPLE and share < MOST_OVER:
             return True
         return rule.idle(self._windows.sums[-1].records, now) and not self._waits()
@@ -260,11 +262,11 @@ class Tally:
         if few or done or rule.idle(sums[-1].given_up, now):
             self._given_up = _Rule()
 
-    # --- what a status shows ---
+    # --- status ---
 
     @staticmethod
     def _looked_for(window: int, since: float, now: float) -> float:
-        """Return how much of a window there was; its first outcomes are of a heartbeat before."""
+        """Return the counted seconds of a window; its first outcomes are of a heartbeat before."""
         return min(WINDOWS[window], now - since + COUNTS)
 
     def shown(

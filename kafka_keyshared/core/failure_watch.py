@@ -1,12 +1,12 @@
-"""Counts how attempts of a subscription end, and finds out where most of them fail.
+"""Outcome counts of a subscription, and the places where most attempts fail.
 
-A broken dependency makes every attempt fail, and each record then goes its ordinary way: to the
-dead-letter topic, into a block, back into the queue. No single record is unusual. So the share of
-failures is watched, of the subscription, of each topic and of each partition.
+A broken dependency makes every attempt fail. Each record then goes its ordinary way: to the
+dead-letter topic, into a block, or back into the queue. No single record is unusual. So the share
+of failures is watched, of the subscription, of each topic and of each partition.
 
-A failure is counted by its partition. A success costs one addition per slice; it is counted by its
-partition, too, for five minutes after something failed. It counts when its slice ends, or before
-that where a later record of the slice fails or runs from one heartbeat to the next.
+A failure is counted by its partition. A success costs one addition per slice. It is counted by its
+partition, too, for five minutes after a failure. It counts when its slice ends. It counts earlier
+if a later record of the slice fails or runs from one heartbeat to the next.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PATIENCE = 1.0
 """Seconds by which a topic is judged after its subscription, and a partition after its topic."""
 
 NAMED_FOR = 15.0
-"""Seconds after a wider place was named in which no place inside it is."""
+"""Seconds after a wider place was named in which no place inside it is named."""
 
 _TRIED_AGAIN = frozenset({LaneState.WAITING, LaneState.RUNNING})
 
@@ -37,14 +37,14 @@ _TRIED_AGAIN = frozenset({LaneState.WAITING, LaneState.RUNNING})
 class FailureWatch:
     """The failure rates of one subscription; ``closed`` are its closed lanes.
 
-    ``counts`` know whether there is one topic only: then its rate is that of the subscription.
+    ``counts`` knows whether there is only one topic; its rate is then that of the subscription.
     ``rates`` are those that are high, as of the last heartbeat.
     """
 
     def __init__(self, closed: ClosedLanes, counts: Counts) -> None:
         self._closed, self._counts = closed, counts
         self._ok = 0
-        # Since the last heartbeat, by partition; empty unless something failed lately.
+        # Since the last heartbeat, by partition; empty unless a record failed recently.
         self._new: dict[TopicPartition, Outcomes] = {}
         self._where = Places()
         self._beats = 0
@@ -52,11 +52,11 @@ class FailureWatch:
         self._topics: dict[str, Tally] = {}
         self._partitions: dict[TopicPartition, Tally] = {}
         self._last = LastFailures()
-        # When the subscription ("") or a topic was last named, by what fails.
+        # When the subscription ("") or a topic was last named, by the kind of rate.
         self._named_at: dict[tuple[str, str], float] = {}
         self.rates: tuple[FailureRate, ...] = ()
 
-    # --- what comes ---
+    # --- outcomes ---
 
     def ended(self, leased: Leased, indices: Sequence[int], unsettled: Collection[int]) -> None:
         """Count the records of a slice that a handler has done.
@@ -72,9 +72,9 @@ class FailureWatch:
     def done_before(self, leased: Leased, index: int) -> None:
         """Count the records that a serial worker did before one that failed, or runs for long.
 
-        While each call waits for a dependency the slice may go on for minutes. If its successes
-        counted at its end, they would hide the outage that has begun since. Once from one heartbeat
-        to the next is enough for that.
+        While each call waits for a dependency the slice may go on for minutes. Successes that
+        counted at its end would hide an outage that has begun since. Counting once per heartbeat
+        prevents that.
         """
         if leased.seen_at == self._beats:
             return
@@ -85,7 +85,7 @@ class FailureWatch:
         leased.seen_to, leased.seen_at = index, self._beats
 
     def _done(self, leased: Leased, indices: Sequence[int], unsettled: Collection[int]) -> None:
-        """Count those that were not seen to before and are settled."""
+        """Count the settled records that were not counted before."""
         if isinstance(indices, range):
             indices = range(max(indices.start, leased.seen_to), indices.stop)
             unsettled = [each for each in unsettled if each in indices]
@@ -102,7 +102,7 @@ class FailureWatch:
     def failed(
         self, partition: TopicPartition, lane: Lane, failure: Failure, *, first: bool
     ) -> None:
-        """Count an attempt that failed or was put off; ``first``: the first one of its record."""
+        """Count an attempt that failed or was postponed; ``first``: the first one of its record."""
         if failure.disposition is Disposition.GIVEN_BACK:
             return
         new = self._of(partition)
@@ -149,7 +149,7 @@ class FailureWatch:
     # --- at a heartbeat ---
 
     def beat(self, now: float) -> None:
-        """Judge what has come since the last heartbeat."""
+        """Judge the outcomes since the last heartbeat."""
         self._beats += 1
         self._count_where()
         total, topics = Outcomes(), {topic: Outcomes() for topic in self._topics}
@@ -219,5 +219,5 @@ class FailureWatch:
                     yield rate
 
     def _named(self, what: str, topic: str, now: float) -> bool:
-        """Say whether the rate of a wider place is high, or was just now: places end one by one."""
+        """Return whether a wider place's rate is high, or was recently: places end one by one."""
         return now - self._named_at.get((what, topic), float("-inf")) < NAMED_FOR

@@ -1,13 +1,14 @@
-"""What happens to a lane from the first failure in it until it opens again.
+"""Lane handling from a lane's first failure until it opens again.
 
-1. The worker reports a failed record and from then on sets aside what follows in its lane. The core
-   closes the lane and puts a *fence* behind everything already leased to that worker.
-2. When the worker has passed the fence, every record of the lane that was leased has come back, in
-   order. Nothing of the lane, not even the retry, is leased before that.
-3. The head runs again alone when its delay is over, at whoever owns its slot then; or it goes to
-   the dead-letter topic, is dropped, or blocks the lane (:mod:`.poison`), or the whole lane is
-   diverted (:mod:`.diverted`).
-4. In the same ``handle`` call in which the head settles, the lane opens and what waited goes first.
+1. The worker reports a failed record and from then on sets aside later records of its lane. The
+   core closes the lane and puts a *fence* behind everything already leased to that worker.
+2. When the worker has passed the fence, every leased record of the lane has come back, in order.
+   Nothing of the lane, not even the retry, is leased before that.
+3. The head runs again alone when its delay is over, at the owner that its slot has then. Otherwise
+   it goes to the dead-letter topic, is dropped, or blocks the lane (:mod:`.poison`), or the whole
+   lane is diverted (:mod:`.diverted`).
+4. In the same ``handle`` call in which the head settles, the lane opens and its waiting records go
+   first.
 
 PIP-379 leaves order under negative acknowledgement out of its scope; this is how it is kept here.
 """
@@ -46,14 +47,14 @@ UNDECODABLE = "Undecodable"
 """The error of a record whose key cannot be read."""
 
 FIRED_AT_ONCE = 1_000
-"""So many lanes wake in one step of the owner, which has to poll and to commit in between."""
+"""Lanes that wake in one step of the owner, which has to poll and to commit in between."""
 
 
 def ended(sub: Subscription, leased: Leased, report: Ended) -> None:
-    """End the leases of a slice; what did not come back as unsettled is settled.
+    """End the leases of a slice; settle the records that did not come back as unsettled.
 
-    Raises :class:`InvariantError`, and changes nothing, where it cannot end yet, or has dropped
-    what it never had.
+    Raises :class:`InvariantError`, and changes nothing, where the slice cannot end yet, or drops a
+    record that it never had.
     """
     worker, count = sub.workers[leased.slice.worker], len(leased)
     for index in report.dropped:
@@ -72,16 +73,16 @@ def ended(sub: Subscription, leased: Leased, report: Ended) -> None:
     sub.window.free(count - len(leased.unsettled))
     _count(sub, leased, leased.indices(), leased.unsettled, report.dropped)
     if leased.claimed:
-        # What was taken back has left its lane to others.
+        # Recalled records have left their lane to others.
         sub.unclaim(leased, [each for each in leased.indices() if each not in leased.unclaimed])
     for lane in leased.retries:
         _head_ended(sub, leased, lane)
 
 
 def _head_ended(sub: Subscription, leased: Leased, lane: Lane) -> None:
-    """Let a lane go on whose head has ended in this slice."""
+    """Advance a lane whose head has ended in this slice."""
     closed = sub.closed.get(lane)
-    # A head that failed or was recalled may run in another slice by now: that one decides.
+    # A head that failed or was recalled may run in another slice already; that one decides.
     if closed is not None and closed.attempt == leased.slice.id:
         closed.on(LaneEvent.SETTLED)
         closed.attempt = None
@@ -90,7 +91,7 @@ def _head_ended(sub: Subscription, leased: Leased, lane: Lane) -> None:
 
 
 def some_ended(sub: Subscription, leased: Leased, report: SomeEnded) -> None:
-    """End leases of a slice of which others go on, each as :func:`ended` would.
+    """End some leases of a slice, each as :func:`ended` would; others go on.
 
     Raises :class:`InvariantError`, and changes nothing, where there is no such lease.
     """
@@ -102,7 +103,7 @@ def some_ended(sub: Subscription, leased: Leased, report: SomeEnded) -> None:
     if unsettled:
         unsettled = frozenset(unsettled).intersection(indices)
         leased.unsettled = frozenset(leased.unsettled) - unsettled
-        leased.aside = 0  # each of them is among these: it ended when it was set aside
+        leased.aside = 0  # all set aside are among these: each ended then
     sub.leased -= count
     sub.window.free(count - len(unsettled))
     _count(sub, leased, indices, unsettled, report.dropped)
@@ -120,9 +121,9 @@ def _count(
     unsettled: Collection[int],
     dropped: Collection[int],
 ) -> None:
-    """Count how these leases of a slice ended. What came back too late has settled nothing.
+    """Count how these leases of a slice ended. Records that ended too late settled nothing.
 
-    None is asked for anything: one that failed may run again by now, and its handler write into it.
+    No record is read: a failed one may run again already, and its handler write into it.
     """
     if leased.slice.epoch != sub.epochs.now:
         late = {index for index in indices if _is_late(sub, leased, index)}
@@ -140,12 +141,12 @@ def _count(
 
 
 def _is_late(sub: Subscription, leased: Leased, index: int) -> bool:
-    """Say whether the lease of a record was over before the record had ended."""
+    """Return whether the lease of a record was over before the record had ended."""
     return index not in leased.in_time and sub.epochs.ended(leased, index)
 
 
 def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> list[Command]:
-    """Close the record's lane, or keep it closed, and decide what becomes of the record."""
+    """Close the record's lane, or keep it closed, and decide the record's disposition."""
     slice_, failure = leased.slice, report.failure
     record = slice_.records[report.index]
     lane = sub.keys.lane(record)
@@ -193,7 +194,7 @@ def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> lis
 def _attempt(
     sub: Subscription, closed: ClosedLane, record: Record, failure: Failure, now: float
 ) -> Attempt:
-    """Return what the log may say of a failed attempt whose consequence is decided."""
+    """Return the log data of a failed attempt whose consequence is decided."""
     return (
         closed.partition,
         record.offset(),
@@ -207,7 +208,7 @@ def _attempt(
 
 
 def follow_up(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -> list[Command]:
-    """Decide what follows the latest failure of a lane's head, and see to it."""
+    """Decide the consequence of the latest failure of a lane's head, and carry it out."""
     settings = sub.settings
     decision = decide(
         failure,
@@ -231,7 +232,7 @@ def follow_up(sub: Subscription, closed: ClosedLane, failure: Failure, now: floa
         return archive(sub, closed, now)
     if follows is Disposition.BLOCK:
         return block(sub, closed, now)
-    if follows is not Disposition.DROP:  # or one that is new would settle, and be lost
+    if follows is not Disposition.DROP:  # else a new disposition would settle the record
         raise InvariantError(f"nobody knows what to do for the disposition {follows}")
     sub.counts.dropped += 1
     if closed.head is not None:
@@ -245,8 +246,8 @@ def follow_up(sub: Subscription, closed: ClosedLane, failure: Failure, now: floa
 def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> list[Command]:
     """Act on a record whose key cannot be read: no handler ever sees it.
 
-    ``at_ms`` is the wall-clock time in milliseconds. It is a lane of its own, so nothing else waits
-    for it but the position.
+    ``at_ms`` is the wall-clock time in milliseconds. The record is a lane of its own, so only the
+    position waits for it.
     """
     record, reason = refused
     policy = sub.settings.when_undecodable()
@@ -301,7 +302,7 @@ def set_aside(sub: Subscription, leased: Leased, report: SetAside) -> None:
 
 
 def fence_passed(sub: Subscription, report: FencePassed) -> None:
-    """Everything leased before the fence has come back: the lanes may go on."""
+    """Advance the lanes of a fence, because all their earlier leases have come back."""
     for lane in report.lanes:
         closed = sub.closed.get(lane)
         if closed is not None and closed.fence_at == report.worker:
@@ -310,7 +311,7 @@ def fence_passed(sub: Subscription, report: FencePassed) -> None:
 
 
 def fire(sub: Subscription, now: float) -> list[Command]:
-    """Wake lanes whose time has come; what is too much for one time stays due."""
+    """Wake the lanes that are due; lanes above the limit of one step stay due."""
     commands: list[Command] = []
     for closed in sub.closed.pop_due(now, FIRED_AT_ONCE):
         if closed.letter is not None and closed.state in LETTERS_ON_THEIR_WAY:
@@ -337,7 +338,7 @@ def close_lane(
     *,
     over: bool = False,
 ) -> ClosedLane:
-    """Close the lane of a record that has failed or is stuck; no head is one of an old epoch."""
+    """Close the lane of a record that has failed or is stuck; ``over``: it is of an old epoch."""
     head, partition = None if over else record, partition_of(record)
     closed = ClosedLane(lane, sub.keys.key(record), state, head, partition)
     if sub.carried and not over:
@@ -369,9 +370,9 @@ def _failed_late(sub: Subscription, slice_: Slice, record: Record, lane: Lane) -
 def _failed_in_a_diverted_lane(
     sub: Subscription, slice_: Slice, closed: ClosedLane, record: Record, failure: Failure
 ) -> list[Command]:
-    """Send what ran when its lane was diverted, and has failed, the way of all that follow it.
+    """Divert a record that was running when its lane was diverted, and has failed.
 
-    Its attempt counts on, should the lane be diverted no more before it is sent.
+    Its attempt still counts if the lane's diversion ends before the record is sent.
     """
     closed.fence_at = slice_.worker
     join(sub, closed, record)

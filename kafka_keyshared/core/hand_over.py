@@ -1,12 +1,13 @@
-"""State that follows its keys: the worker that had a slot releases it, the new one adopts it.
+"""Hand-over of per-key state when a slot changes its worker.
 
-Only for handlers that can (``hands_over`` in the settings). A slot that moves is then shut until
-its state is on the way to its new owner: one that drains until it has drained and was released,
-others until they were released. The old owner releases behind all that it was given, the new one
-adopts before anything of the slot: either does one thing after the other.
+Only for handlers that support it (``hands_over`` in the settings). A slot that moves stays closed
+until its state is on the way to the new owner. A draining slot opens once it has drained and its
+state was released. Any other moved slot opens once its state was released. The old owner releases
+its state after all records that it was given. The new owner adopts before it gets any record of the
+slot. Each worker does one thing after the other, so the order holds.
 
-Where there is no state to be had (the thread is gone for good, or ``release`` has raised), that is
-told and the keys begin without. They could not stay where they were: their worker may be leaving.
+The state is lost if the old owner's thread is gone for good or ``release`` raises. An error is
+logged, and the keys start without state. They cannot stay at the old worker, which may be leaving.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from kafka_keyshared.model import counted
 GONE = "its thread is gone for good"
 
 NOWHERE = -1
-"""In the place of a worker: the state of these slots is kept until somebody has them."""
+"""Worker id for slots without a worker: their state is kept until a worker owns them."""
 
 
 def note_moved(
@@ -35,14 +36,16 @@ def note_moved(
     drain: Collection[int],
     drained: Iterable[int],
 ) -> None:
-    """Note which slots have moved and are to be handed over at once.
+    """Note which slots have moved and can be handed over at once.
 
-    Not those that ``drain`` now or have ``drained`` until now: their state is where their leases
-    are. Nor those that are on their way: they go on from where they come to. What becomes no
-    worker's is given up too: who had it may be leaving, and somebody will have it.
+    Slots in ``drain`` or ``drained`` are left out: their state is where their leases are. Slots
+    with a hand-over under way are left out too: it continues from its target. The state of slots
+    that no worker owns now is released, too. Their old worker may be leaving, and another one will
+    own them.
 
-    Where all keys are one lane, that one drains in one slot, and the state of all is where its
-    leases are: a coroutine that ignores its cancellation remembers what it has done when it ends.
+    In routing mode ``exclusive`` all keys are one lane, which drains in one slot. The state of all
+    slots is where the leases of that slot are. A coroutine that ignores its cancellation changes
+    its state until it ends.
     """
     if not drain:
         for worker in list(hand_overs.behind):
@@ -64,7 +67,7 @@ def note_moved(
 
 
 def ask(sub: Subscription, hand_overs: HandOvers) -> list[Command]:
-    """Ask for the state of all slots that have drained or moved."""
+    """Request the state of all slots that have drained or moved."""
     commands: list[Command] = []
     back, hand_overs.back = hand_overs.back, []
     for kept in back:
@@ -81,11 +84,11 @@ def ask(sub: Subscription, hand_overs: HandOvers) -> list[Command]:
 
 
 def _release(sub: Subscription, hand_overs: HandOvers, worker: int, slots: Slots) -> list[Command]:
-    """Ask a worker for the state of slots, once for each of their new owners."""
+    """Request the state of slots from a worker, one release for each new owner."""
     by_owner: dict[int, list[Run]] = {}
     for owner, runs in slots.by_owner(sub.table.arcs).items():
         by_owner.setdefault(max(owner, NOWHERE), []).extend(runs)
-    sub.open_slots(Slots(by_owner.pop(worker, [])))  # back before anybody was asked
+    sub.open_slots(Slots(by_owner.pop(worker, [])))  # moved back before the release was requested
     commands: list[Command] = []
     for target, runs in by_owner.items():
         those = Slots(runs)
@@ -95,10 +98,10 @@ def _release(sub: Subscription, hand_overs: HandOvers, worker: int, slots: Slots
 
 
 def released(sub: Subscription, event: Released) -> list[Command]:
-    """Have the state adopted, and open its slots; what has moved on meanwhile is released again.
+    """Have the state adopted and open its slots; release again the slots that have moved on since.
 
-    A worker's state of several slots is one value: it goes where it was meant for, and on from
-    there, as long as that worker is.
+    A worker's state of several slots is one value. It goes to its target first, if that worker is
+    still present, and moves on from there.
     """
     hand_overs = sub.hand_overs
     if hand_overs is None or (hand_over := hand_overs.out.pop(event.number, None)) is None:
@@ -112,9 +115,10 @@ def released(sub: Subscription, event: Released) -> list[Command]:
 def _on_to(
     sub: Subscription, hand_overs: HandOvers, kept: Kept, target: Worker | None = None
 ) -> list[Command]:
-    """Have state adopted by the worker that it was meant for, or else by one that has its slots.
+    """Have state adopted by its target, or by a worker that owns some of its slots.
 
-    While nobody has them it is kept. What is another's by now is released again, from there.
+    The state is kept while no worker owns the slots. The target releases again the slots that
+    another worker owns now.
     """
     if target is None or not target.present:
         able = [owner for owner in kept.slots.by_owner(sub.table.arcs) if owner >= 0]
@@ -124,12 +128,12 @@ def _on_to(
             return []
         target = sub.workers[able[0]]
     commands: list[Command] = [Adopt(sub.name, target.id, kept.slots, kept.state)]
-    # What is the target's by now is opened, the others go on from there.
+    # This opens the slots that the target owns; the others move on from there.
     return commands + _release(sub, hand_overs, target.id, kept.slots)
 
 
 def lost(sub: Subscription, hand_overs: HandOvers, worker: Worker) -> list[Command]:
-    """Do without what a worker was asked for that is given up."""
+    """Give up the releases requested from a worker that is gone."""
     commands: list[Command] = []
     for number, each in list(hand_overs.out.items()):
         if each.worker == worker.id:

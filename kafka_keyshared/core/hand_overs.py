@@ -1,4 +1,4 @@
-"""Which slots wait for the state of their keys: what workers were asked for and still have."""
+"""Book of slots that wait for the state of their keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka_keyshared.core.workers import Worker
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Slots whose state a worker was asked for, and the worker that is to have it."""
+    """Slots whose state was requested from ``worker``, and the ``target`` worker that adopts it."""
 
     worker: int
     target: int
@@ -22,20 +22,21 @@ class HandOver:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The state of slots, as their worker has released it."""
+    """The state of slots, as their worker released it."""
 
     slots: Slots
     state: object
 
 
 class HandOvers:
-    """``out`` is under way, by number; ``waiting`` is to be asked for, by the worker that has it;
-    ``behind`` is to be asked for once the lane has drained that all of these slots are in;
-    ``back`` is the state of slots that have a worker again.
+    """Hand-overs by progress; their slots are closed, except for those in ``kept``.
 
-    All of these slots are shut. When which of them is asked for, :mod:`.hand_over` decides.
+    ``out`` has the releases that were requested, by number. ``waiting`` has the slots whose release
+    is due, by the worker that has the state. ``behind`` has slots whose release becomes due when
+    the one lane that contains them has drained. ``back`` is the state of slots that have a worker
+    again. ``kept`` is the state of slots that no worker owns now.
 
-    ``kept`` is the state of slots that are no worker's just now.
+    :mod:`.hand_over` decides when a release is requested.
     """
 
     def __init__(self) -> None:
@@ -47,23 +48,23 @@ class HandOvers:
         self._numbers = itertools.count()
 
     def begin(self, hand_over: HandOver) -> int:
-        """Note that a worker is asked; return the number that its answer will have."""
+        """Note that a release is requested; return the number that the answer will carry."""
         number = next(self._numbers)
         self.out[number] = hand_over
         return number
 
     def wait(self, worker: int, runs: Iterable[Run]) -> None:
-        """Note that a worker is to be asked for these, with those that were behind them."""
+        """Note that these slots, and those in ``behind``, are to be requested from a worker."""
         self.waiting.setdefault(worker, []).extend(chain(runs, self.behind.pop(worker, ())))
 
     def slots(self) -> Slots:
-        """Return the slots that are shut until their state has come."""
+        """Return the slots that are closed until their state has arrived."""
         shut: list[HandOver | Kept] = [*self.out.values(), *self.back]
         later = chain(self.waiting.values(), self.behind.values())
         return Slots(chain(*(each.slots.runs for each in shut), *later))
 
     def asked(self, worker: Worker) -> bool:
-        """Say whether a worker has yet to release something."""
+        """Return whether a worker has state yet to release."""
         return (
             worker.id in self.waiting
             or worker.id in self.behind

@@ -1,4 +1,4 @@
-"""What a subscription gives away after each event: leases, and the letters of diverted lanes."""
+"""Leases and dead letters that a subscription emits after each event."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafka_keyshared.core.subscription import Subscription
 def go_on(
     sub: Subscription, holds: Holds, assigned: int, now: float, wall_offset: float | None
 ) -> list[Command]:
-    """Weigh what is parked, see to keys that could not be read, and hand out what may start."""
+    """Weigh parked records, handle undecodable and unread keys, and lease what may start."""
     commands: list[Command] = []
     if sub.parking or holds.held_back(Reason.SET_FULL):
         commands += weigh_parked(holds, sub, now)
@@ -29,11 +29,11 @@ def go_on(
 def hand_out(
     sub: Subscription, holds: Holds, assigned: int, now: float, wall_offset: float | None
 ) -> list[Command]:
-    """Deal with what is nobody's, and return what goes out now.
+    """Handle records without a worker and return the commands that go out now.
 
-    What closed lanes hold by then is weighed, if it may be too much.
+    Afterwards the records behind closed lanes are weighed if they may exceed their bound.
 
-    ``assigned`` is how many partitions there are; ``wall_offset`` makes ``now`` a time since 1970.
+    ``assigned`` is the number of partitions. ``wall_offset`` turns ``now`` into seconds since 1970.
     """
     if sub.draining.cleared:
         draining.open_cleared(sub, now)
@@ -60,7 +60,7 @@ def hand_out(
 
 
 def _leases(sub: Subscription) -> Iterable[Command]:
-    """Lease whatever may start now; nothing when the subscription has stopped."""
+    """Lease all records that may start now; none when the subscription has stopped."""
     if sub.stopped:
         return ()
     return sub.flush() if sub.shared is None else sharing.flush(sub, sub.shared)

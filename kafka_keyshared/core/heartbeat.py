@@ -1,8 +1,9 @@
-"""The heartbeat, every 500 ms: five phases, in this order, each its own function.
+"""The heartbeat: five phases every 500 ms, in this order.
 
-The phases are those of Danube's Key-Shared dispatcher: acknowledgement time-outs, poison, retries
-that are due, eviction of workers that are gone, and room for more records. Most of what they look
-for has been dealt with when it happened; the heartbeat is the backstop.
+The phases are those of Danube's Key-Shared dispatcher: acknowledgement timeouts, poison records,
+due retries, eviction of workers that are gone, and room for more records. Most of these cases are
+handled when they happen; the heartbeat is the backstop. Each phase is a function of its own;
+eviction is in :mod:`.worker_lifecycle`.
 """
 
 from __future__ import annotations
@@ -26,20 +27,23 @@ from kafka_keyshared.model import (
 
 BEAT_SECONDS = 0.5
 NAMED_AT_ONCE = 3
-"""Records of one worker that one beat names."""
+"""Running records of one worker that one heartbeat reports."""
 
 AGAIN_AFTER = (60.0, 120.0, 300.0)
 AGAIN_EVERY = 600.0
-"""Seconds of running at which a record that was named is named again, and then each so many."""
+"""Seconds of running at which a reported record is reported again.
+
+After the last value in ``AGAIN_AFTER`` the report repeats every ``AGAIN_EVERY`` seconds.
+"""
 
 
 @dataclass(slots=True)
 class RunningSince:
     """Since when a record has been seen running, in monotonic seconds.
 
-    ``whose`` is its subscription, its worker's id, its slice's, and its index there; ``key`` is
-    what it goes by. ``told_at`` is how long it had been running when it was named last, 0 before it
-    is.
+    ``whose`` is its subscription, worker id, slice id, and index in the slice. ``key`` is the key
+    that routes it. ``told_at`` is how long it had been running at its last report, 0 before the
+    first.
     """
 
     record: Record
@@ -50,7 +54,7 @@ class RunningSince:
     stuck: bool = False
 
     def due(self, warn_after: float) -> float:
-        """Return after how many seconds of running it is to be named next."""
+        """Return the seconds of running at which the record is next reported."""
         if not self.told_at:
             return warn_after
         again = next((each for each in AGAIN_AFTER if each > self.told_at), None)
@@ -59,9 +63,10 @@ class RunningSince:
 
 @dataclass(slots=True)
 class Watch:
-    """What the heartbeat remembers from beat to beat: what runs, by slice and index.
+    """State that the heartbeat keeps between beats.
 
-    And how many records that were stuck had ended by the last one.
+    ``running`` has the running records by slice and index. ``unstuck`` is the number of stuck
+    records that had ended by the last beat.
     """
 
     running: dict[tuple[int, int], RunningSince] = field(default_factory=dict)
@@ -69,16 +74,16 @@ class Watch:
 
 
 def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float) -> list[Command]:
-    """Phase 1: name records that run for long, and have those ended that are past the time-out.
+    """Phase 1: report records that run long, and end those past the ack timeout.
 
-    How long a record has been running comes from its running at two beats, so it is exact to one
-    beat and costs nothing per record. What it means to end one is the pool's to say, and which it
-    cannot end: a thread cannot be killed (:mod:`.stuck`).
+    The running time is measured between two beats. It is exact to one beat and costs nothing per
+    record. The pool decides how an attempt is ended and which attempts it cannot end: a thread
+    cannot be killed (:mod:`.stuck`).
     """
     commands: list[Command] = []
     seen: dict[tuple[int, int], RunningSince] = {}
     slow: list[Slow] = []
-    # Where one that was stuck has ended, there may be somebody for a worker that waits for another.
+    # A stuck record that has ended may free a replacement thread for a worker that still waits.
     freed, watch.unstuck = sub.counts.unstuck > watch.unstuck, sub.counts.unstuck
     for worker in sub.workers.values():
         named = 0
@@ -98,7 +103,8 @@ def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float
                 known.stuck = id_ in worker.apart and id_ != worker.detached
                 if _is_past(sub, worker, known, now, freed=freed):
                     past.append((id_, index))
-                # Of many that one worker runs at once a few are named at a time, the oldest first.
+                # A worker may run many records at once; a few are reported per beat, the oldest
+                # first.
                 elif named < NAMED_AT_ONCE:
                     told = _overdue(sub, known, worker, now - known.since)
                     named += len(told)
@@ -123,7 +129,7 @@ def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float
 def _is_past(
     sub: Subscription, worker: Worker, known: RunningSince, now: float, *, freed: bool
 ) -> bool:
-    """Say whether a record is to be ended, or looked at again for who may go on without it."""
+    """Return whether a record must end, or whether a worker may go on without it now."""
     if known.stuck:
         return freed and worker.waits_for == known.whose[2]
     limit = sub.settings.ack_timeout
@@ -161,7 +167,7 @@ def _who_waits(worker: Worker) -> str:
 
 
 def poison(sub: Subscription, now: float) -> list[Command]:
-    """Phase 2: decide again on any lane whose head has no attempt left and still waits."""
+    """Phase 2: decide again on lanes whose head has no attempt left and still waits."""
     commands: list[Command] = []
     for closed in failures.exhausted(sub):
         if closed.last is not None:
@@ -171,12 +177,12 @@ def poison(sub: Subscription, now: float) -> list[Command]:
 
 
 def retries(sub: Subscription, now: float) -> list[Command]:
-    """Phase 3: ready the lanes whose delay is over, for whoever owns their slots now."""
+    """Phase 3: ready the lanes whose retry delay is over, at the current owners of their slots."""
     return failures.fire(sub, now)
 
 
 def reminders(sub: Subscription, now: float) -> list[Notice]:
-    """Return what it is time to say of what comes often, and of what does not go away."""
+    """Return the due log lines on frequent events and on conditions that persist."""
     return [*sub.bursts.due(now), *sub.reminder.remind(sub.closed.lanes.values(), now)]
 
 
@@ -186,7 +192,7 @@ def fetch(sub: Subscription) -> int:
 
 
 def count(sub: Subscription, late: int, seconds: float) -> None:
-    """Count what members have settled too late, and the time for workers that have nothing."""
+    """Count the late acknowledgements of members and the seconds that workers had no records."""
     sub.counts.late += late
     for worker in sub.workers.values():
         if worker.idle and worker.present:

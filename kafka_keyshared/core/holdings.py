@@ -1,6 +1,7 @@
-"""What a subscription holds: every record that was received and is not settled, wherever it is.
+"""Queries over all records that a subscription holds.
 
-Only questions are asked here, by commits, ceilings, partitions that go and whoever looks on.
+A record is held from its receipt until it is settled. Commits, ceilings, revocations, and the
+status use these queries; nothing here changes state.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from kafka_keyshared.model import (
 
 
 class Holdings:
-    """What a subscription holds. Only a :class:`~.subscription.Subscription` is one."""
+    """Held records of a subscription; implemented by :class:`~.subscription.Subscription` only."""
 
     settings: SubscriptionSettings
     epochs: Epochs
@@ -37,12 +38,12 @@ class Holdings:
     unowned: UnownedRows
     workers: dict[int, Worker]
     places: list[WaitingPlace]
-    """Whatever can hold a record that is not leased: what is held is what waits in these."""
+    """All places that can hold a record that is not leased."""
     mixed: bool
-    """Whether a backlog may have got older records behind newer ones."""
+    """Whether a backlog may have older records behind newer ones."""
 
     def in_arrival_order(self) -> bool:
-        """Say whether :meth:`oldest` can tell the oldest record: nothing is out of its order."""
+        """Return whether all places are in arrival order, so that :meth:`oldest` works."""
         if self.mixed or self.one_lease is not None or self.settings.individually:
             return False
         return all(
@@ -50,7 +51,7 @@ class Holdings:
         )
 
     def oldest(self) -> Iterator[Coordinates]:
-        """Yield where records are of which one arrived before all others that are held."""
+        """Yield coordinates of candidates for the oldest held record; the oldest is among them."""
         for worker in self.workers.values():
             for leased in worker.slices.values():
                 yield from leased.oldest()
@@ -58,16 +59,16 @@ class Holdings:
             for backlog in row.backlogs():
                 yield from map(coordinates_of, backlog.records[:1])
         for row in self.unowned.rows:
-            # What came back is put before the rest where that is to be leased, which this is not.
+            # Returned records are merged into the backlog for a lease; this row is never leased.
             yield from map(coordinates_of, (*row.front[:1], *row.routed[:1]))
         yield from map(coordinates_of, self.keyless.records[:1])
 
     def unsettled(self, progress: Progress) -> Iterator[tuple[TopicPartition, Record]]:
-        """Yield every record that is not settled with its partition, in no particular order.
+        """Yield every unsettled record with its partition, in no particular order.
 
-        Progress must have been read before the last reports were handled: a failure among the
-        started ones is then known here already. A record that has started since may be written into
-        meanwhile: of those that are leased only the partition is sure.
+        Progress must have been read before the last reports were handled. Then a failure among the
+        started records is known here already. A handler may modify a record that has started since,
+        so of leased records only the partition is reliable.
         """
         waiting = list(self.waiting())
         topics, partitions = column("topic", waiting), column("partition", waiting)
@@ -85,9 +86,9 @@ class Holdings:
                     yield partition, records[index]
 
     def of_each(self) -> Counter[TopicPartition]:
-        """Return how many records of each partition are not settled, as far as is reported.
+        """Return the number of unsettled records of each partition, as far as is reported.
 
-        They are counted by calls in C, for a fifth of what :meth:`unsettled` takes.
+        The counting runs in C and takes a fifth of the time of :meth:`unsettled`.
         """
         waiting = list(self.waiting())
         places = Counter(zip(column("topic", waiting), column("partition", waiting), strict=True))
@@ -115,19 +116,19 @@ class Holdings:
             yield from leased.records()
 
     def strays(self) -> Iterator[Record]:
-        """Yield every record that is held and in no chunk that is as it came in; maybe others."""
+        """Yield every held record that has left the chunk it was fetched in, and maybe others."""
         for place in self.places:
             yield from place.strays() if isinstance(place, Row | Backlog) else place.waiting()
         for leased in self.leases():
             yield from leased.slice.came.strays()
 
     def leases(self) -> Iterator[Leased]:
-        """Yield every slice that is out."""
+        """Yield every slice that is leased."""
         for worker in self.workers.values():
             yield from worker.slices.values()
 
     def startable(self) -> bool:
-        """Say whether anything is routed and waits for a worker alone."""
+        """Return whether any routed record waits only for a worker."""
         return bool(self.keyless.records) or not all(row.empty() for row in self.own_rows())
 
     def own_rows(self) -> Iterator[Row]:

@@ -1,8 +1,8 @@
-"""The ledger of holds: from which partitions nothing is fetched just now, and why.
+"""Ledger of the partitions that are not fetched from, and the reasons.
 
-Whoever wants a partition held back says so here, with a reason, and lets go of it here; several may
-want it, each for a reason of its own. What the client is told to pause and to resume, what the
-status shows and what the log names are all read from this.
+A component holds a partition back here with a reason, and releases it here. Several components may
+hold the same partition, each for its own reason. Client pauses and resumes, the status, and the log
+are all derived from this ledger.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafka_keyshared.model import TopicPartition
 
 
 class Reason(enum.StrEnum):
-    """Why nothing is fetched from a partition, in the words of the status and the log."""
+    """Reason why a partition is not fetched from, as the status and the log show it."""
 
     UNSTARTED = "where it starts is not known yet"
     RESEEK = "its place in the log is being found"
@@ -32,27 +32,31 @@ class Reason(enum.StrEnum):
 
 
 NOT_PAUSED = frozenset({Reason.RESEEK, Reason.CLOSING})
-"""For these the client is told no pause: what it brings before it is sought is not used, and it
-unassigns what is given up by itself, when the callback that says so returns."""
+"""Reasons for which the client is not paused.
+
+After a seek, records fetched before it are not used. A partition that is being given up is
+unassigned by the client itself when the rebalance callback returns.
+"""
 
 
 class Holds:
-    """Which partitions are held back, each with its reasons. It belongs to the owner.
+    """Partitions that are held back, each with its reasons; only the owner thread uses it.
 
-    ``whose`` tells apart who holds a partition back for the same reason (two subscriptions, say):
-    it is free of that reason when all of them have let go. ``version`` changes with every change.
+    ``whose`` identifies the holder when several (two subscriptions, for example) hold a partition
+    for the same reason. The reason ends when all of them have let go. ``version`` changes with
+    every change.
     """
 
     def __init__(self) -> None:
         self.version = 0
-        # For these every partition is held back, whichever are assigned.
+        # These reasons hold back every partition, with any assignment.
         self.everywhere: set[Reason] = set()
         self._by_reason: dict[Reason, dict[TopicPartition, set[str]]] = {
             each: {} for each in Reason
         }
         self._pausing = [self._by_reason[each] for each in Reason if each not in NOT_PAUSED]
 
-    # --- who holds back ---
+    # --- changes ---
 
     def hold_back(
         self, reason: Reason, partitions: Iterable[TopicPartition], whose: str = ""
@@ -66,7 +70,7 @@ class Holds:
             back[partition].add(whose)
 
     def let_go(self, reason: Reason, partitions: Iterable[TopicPartition], whose: str = "") -> None:
-        """Hold them back for this reason no more; what was not held back is left as it is."""
+        """End this hold; partitions that were not held back are left as they are."""
         back = self._by_reason[reason]
         for partition in list(partitions):
             who = back.get(partition, set())
@@ -75,33 +79,33 @@ class Holds:
                 self.version += 1
 
     def only(self, reason: Reason, partitions: AbstractSet[TopicPartition]) -> None:
-        """Hold back these for the reason, and no others."""
+        """Hold back exactly these partitions for the reason."""
         self.let_go(reason, self.held_back(reason) - partitions)
         self.hold_back(reason, partitions)
 
     def hold_all_back(self, reason: Reason) -> None:
-        """Hold every partition back, also what is assigned later."""
+        """Hold every partition back, including those assigned later."""
         if reason not in self.everywhere:
             self.everywhere.add(reason)
             self.version += 1
 
     def let_go_all(self, reason: Reason) -> None:
-        """End what :meth:`hold_all_back` began."""
+        """End a hold set by :meth:`hold_all_back`."""
         if reason in self.everywhere:
             self.everywhere.discard(reason)
             self.version += 1
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drop every reason of partitions that have gone."""
+        """Drop every reason of partitions that are no longer assigned."""
         for partition in partitions:
             for back in self._by_reason.values():
                 if back.pop(partition, None) is not None:
                     self.version += 1
 
-    # --- who asks ---
+    # --- queries ---
 
     def held_back(self, reason: Reason) -> AbstractSet[TopicPartition]:
-        """Return the partitions held back for the reason one by one; it changes with them."""
+        """Return the partitions held back individually for the reason, as a live view."""
         return self._by_reason[reason].keys()
 
     def assigned(self, started: Iterable[TopicPartition]) -> set[TopicPartition]:
@@ -109,7 +113,7 @@ class Holds:
         return {*started, *self._by_reason[Reason.UNSTARTED]}
 
     def held_back_by(self, reason: Reason, whose: str) -> list[TopicPartition]:
-        """Return the partitions that this one holds back for the reason."""
+        """Return the partitions that this holder holds back for the reason."""
         return [each for each, who in self._by_reason[reason].items() if whose in who]
 
     def reasons(self, partition: TopicPartition) -> tuple[Reason, ...]:
@@ -121,7 +125,7 @@ class Holds:
         )
 
     def paused(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Return those of the partitions that the client is not to fetch from."""
+        """Return those of the partitions that the client must not fetch from."""
         if self.everywhere:
             return set(partitions)
         return {each for each in partitions if any(each in back for back in self._pausing)}

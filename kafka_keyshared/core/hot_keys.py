@@ -1,7 +1,7 @@
-"""Hot keys: how fast their records arrive, and how fast one worker runs them.
+"""Arrival and processing rates of hot keys.
 
-A hot key is one whose slot is a shard of its own (:mod:`.shards`). Both rates follow from the
-lengths of its queues at two heartbeats, so they cost nothing per record.
+A hot key is a key whose slot is a shard of its own (:mod:`.shards`). Both rates are computed from
+the lengths of its queues at two heartbeats, so they cost nothing per record.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from kafka_keyshared.model import Record, TopicPartition, partition_of
 from kafka_keyshared.shared_status import HotKey
 
 FADES = 30.0
-"""Seconds: what was measured longer ago than this counts for little."""
+"""Time constant in seconds: older measurements count for little."""
 
 BUSY_LEAST = 1.0
-"""Seconds for which records of a key have to wait until its capacity is known."""
+"""Seconds of waiting records after which the capacity of a key is known."""
 
 SPAN_LEAST = 1.0
-"""Seconds between the timestamps of waiting records, for them to tell a rate."""
+"""Seconds that the timestamps of waiting records must span to give a rate."""
 
 LASTS = 2.0
-"""Seconds: the queue of a hot key that lasts longer counts as waiting for what runs of it."""
+"""Seconds: a hot key's queue that lasts longer counts as waiting for its running record."""
 
 NAMED = 5
-"""Hot keys that a status names: those of which most records wait."""
+"""Hot keys in a status: those with the most waiting records."""
 
 SAMPLE = 64
-"""Waiting records of one key that a status looks at."""
+"""Waiting records of one key that a status samples."""
 
 
 class Queues(Protocol):
@@ -54,11 +54,12 @@ class Heat:
     """The rates of one hot key, with the shard of its slot.
 
     The sums fade with :data:`FADES`. In ``seconds`` seconds ``came`` records arrived, of ``every``
-    in all shards. In ``busy`` of those seconds records waited all the time, and ``done`` of them
-    were run. ``lanes`` are the lanes that records of the slot were seen in. As of the last
-    heartbeat ``waiting`` records were in the shard, ``queued`` there and in closed lanes, and
-    ``left`` with those that were leased. ``lasts`` says that what was queued lasts for longer than
-    :data:`LASTS`.
+    in all shards. During ``busy`` of those seconds records waited all the time, and ``done`` of
+    them were run. ``lanes`` are the lanes in which records of the slot were seen.
+
+    Three counts are as of the last heartbeat. ``waiting`` records were in the shard, ``queued``
+    records in the shard and in closed lanes. ``left`` adds the leased records to ``queued``.
+    ``lasts`` says that the queued records last longer than :data:`LASTS`.
     """
 
     __slots__ = (
@@ -81,13 +82,14 @@ class Heat:
         self.lanes.update(map(sub.keys.lane, (*records[:1], *records[-1:])))
 
     def beat(self, queued: int, every: int, seconds: float) -> None:
-        """Add what happened in the seconds since the last heartbeat.
+        """Add the changes since the last heartbeat.
 
-        So many records are ``queued`` now, and ``every`` arrived since in all shards.
+        ``queued`` is the current number of queued records. ``every`` is the number of records that
+        have arrived in all shards since the last heartbeat. ``seconds`` is the time since then.
         """
         shard, fade = self.shard, math.exp(-seconds / FADES)
         waiting = len(shard.records)
-        # What was taken is leased or waits in a closed lane, and some of it came back.
+        # Taken records are leased or wait in a closed lane, and some of them came back.
         came = max(0, waiting - self.waiting + shard.taken - shard.back)
         self.seconds = self.seconds * fade + seconds
         self.came = self.came * fade + came
@@ -108,21 +110,21 @@ class Heat:
         return self.came / self.seconds if self.seconds else 0.0
 
     def share(self, rate: float) -> float:
-        """Return the part of the key in what arrives, if its records arrive at this rate.
+        """Return the key's share of all arrivals if its records arrive at this rate.
 
-        Nothing is known of the others before the first heartbeat: then it is all of it.
+        Before the first heartbeat other arrivals are unknown, and the share is 1.
         """
         others = max(0.0, self.every - self.came) / self.seconds if self.seconds else 0.0
         return rate / (rate + others) if rate + others else 1.0
 
     @property
     def capacity(self) -> float | None:
-        """Return how many records run per second while others wait; None until that is known."""
+        """Return the records run per second while others wait; None until it is known."""
         return max(0.0, self.done / self.busy) if self.busy >= BUSY_LEAST else None
 
 
 class HotKeys:
-    """The hot keys of a subscription whose workers share what waits, by their slots."""
+    """The hot keys of a subscription whose workers share records, by slot."""
 
     def __init__(self) -> None:
         self.heats: dict[int, Heat] = {}
@@ -130,9 +132,9 @@ class HotKeys:
         self._came = 0
 
     def beat(self, sub: Queues, shared: SharedRow, now: float) -> Collection[int]:
-        """Measure every hot key; return the slots of which records wait in closed lanes.
+        """Measure every hot key; return the slots with records waiting in closed lanes.
 
-        Those whose queues last too long are the slow ones from now on.
+        The keys whose queues last too long become the slow ones.
         """
         seconds, self._at = now - self._at, now
         every, self._came = shared.came - self._came, shared.came
@@ -148,7 +150,7 @@ class HotKeys:
         return elsewhere
 
     def follow(self, sub: Queues, shared: SharedRow, now: float) -> None:
-        """Begin with the slots that were split off since, and drop those that are no more."""
+        """Add slots that were split off since the last call, and drop those that are gone."""
         before, self.heats = self.heats, {}
         for slot, shard in shared.single.items():
             heat = before.get(slot)
@@ -187,7 +189,7 @@ def _hot_key(count: int, slot: int, heat: Heat, waiting: Sequence[Record], now: 
 def _leased(sub: Queues, shard: Shard) -> int:
     """Return how many records of a hot key are leased when its slot is split off.
 
-    The shard counts one for each slice then.
+    At that moment the shard counts one for each slice.
     """
     if shard.at is None:
         return 0
@@ -197,7 +199,7 @@ def _leased(sub: Queues, shard: Shard) -> int:
 
 
 def _behind(sub: Queues, heat: Heat) -> Iterator[Collection[Record]]:
-    """Yield what waits for a hot key in closed lanes, or for the one lease of its lane."""
+    """Yield the records of a hot key in closed lanes and behind the one lease of its lane."""
     for lane in heat.lanes:
         closed = sub.closed.get(lane)
         if closed is not None:
@@ -218,10 +220,10 @@ def _partitions(records: Sequence[Record]) -> Iterator[TopicPartition]:
 
 
 def written(records: Sequence[Record]) -> float:
-    """Return how many of these were written per second, by their timestamps; 0.0 if unknown.
+    """Return how many of these were written per second, by timestamp; 0.0 if unknown.
 
-    While a partition is held back, no more of it arrives than is run. The timestamps of waiting
-    records tell how fast its key really grows.
+    While a partition is held back, records arrive only as fast as they run. The timestamps of
+    waiting records show how fast the key really grows.
     """
     times = [at for kind, at in (each.timestamp() for each in _sample(records)) if kind]
     span = (max(times) - min(times)) / 1000 if times else 0.0

@@ -1,7 +1,7 @@
-"""The rules that must hold between any two events, checked from scratch.
+"""Rules that must hold between any two events, checked from scratch.
 
-With ``check_invariants`` they run at every heartbeat; tests run them after every event. They cost a
-walk over everything held, which is made once and not once for each rule.
+With ``check_invariants`` they run at every heartbeat; tests run them after every event. They cost
+one walk over all held records, shared by all rules.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Offsets: TypeAlias = dict[tuple[str, int], list[int]]
 
 
 class _Held:
-    """What is held: the records that wait, the offsets of these, and the slices that are out."""
+    """Held records: those that wait, their offsets, and the leased slices."""
 
     def __init__(self, sub: Subscription) -> None:
         unrouted = (sub.keys, sub.parking)
@@ -66,7 +66,7 @@ def check_subscription(
 ) -> None:
     """Raise :class:`InvariantError` for the first rule that does not hold.
 
-    ``each_slot``: while slots drain, all 65,536 are looked at, which is more than all the rest.
+    ``each_slot`` checks all 65,536 slots while slots drain, which costs more than all other rules.
     """
     held = _Held(sub)
     _each_once(sub, held)
@@ -109,7 +109,7 @@ def _counted(sub: Subscription, held: _Held) -> None:
         raise InvariantError(f"{sub.name}: {sub.leased} leases are counted, {out} are out")
     back = sum([len(leased.unsettled) for leased in held.leases])
     count = sum(map(len, held.waiting.values())) + sub.leased - back
-    # Records that failed and were settled at once have left the window before their slice ended.
+    # Records that failed and settled at once leave the window before their slice ends.
     if sub.window.records != count:
         raise InvariantError(
             f"{sub.name}: the window counts {sub.window.records} records, {count} are held"
@@ -143,7 +143,7 @@ def _keys_known(sub: Subscription, held: _Held) -> None:
 
 
 def _below_ceilings(sub: Subscription, held: _Held) -> None:
-    """What may settle is below its ceiling, so that the settled set fits in the metadata."""
+    """Check that records that may settle lie below their ceiling, so the set fits the metadata."""
     ceilings = sub.parking.ceilings
     for at, offsets in held.unparked.items():
         ceiling = ceilings.get(TopicPartition(*at))
@@ -165,7 +165,7 @@ def _beyond(sub: Subscription, partition: TopicPartition, offset: int, ceiling: 
 
 
 def _remembered(sub: Subscription, held: _Held) -> None:
-    """Of each record that waits or is leased it is known what it was when it came."""
+    """Check that the original of each waiting or leased record is remembered."""
     for backlog in (sub.keyless, *(row.backlog for row in sub.rows())):
         backlog.check()
     for leased in held.leases:
@@ -177,11 +177,11 @@ def _remembered(sub: Subscription, held: _Held) -> None:
 def _held_back_for_a_cause(
     sub: Subscription, partitions: Mapping[TopicPartition, PartitionState], holds: Holds
 ) -> None:
-    """Nothing is held back for a cause that is over, or it would never be fetched from again."""
+    """Check that no hold outlasts its cause; its partition would never be fetched again."""
     causes: dict[Reason, Collection[TopicPartition]] = {
         Reason.SET_FULL: sub.parking.parked,
         Reason.UNREAD: sub.keys.unread,
-        Reason.BLOCKED: partitions,  # let go of at the next heartbeat only
+        Reason.BLOCKED: partitions,  # released only at the next heartbeat
         Reason.DLQ_LIMIT: () if sub.dlq_watch is None else sub.dlq_watch.stopped,
         Reason.WAITING: partitions,
     }
@@ -196,7 +196,7 @@ def _held_back_for_a_cause(
 
 
 def _closed_lanes_lease_only_their_head(sub: Subscription, held: _Held) -> None:
-    """Once its fence has passed, nothing of a closed lane is leased but a head that runs again."""
+    """Check that a closed lane leases at most its retried head once its fence has passed."""
     closed_now = {
         lane: closed
         for lane, closed in sub.closed.lanes.items()
@@ -219,7 +219,7 @@ def _closed_lanes_lease_only_their_head(sub: Subscription, held: _Held) -> None:
 
 
 def _slots_at_one_worker(sub: Subscription) -> None:
-    """No slot is leased to two workers, and those that drain wait for the leases that there are."""
+    """Check that no slot is leased to two workers, and that drain counts match the leases."""
     at: dict[int, Worker] = {}
     pending: dict[int, int] = {}
     for worker in sub.workers.values():
@@ -241,7 +241,7 @@ def _slots_at_one_worker(sub: Subscription) -> None:
 
 
 def _lanes_at_one_worker(sub: Subscription) -> None:
-    """No lane is leased to two workers at once; of a record without a key an old lease may be."""
+    """Check that no lane is leased to two workers; old leases of keyless records are exempt."""
     at: dict[Lane, Worker] = {}
     for worker in sub.workers.values():
         for leased in worker.slices.values():
@@ -267,7 +267,7 @@ def _leased_slots(sub: Subscription, worker: Worker) -> Iterator[int]:
 
 
 def _shards(sub: Subscription, shared: SharedRow) -> None:
-    """What waits in a shard is of its slots; a shard that is leased is with one worker."""
+    """Check that shards hold only records of their slots and are leased to one worker each."""
     held: dict[Shard, list[tuple[int, int]]] = {}
     for worker in sub.workers.values():
         for leased in worker.slices.values():
@@ -297,7 +297,7 @@ def _shards(sub: Subscription, shared: SharedRow) -> None:
 
 
 def _rows_of_slots(sub: Subscription, *, each_slot: bool) -> None:
-    """What waits in a row is of its slots, and of slots that drain nothing waits elsewhere."""
+    """Check that rows hold only records of their slots; records of draining slots wait apart."""
     draining = sub.draining
     waits = {*draining.draining(), *draining.cleared}
     if sub.hand_overs is not None:

@@ -1,14 +1,14 @@
-"""Derived keys, kept for as long as their records are held.
+"""Derived keys, kept while their records are held.
 
-They stand beside the addresses of their records, because a message of the client's can be neither
-hashed nor extended. An address belongs to one record for as long as that is held, so of several
-keys that stand beside one the last is meant.
+Keys are stored beside the addresses of their records, because a client message can be neither
+hashed nor extended. An address belongs to one record while that record is held. If an address has
+several keys, the last one is valid.
 
-The keys of a chunk are a column, and nothing is done about it until somebody asks. It is kept as
-long as the chunk is, which whoever has records of it keeps alive; a record that has left its chunk
-(it came back, or waits somewhere) is a *stray*, and is asked for by itself when columns are
-dropped. One dictionary into which each record wrote took a third of a record's time: no processor's
-cache held it, and to clean it up all that was held had to be looked at.
+The keys of a chunk are one column, which is not processed until a key is requested. A column is
+kept as long as its chunk, which is alive while any of its records is held. A *stray* is a record
+that has left its chunk because it came back or waits elsewhere. Strays are passed individually when
+columns are dropped. A single dictionary with one write per record took a third of the time spent on
+a record. It fit in no processor cache, and cleaning it up meant a walk over all held records.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.model import Record
 
 KEPT = 2
-"""So many windows full of keys are kept before columns are dropped that nobody needs."""
+"""Windows full of keys that are kept before unneeded columns are dropped."""
 
 SPARE = 1_000
-"""And so many more, for windows of a few records. Columns are put together up to that length."""
+"""Extra keys kept beside ``KEPT``, for small windows; columns merge up to this length."""
 
 Key: TypeAlias = bytes | None
 Of: TypeAlias = "ref[Chunk]"
 
 
 class _Columns:
-    """Addresses and the keys beside them. Nothing in it changes: workers look into it meanwhile."""
+    """Addresses and their keys; immutable, because workers read it while the owner thread adds."""
 
     __slots__ = ("_index", "addresses", "chunks", "keys")
 
@@ -42,18 +42,18 @@ class _Columns:
         self._index: dict[int, Key] | None = None
 
     def index(self) -> dict[int, Key]:
-        """Return the keys by the addresses, the last one of each."""
+        """Return the keys by address, the last one for each address."""
         index = self._index
-        if index is None:  # two threads may make it at once; both make the same
+        if index is None:  # two threads may build it at once, with the same result
             self._index = index = dict(zip(self.addresses, self.keys, strict=True))
         return index
 
     def needed(self) -> bool:
-        """Say whether one of the chunks is still there."""
+        """Return whether one of the chunks is still alive."""
         return any(chunk() is not None for chunk in self.chunks)
 
     def behind(self, others: _Columns) -> _Columns:
-        """Return both as one, the others first."""
+        """Return both columns as one, ``others`` first."""
         return _Columns(
             others.addresses + self.addresses,
             others.keys + self.keys,
@@ -64,12 +64,12 @@ class _Columns:
 class KeptKeys:
     """The keys of the records that one subscription holds, and of some that it held.
 
-    The owner adds and drops, any thread may ask.
+    Only the owner thread adds and drops. Any thread may read.
     """
 
     def __init__(self, window_records: int) -> None:
         self._least = self._most = KEPT * window_records + SPARE
-        # Replaced as a whole, or at one place, so that whoever looks meanwhile misses nothing.
+        # Replaced as a whole or in one place, so that a concurrent reader misses nothing.
         self._columns: list[_Columns] = []
         self._count = 0
 
@@ -77,7 +77,7 @@ class KeptKeys:
         return self._count
 
     def add(self, records: Sequence[Record], keys: list[Key], chunk: Chunk) -> None:
-        """Keep the keys of records that have come in with this chunk; nothing of it changes."""
+        """Keep the keys of records received in this chunk; the arguments are not changed."""
         self._count += len(keys)
         columns, last = _Columns(list(map(id, records)), keys, (ref(chunk),)), self._columns[-1:]
         if last and len(last[0].keys) + len(keys) <= SPARE:
@@ -86,9 +86,9 @@ class KeptKeys:
             self._columns.append(columns)
 
     def of(self, record: Record) -> Key:
-        """Return the key of a record that is held. Raises KeyError where it is not known."""
+        """Return the key of a held record; raise KeyError if it is unknown."""
         address = id(record)
-        # A copy in one call of C: the owner adds meanwhile.
+        # Copied in one C call, because the owner thread may add at the same time.
         for columns in reversed(self._columns.copy()):
             index = columns.index()
             if address in index:
@@ -96,7 +96,7 @@ class KeptKeys:
         raise KeyError(address)
 
     def knows(self, record: Record) -> bool:
-        """Say whether it is known."""
+        """Return whether the record's key is known."""
         try:
             self.of(record)
         except KeyError:
@@ -104,11 +104,11 @@ class KeptKeys:
         return True
 
     def crowded(self) -> bool:
-        """Say whether there are so many that most of them must be of records long settled."""
+        """Return whether there are so many keys that most must belong to settled records."""
         return self._count > self._most
 
     def keep(self, strays: Iterable[Record]) -> None:
-        """Drop all but the keys of these, and of chunks that are still there."""
+        """Drop all keys but those of these records and of chunks that are still alive."""
         wanted = set(map(id, strays))
         kept: list[_Columns] = []
         for columns in self._columns:

@@ -1,8 +1,8 @@
-"""The key that each record goes by: its own or a derived one, and what a missing one means.
+"""Keys by which records are routed: their own or derived.
 
-A subscription has one of these for its whole life. It routes what was fetched to the backlogs, and
-is asked for a record's key and lane wherever something out of the ordinary happens to it; workers
-ask too, from their threads, about records that they hold.
+A subscription keeps one key object for its whole life. The object routes fetched records to the
+backlogs. It also returns the key and lane of a record in all cases outside the fast path. Workers
+call it from their threads for the records that they hold.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable, Un
 SLOT_MASK = SLOTS - 1
 
 KeyOf: TypeAlias = Callable[[Record], bytes | None]
-"""A key function: the record's key, None for a null key.
+"""A key function: it returns the record's key, or None for a null key.
 
-It raises :class:`Undecodable` for a record that will never have a readable key (any other exception
-counts as that), :class:`Retry` while the key cannot be read just now, and :class:`UnknownFormat`
-for a value that the reader cannot judge. For a message that is an error of the client and no record
-it returns None or raises.
+It raises :class:`Undecodable` for a record that will never have a readable key; any other exception
+counts as that. It raises :class:`Retry` while the key cannot be read yet. It raises
+:class:`UnknownFormat` for a value that the reader cannot judge. For a message that is a client
+error and no record it returns None or raises.
 """
 
 KeysOfAll: TypeAlias = Callable[[Sequence[Record]], list[bytes | None]]
-"""A key function's ``of_all``: many keys at once; where it raises, it is asked record by record."""
+"""The ``of_all`` of a key function: many keys at once; if it raises, each record is read alone."""
 
 
 NullKeys: TypeAlias = Literal["any", "one-lane", "reject"]
-"""What a null key means: a lane for each such record, one for all of them, or undecodable."""
+"""Meaning of a null key: a lane for each such record, one lane for all, or undecodable."""
 
 UndecodablePolicy: TypeAlias = Literal["dead_letter", "block", "drop", "null_key"]
-"""What becomes of a record whose key cannot be read."""
+"""Policy for a record whose key cannot be read."""
 
 Rows: TypeAlias = Sequence[list[Record]] | Mapping[int, list[Record]]
 """For each slot the backlog of the worker that owns it."""
 
 
 class Refused(NamedTuple):
-    """A record whose key cannot be read, and why."""
+    """A record whose key cannot be read, and the reason."""
 
     record: Record
     reason: str
@@ -57,10 +57,10 @@ class Refused(NamedTuple):
 
 @dataclass(slots=True)
 class Unread:
-    """The records of a partition from the first one on whose key cannot be read just now.
+    """The records of a partition from the first one whose key cannot be read yet.
 
-    What follows waits too, because it may be of the same key. ``due`` is when the key is read
-    again, in monotonic seconds; None until that is decided.
+    The records behind it wait too, because they may have the same key. ``due`` is when the key is
+    read again, in monotonic seconds; None until that is decided.
     """
 
     records: list[Record]
@@ -69,10 +69,10 @@ class Unread:
 
 
 class OwnKeys:
-    """Records go by their own key.
+    """Keys for records that are routed by their own key.
 
-    ``refused`` are undecodable records on their way to their policy. ``judge`` is there for keys
-    that are read by a key function, and ``keyless`` where it may find none.
+    ``refused`` has undecodable records whose policy is not applied yet. ``judge`` is set for keys
+    read by a key function. ``keyless`` is set if that function may find no key.
     """
 
     judge: Judge | None = None
@@ -104,8 +104,8 @@ class OwnKeys:
         """Append the records to their backlogs; return those that are client events.
 
         ``alone`` takes the records that go to no particular worker. Hashing a missing key raises
-        TypeError, which stands for the tests for a null key and for an error event, neither of
-        which is then made per record. All this is the common case of :meth:`_route_plainly`.
+        TypeError. This replaces the checks for a null key and for an error event, so that neither
+        runs per record. This is the fast path of :meth:`_route_plainly`.
         """
         keyed = zip(chunk.records, chunk.keys, strict=True)
         if self.slot is not slot_of:
@@ -121,7 +121,7 @@ class OwnKeys:
     def _route_plainly(
         self, keyed: Iterable[tuple[Record, bytes | None]], rows: Rows, alone: list[Record]
     ) -> list[Record]:
-        """Do the same as it is meant: record, key, slot, row."""
+        """Route each record without shortcuts: record, key, slot, row."""
         slot, nulls = self.slot, self._nulls
         events: list[Record] = []
         for record, key in keyed:
@@ -142,18 +142,18 @@ class OwnKeys:
             self.refused.append(Refused(record, "its key is null"))
 
     def waiting(self) -> Iterator[Record]:
-        """Yield every record that is not routed, because its key or one before it is not known."""
+        """Yield the records not routed yet, because their key or an earlier one is not known."""
         for unread in self.unread.values():
             yield from unread.records
         for refused in self.refused:
             yield refused.record
 
     def empty(self) -> bool:
-        """Say whether everything that was received is routed."""
+        """Return whether all received records are routed."""
         return not (self.unread or self.refused)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop what is of these partitions."""
+        """Drop the unread records of these partitions."""
         for partition in partitions:
             self.unread.pop(partition, None)
         if self.judge is not None:
@@ -168,27 +168,27 @@ class OwnKeys:
         )
 
     def crowded(self) -> bool:
-        """Say whether there is something to forget; then :meth:`keep` is due."""
+        """Return whether there are keys to forget; then :meth:`keep` is due."""
         return False
 
     def keep(self, strays: Iterable[Record]) -> None:
-        """Forget whatever concerns records that are not held any more.
+        """Forget the keys of records that are no longer held.
 
-        ``strays`` are held, and in no chunk that is as it came in.
+        ``strays`` are held records that have left the chunk they were fetched in.
         """
 
     def knows(self, record: Record) -> bool:
-        """Say whether the key of a record that is held can be told."""
+        """Return whether the key of a held record is known."""
         del record
         return True
 
 
 class DerivedKeys(OwnKeys):
-    """Records go by what a key function makes of them.
+    """Keys that a key function derives from the record.
 
-    It is called once for each record received, on the owner's thread, and its answer kept for as
-    long as the record is held: were it asked again in trouble, a different answer would break the
-    order, and an expensive one would be paid for twice. ``extracted`` says that the key is not the
+    The function runs once per received record, on the owner thread. Its result is kept as long as
+    the record is held. A second call after a failure could return a different key and break the
+    order. It would also run an expensive function twice. ``extracted`` says that the key is not the
     record's own.
     """
 
@@ -205,16 +205,16 @@ class DerivedKeys(OwnKeys):
     ) -> None:
         super().__init__(scope, nulls, slot)
         self._key_of = key_of
-        # Of a key function that can tell the keys of a whole chunk, without a call for each record.
+        # Set if the key function can return the keys of a whole chunk in one call.
         self._of_all: KeysOfAll | None = getattr(key_of, "of_all", None)
         self._undecodable_is_null = undecodable_is_null
         self._kept = KeptKeys(window_records)
         self.judge = Judge(key_of)
         if extracted and nulls != "reject":
             self.keyless = Keyless(one_lane=nulls == "one-lane")
-        # The record that was found broken because its format is unknown, while it is routed.
+        # The record with an unknown format that was found undecodable, while it is routed.
         self.broken: Record | None = None
-        # What is kept of a record whose key is null.
+        # The key stored for a record whose key is null.
         self._kept_null = NULL_KEY if nulls == "one-lane" else None
         self.key, self.lane = self._known_key, self._lane
 
@@ -228,7 +228,7 @@ class DerivedKeys(OwnKeys):
             return self._route_each(chunk, rows, alone)
         try:
             found = self._of_all(records)
-        except Exception:  # noqa: BLE001 - which record it is, and what that means, is looked up
+        except Exception:  # noqa: BLE001 - the slow path finds the record and the reason
             return self._route_each(chunk, rows, alone)
         self._kept.add(records, self._as_kept(found), chunk)
         self._note_read(records[:1])
@@ -238,7 +238,7 @@ class DerivedKeys(OwnKeys):
         keyed = zip(records, found, strict=True)
         while True:
             try:
-                if slot is slot_of:  # the same without a call for each
+                if slot is slot_of:  # the same, without a call for each
                     for record, key in keyed:
                         rows[hash_key(key, seed) & mask].append(record)  # type: ignore[arg-type]
                 for record, key in keyed:
@@ -286,7 +286,7 @@ class DerivedKeys(OwnKeys):
                     continue
                 self._cannot_now(record, error, events)
                 stream = iter(self._not_behind_unread(stream))
-            except Exception as error:  # noqa: BLE001 - whatever it is, this record has no key
+            except Exception as error:  # noqa: BLE001 - for any error this record has no key
                 self._undecodable(record, error, rows, alone, events)
                 known.append(record)
                 keys.append(undecodable)
@@ -302,14 +302,14 @@ class DerivedKeys(OwnKeys):
                 return events
 
     def _note_read(self, records: Sequence[Record]) -> None:
-        """Note of which topics there are records with a value whose key was read."""
+        """Note the topics of records that have a value and whose key was read."""
         if self.judge is not None:
             self.judge.topics_read.update(
                 each.topic() for each in records if each.error() is None and each.value()
             )
 
     def _is_final(self, record: Record, error: Retry) -> Exception | None:
-        """Return what makes a record undecodable after all whose key cannot be read just now."""
+        """Return why a record is undecodable although its key function raised Retry, else None."""
         if record is self.broken and isinstance(error, UnknownFormat):
             return error
         try:
@@ -355,7 +355,7 @@ class DerivedKeys(OwnKeys):
             self.unread[partition] = Unread([record], error)
 
     def _not_behind_unread(self, records: Iterable[Record]) -> list[Record]:
-        """Put aside what follows an unread record in its partition: it may be of the same key."""
+        """Hold back the records behind an unread one of their partition; they may share its key."""
         passed = []
         for record in records:
             behind = self.unread.get(TopicPartition(record.topic(), record.partition()))
@@ -366,15 +366,15 @@ class DerivedKeys(OwnKeys):
         return passed
 
     def crowded(self) -> bool:
-        """Say whether so many keys are known that most of them must be of records long settled."""
+        """Return whether so many keys are kept that most must belong to settled records."""
         return self._kept.crowded()
 
     def keep(self, strays: Iterable[Record]) -> None:
-        """Forget the keys of all other records, but for those in a chunk as it came in."""
+        """Forget all keys but those of these records and of chunks that are still alive."""
         self._kept.keep(map(_itself, strays))
 
     def knows(self, record: Record) -> bool:
-        """Say whether the key of a record that is held can be told."""
+        """Return whether the key of a held record is known."""
         return self._kept.knows(_itself(record))
 
 

@@ -1,8 +1,8 @@
-"""Records for which a key function finds no key, counted by topic.
+"""Counts by topic of records without a key from the key function.
 
-A topic in which some records have a key and others have none loses its order silently: a delete of
-a change event has no key under ``json:/payload/after/id``, and may run before the update in front
-of it. The first such mixture of each topic is logged, and so is a topic without a single key.
+A topic that mixes records with and without a key loses its order without any error. A delete of a
+change event has no key under ``json:/payload/after/id``. It may run before the update in front of
+it. The first such mixture of each topic is logged, and so is a topic without a single key.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from kafka_keyshared.core.commands import Level, Notice
 from kafka_keyshared.model import Record, counted
 
 ALL_KEYLESS = 1_000
-"""So many records of a topic without a key, and none with one, make a line in the log."""
+"""Keyless records of a topic without any keyed record that trigger a log line."""
 
 
 class Keyless:
-    """The counts of one subscription. It looks at records of chunks that have keyless ones only.
+    """Keyless records of one subscription, counted only in chunks that have any.
 
-    ``counts`` are records without a key by topic. ``one_lane`` says that they are in a lane of
+    ``counts`` has the records without a key by topic. ``one_lane`` says that they share a lane of
     their own.
     """
 
@@ -34,7 +34,7 @@ class Keyless:
     def note(
         self, records: Sequence[Record], keys: Sequence[bytes | None], keyless: Sequence[Record]
     ) -> None:
-        """Count a chunk. ``keys`` are those of the records, ``keyless`` the records without one."""
+        """Count a chunk: its records, the key of each, and the ``keyless`` records."""
         if records and keys[0] is not None:
             self._keyed.add(records[0].topic())
         if not keyless and self._told.issuperset(self.counts):
@@ -55,7 +55,7 @@ class Keyless:
                 yield topic
 
     def tell(self) -> Iterator[Notice]:
-        """Yield the lines that are due, each topic once."""
+        """Yield the log lines that are due, one for each topic."""
         for topic in [*self._to_tell()]:
             self._told.add(topic)
             yield Notice(Level.WARNING, self._line(topic))

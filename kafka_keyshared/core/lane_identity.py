@@ -1,7 +1,7 @@
-"""Lane identity: which records are in one order.
+"""Lane identity: which records share one order.
 
-A lane is the queue of one key. Its identity is what records, slices and commands carry; what has
-happened in it is no part of it (:mod:`.lanes`).
+A lane is the queue of one key. Records, slices, and commands carry its identity. Its history is
+kept elsewhere (:mod:`.lanes`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OrderScope: TypeAlias = Literal["topic", "partition", "subscription"]
 Lane: TypeAlias = tuple[str, int, bytes, int]
 """(topic, partition, key identity, offset); the parts that do not matter are "", -1, b"" and -1."""
 
-# Longer than any key that stands for itself, so that no such key can pass for a hashed one.
+# Longer than any unhashed key, so that no such key can be mistaken for a hashed one.
 _HASHED = b"\x00hash:".ljust(LANE_KEY_BYTES, b"\x00")
 _NULL = b"\x00null".ljust(LANE_KEY_BYTES + 1, b"\x00")
 
@@ -42,14 +42,14 @@ def lane_of(record: Record, scope: OrderScope = "topic") -> Lane:
 
 
 class OwnLanes(partial[Lane]):
-    """:func:`lane_of` in one scope, and of many records at once."""
+    """:func:`lane_of` in one scope, and for many records at once."""
 
     def __new__(cls, scope: OrderScope) -> OwnLanes:
-        """Return what says which lane a record is in."""
+        """Return a callable that returns the lane of a record."""
         return super().__new__(cls, lane_of, scope=scope)
 
     def of_all(self, records: Sequence[Record]) -> list[Lane]:
-        """Return the lanes of these: what :func:`lane_of` says of each, mostly at C speed."""
+        """Return the lane of each record, as :func:`lane_of` does, mostly at C speed."""
         keys = column("key", records)
         try:
             plain = max(map(len, keys)) <= LANE_KEY_BYTES
@@ -63,8 +63,8 @@ class OwnLanes(partial[Lane]):
 def lane_by(record: Record, key: bytes | None, scope: OrderScope) -> Lane:
     """Return the identity of the record's lane, given its key.
 
-    None makes a lane of its own for the record, named by topic, partition and offset. The slot is
-    never part of the identity: colliding keys share a worker, never a lane.
+    None gives the record a lane of its own, named by topic, partition and offset. The slot is never
+    part of the identity: colliding keys share a worker, never a lane.
     """
     if key is None:
         return (record.topic(), record.partition(), b"", record.offset())
@@ -93,5 +93,5 @@ def lane_named(partition: TopicPartition, key: bytes, scope: OrderScope) -> Lane
 
 
 def is_keyless(lane: Lane) -> bool:
-    """Say whether the lane is one record without a key that others could have too."""
+    """Return whether the lane is that of a single record without a key."""
     return lane[3] >= 0

@@ -1,15 +1,15 @@
-"""What travels with a commit besides the settled set: notes on lanes and on records that failed.
+"""Notes on lanes and failed records that travel in the commit metadata.
 
-A lane that is diverted stays so at the next owner of its partition, a record that has been tried
-three times there has its fourth attempt, and one whose copy is in the dead-letter topic gets no
-second one. In the commit metadata (:mod:`.metadata`) these are two sections of a subscription's
-block, which readers that do not know them pass over::
+The next owner of a partition reads them. A diverted lane stays diverted. A record that was tried
+three times gets its fourth attempt. A record whose copy is in the dead-letter topic gets no second
+copy. In the commit metadata (:mod:`.metadata`) the notes are two sections of a subscription's
+block. Readers that do not know these sections skip them::
 
     kind 3  = base hash*              diverted lanes, 16 bytes each, ascending
     kind 4  = base (gap number)*      records by offset: attempts doubled, plus 1 if archived
 
-Bases and gaps are as in a settled set (:mod:`.runs`): the first gap counts from the base, each
-other one from behind the offset before.
+Bases and gaps are as in a settled set (:mod:`.runs`). The first gap counts from the base, each
+other one from behind the previous offset.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ LANES_MOST = 32
 HASH_BYTES = 16
 
 ATTEMPTS_MOST = (1 << 31) - 1
-"""More is not told apart, and no text makes anybody count further."""
+"""Upper bound of the attempts in a note; a larger number in a text is read as this one."""
 
 
 class Tried(NamedTuple):
-    """How often a record that is not settled was tried, and whether its copy is archived."""
+    """Attempts of a record that is not settled, and whether its copy is archived."""
 
     attempts: int
     archived: bool = False
@@ -46,8 +46,8 @@ class Tried(NamedTuple):
 class LaneNotes:
     """Notes of one partition and subscription.
 
-    ``diverted`` are the hashes of diverted lanes (:func:`hash_of`), ``tried`` what is known of
-    records that have failed and are not settled, by offset; ``running`` are records that run.
+    ``diverted`` has the hashes of diverted lanes (:func:`hash_of`). ``tried`` has the attempts of
+    records that failed and are not settled, by offset. ``running`` has the records that run.
     """
 
     diverted: frozenset[bytes] = frozenset()
@@ -59,9 +59,9 @@ class LaneNotes:
 
 
 def hash_of(lane: Lane) -> bytes:
-    """Return the 16 bytes that stand for a lane: the same in every process and release.
+    """Return the 16-byte hash of a lane: the same in every process and release.
 
-    That is the lane hash of topic, partition and identity of the key, with their lengths.
+    It is the lane hash of topic, partition and key identity, with their lengths.
     """
     topic, partition, identity, _ = lane
     name = topic.encode("utf-8", "surrogatepass")
@@ -78,7 +78,7 @@ def pack_lanes(position: int, hashes: Collection[bytes], room: int) -> bytes:
 
 
 def lanes_fit(room: int) -> int:
-    """Return how many diverted lanes fit in ``room`` bytes whatever the position is."""
+    """Return how many diverted lanes fit in ``room`` bytes at any position."""
     top = varint_size(MAX_OFFSET)
     return max(0, room - 1 - varint_size(max(0, room)) - top) // HASH_BYTES
 
@@ -86,7 +86,7 @@ def lanes_fit(room: int) -> int:
 def pack_tried(position: int, tried: Mapping[int, Tried], room: int) -> bytes:
     """Return the section of attempts that fits in ``room`` bytes.
 
-    What is archived comes first, because another copy of it cannot be taken back; then the lowest
+    Archived records come first, because a second copy cannot be taken back; then the lowest
     offsets.
     """
     base = bytearray()
@@ -94,7 +94,7 @@ def pack_tried(position: int, tried: Mapping[int, Tried], room: int) -> bytes:
     left = room - 1 - varint_size(max(0, room)) - len(base)
     kept = []
     for offset in sorted(tried, key=lambda each: (not tried[each].archived, each)):
-        # Its gap is no longer than to the position, whatever stands between.
+        # Its gap is no larger than the distance to the position, with any offsets in between.
         left -= varint_size(offset - position) + varint_size(_number(tried[offset]))
         if left < 0:
             break
@@ -110,7 +110,7 @@ def pack_tried(position: int, tried: Mapping[int, Tried], room: int) -> bytes:
 
 
 def unpack_lanes(payload: bytes, position: int) -> frozenset[bytes]:
-    """Return the hashes of a section; raise :class:`MalformedError` for what nobody writes."""
+    """Return the hashes of a section; raise :class:`MalformedError` for a malformed one."""
     reader = _open(payload, position)
     hashes = []
     while reader.more():
@@ -123,7 +123,7 @@ def unpack_lanes(payload: bytes, position: int) -> frozenset[bytes]:
 
 
 def unpack_tried(payload: bytes, position: int) -> dict[int, Tried]:
-    """Return what a section says of records at and after ``position``.
+    """Return the attempts in a section for records at and after ``position``.
 
     Raises :class:`MalformedError` for bytes that :func:`pack_tried` does not make.
     """
@@ -142,10 +142,10 @@ def unpack_tried(payload: bytes, position: int) -> dict[int, Tried]:
 
 
 def merged(one: LaneNotes, later: LaneNotes) -> LaneNotes:
-    """Return what two notes of one member say together, of which the other is the later one.
+    """Merge two notes of one living member; ``later`` is the more recent one.
 
-    What is diverted is known later; of a record that was tried the more is true. That member is
-    alive, so no record that it ran is a suspect.
+    The later note decides which lanes are diverted. The higher number of attempts counts. The
+    member is alive, so no record that it ran is a suspect.
     """
     tried = dict(one.tried)
     for offset, each in later.tried.items():
@@ -156,7 +156,7 @@ def merged(one: LaneNotes, later: LaneNotes) -> LaneNotes:
 
 
 def from_position(notes: LaneNotes, position: int) -> LaneNotes:
-    """Return the notes without records below the position: these have settled."""
+    """Return the notes without records below the position, which have settled."""
     tried = {offset: each for offset, each in notes.tried.items() if offset >= position}
     return LaneNotes(notes.diverted, tried)
 

@@ -1,8 +1,8 @@
-"""Orders for a closed lane: release it, drop its head, or send that to the dead-letter topic.
+"""Operator orders for closed lanes: release, drop, or dead-letter the head.
 
-Whoever looks after an instance decides what a policy has left to them. A lane is named by its key,
-or by the place of its head, as the log names both. What the state table does not allow is refused,
-by name, and changes nothing; so is an order for a lane that is not closed.
+These orders decide cases that a policy leaves to an operator. A lane is named by its key or by the
+coordinates of its head, as in the log. An order that the state table does not allow is refused with
+a reason and changes nothing. The same holds for an order for a lane that is not closed.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _NOT_NOW = {
 def obey(
     sub: Subscription, order: LaneOrder, now: float, wall_offset: float | None
 ) -> list[Command]:
-    """Do what is ordered, or refuse it; the answer is among the commands.
+    """Execute an order or refuse it; the answer is among the commands.
 
-    ``wall_offset`` makes a monotonic time one of seconds since 1970; None before the first beat.
+    ``wall_offset`` turns monotonic time into seconds since 1970; None before the first heartbeat.
     """
     at_ms = round((now + (wall_offset or 0.0)) * 1000)
     found = _find(sub, order)
@@ -83,9 +83,9 @@ _DONE = {
 
 
 def _not_of_this(sub: Subscription, closed: ClosedLane, event: LaneEvent) -> str:
-    """Return why this very lane cannot have what its state allows; nothing where it can."""
+    """Return why this lane refuses an order that its state allows; empty if it does not."""
     if event is LaneEvent.RELEASED and closed.unreadable:
-        # A handler would have it at any time, beside whatever else is of its key.
+        # A handler would get it at any time, concurrently with other records of its key.
         letter = ", dead-letter it," if sub.settings.dlq else ""
         return (
             f"its key cannot be read, so no handler may have it; drop it{letter} or mend what "
@@ -111,13 +111,13 @@ def _find(sub: Subscription, order: LaneOrder) -> list[ClosedLane]:
 
 
 def _drop_unmet(sub: Subscription, order: LaneOrder) -> bool:
-    """Release a key of which no record has come since its partition came with it diverted."""
+    """Release a key that was diverted when its partition came and has had no record since."""
     if order.key is None:
         return False
     scope = sub.settings.order_scope
     keys = [order.key]
     if not order.key and sub.settings.null_keys == "one-lane":
-        keys.append(NULL_KEY)  # whoever lists lanes sees it as the empty key, too
+        keys.append(NULL_KEY)  # lane listings show it as the empty key, too
     there = list(sub.diverted.partitions())
     lanes = {lane_named(each, key, scope) for each in there for key in keys}
     dropped = [lane for lane in sorted(lanes) if sub.diverted.drop(lane)]
@@ -196,7 +196,7 @@ def _about(closed: ClosedLane) -> About:
 
 
 def listing(sub: Subscription, now: float, wall: float) -> list[LaneStatus]:
-    """Return every closed lane of a subscription, those first that wait for somebody.
+    """Return every closed lane of a subscription, the most urgent first.
 
     ``wall`` is ``now`` in seconds since 1970.
     """
@@ -217,7 +217,7 @@ _URGENCY = {
 
 
 def urgency(closed: ClosedLane) -> int:
-    """Return a number that is lower the more a lane waits for somebody."""
+    """Return a sort key, lower for lanes that need operator action more."""
     return _URGENCY[closed.state]
 
 
@@ -233,7 +233,7 @@ def shown_state(sub: Subscription, closed: ClosedLane) -> LaneState:
 
 
 def shown(sub: Subscription, closed: ClosedLane, now: float, wall: float) -> LaneStatus:
-    """Return what a status says of a closed lane; ``wall`` is ``now`` in seconds since 1970."""
+    """Return the status of a closed lane; ``wall`` is ``now`` in seconds since 1970."""
     head, first, last, key = closed.head, closed.first, closed.last, closed.key
     seconds = 0.0 if first is None else max(0.0, wall - first.at_ms / 1000)
     return LaneStatus(

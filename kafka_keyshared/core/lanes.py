@@ -1,8 +1,8 @@
 """The closed lanes of a subscription.
 
-A lane that nothing has happened to has no object at all: its records stand in its worker's backlog
-and mailbox in arrival order, and a serial worker keeps them so. Only a lane in which something
-failed is *closed* and remembered here, until its first record is settled.
+A lane without failures has no object. Its records stand in its worker's backlog and mailbox in
+arrival order, and a serial worker keeps them so. A lane in which a record failed is *closed*. It is
+kept here until its first record is settled.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class LaneState(enum.Enum):
     DEAD_LETTERING = "dead_lettering"
     """Its head waits for the broker to acknowledge the dead letter."""
     ARCHIVING = "archiving"
-    """Its head waits for the broker to acknowledge its copy, and will block it."""
+    """Its head waits for the broker to acknowledge its copy, and then blocks the lane."""
     BLOCKED = "blocked"
     """Its head is poison and the policy is Block."""
     DIVERTING = "diverting"
-    """Its head waits for the broker to acknowledge the dead letter, and all that follow will."""
+    """Its head waits for the broker to acknowledge the dead letter; later records will, too."""
     DIVERTED = "diverted"
-    """Whatever comes in it goes to the dead-letter topic; it has no head just now."""
+    """All new records go to the dead-letter topic; the lane has no head at the moment."""
     OPENING = "opening"
-    """It has no head any more; only the fence is missing."""
+    """Its head is gone; the lane waits only for its fence."""
 
 
 class LaneEvent(enum.Enum):
@@ -128,38 +128,47 @@ LANE_TABLE: Mapping[LaneState, Mapping[LaneEvent, LaneState]] = {
     },
     _S.OPENING: {},
 }
-"""The state that follows; what is not here cannot happen.
+"""The next state for each state and event; other combinations cannot happen.
 
-A lane that closes waits, or is stuck; one that was diverted when its partition came is so from its
-first record.
+A lane that closes is waiting or stuck. A lane that was diverted when its partition came is diverted
+from its first record.
 """
 
 HEAD_LEASED = (LaneState.RUNNING, LaneState.STUCK)
 """The head has a lease, and is held by its slice."""
 
 LETTERS_ON_THEIR_WAY = frozenset({_S.DEAD_LETTERING, _S.ARCHIVING, _S.DIVERTING})
-"""In these the head waits for the dead-letter topic's answer."""
+"""States in which the head waits for the broker's answer to its dead letter."""
 
 DIVERTS = frozenset({_S.DIVERTING, _S.DIVERTED})
 
 HEAD_HELD_UP = DIVERTS | {_S.BLOCKED, _S.STUCK}
-"""There is no saying when the lane opens, so what waits in it is bounded. It waits for a person, a
-handler, or for a dead-letter topic for as long as that is down, and sends it a letter at a time."""
+"""States without a bound on when the lane opens, so the records that wait in it are bounded.
+
+The lane waits for an operator, a handler, or a dead-letter topic that is unavailable. It publishes
+one dead letter at a time.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class ClosedLane:
-    """A lane of which nothing may start but its own head.
+    """A lane from which only its own head may start.
 
-    Order inside: ``head``, then ``aside`` (what the worker handed back), then ``queue`` (what never
-    left this process's backlog). ``partition`` is where the head came from, ``fence_at`` the worker
-    whose fence is not passed yet, ``attempt`` the id of the slice in which the head runs again, or
-    is stuck, and ``blocked_at`` since when it is blocked or diverted. ``letter`` is what was last
-    published of the head, ``refusal`` why that was not written the last of ``publish_failures``
-    times, "" if it never was, and ``refused_for_good`` says that another try would not help.
-    ``archived`` says that the dead-letter topic has a copy of the head, ``put_off`` that a handler
-    has put it off before, and ``unreadable`` that its key cannot be read, so that no handler may
-    see it. ``readied`` says that the head waits in a row for its next attempt.
+    Order inside: ``head``, then ``aside`` (records that the worker handed back), then ``queue``
+    (records that never left this process's backlog).
+
+    ``partition`` is the partition of the head. ``fence_at`` is the worker whose fence has not
+    passed yet. ``attempt`` is the id of the slice in which the head runs again or is stuck.
+    ``blocked_at`` is when the lane was blocked or diverted.
+
+    ``letter`` is the last dead letter published for the head. ``publish_failures`` counts its
+    failed writes, and ``refusal`` is the reason of the last one, "" if there was none.
+    ``refused_for_good`` says that a retry of the write would not help. ``archived`` says that the
+    dead-letter topic has a copy of the head.
+
+    ``put_off`` says that a handler has postponed the head before. ``unreadable`` says that its key
+    cannot be read, so no handler may get it. ``readied`` says that the head waits in a row for its
+    next attempt.
     """
 
     lane: Lane
@@ -186,25 +195,26 @@ class ClosedLane:
     queue: deque[Record] = field(default_factory=deque)
 
     def on(self, event: LaneEvent) -> None:
-        """Go to the state that follows.
+        """Go to the next state.
 
-        Raises :class:`InvariantError`, and changes nothing, where :data:`LANE_TABLE` has none.
+        Raises :class:`InvariantError`, and changes nothing, if :data:`LANE_TABLE` has no next
+        state.
         """
         self.state = follow(LANE_TABLE, self.state, event, f"the head of lane {self.lane}")
 
     def write(self, letter: Publish) -> Publish:
-        """Note that this letter of the head is to be written, and return it."""
+        """Note that this dead letter of the head is to be published, and return it."""
         self.letter, self.publish_failures, self.refusal = letter, 0, ""
         self.refused_for_good = False
         return letter
 
     def waiting(self) -> Iterator[Record]:
-        """Every record that waits behind the head, in order."""
+        """Yield every record that waits behind the head, in order."""
         yield from self.aside
         yield from self.queue
 
     def records(self) -> Iterator[Record]:
-        """Every record held here. A head that is leased again is its slice's, not counted here."""
+        """Yield every record held here; a leased head is held by its slice and left out."""
         if self.head is not None and self.state not in HEAD_LEASED:
             yield self.head
         yield from self.aside
@@ -214,7 +224,7 @@ class ClosedLane:
 class ClosedLanes:
     """All closed lanes of a subscription, and the timers that open them.
 
-    ``keys`` holds the raw keys for a cheap first look; a hit is decided by the lane's identity.
+    ``keys`` holds the raw keys for a cheap first check; the lane's identity decides a hit.
     """
 
     def __init__(self) -> None:
@@ -234,7 +244,7 @@ class ClosedLanes:
         return self.lanes.get(lane)
 
     def close(self, closed: ClosedLane) -> None:
-        """Remember the lane as closed."""
+        """Add the lane as closed."""
         self.lanes[closed.lane] = closed
         if closed.key is not None:
             self.keys[closed.key] = self.keys.get(closed.key, 0) + 1
@@ -245,14 +255,14 @@ class ClosedLanes:
             yield from closed.records()
 
     def empty(self) -> bool:
-        """Say whether no lane is closed."""
+        """Return whether no lane is closed."""
         return not self.lanes
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop what is of these partitions; a lane whose head goes is about to open.
+        """Drop the records of these partitions; a lane whose head goes is about to open.
 
-        Nothing waits for a record without a key; were its lane kept while it runs, it would close
-        the next epoch's record of the same place.
+        No record waits behind a keyless record. If its lane were kept while it runs, that would
+        close a lane of the next epoch: the one of the record at the same coordinates.
         """
         for closed in self.lanes.values():
             closed.aside[:] = without(closed.aside, partitions)
@@ -264,7 +274,7 @@ class ClosedLanes:
                     self.cancel(closed)
 
     def open(self, closed: ClosedLane) -> None:
-        """Forget the lane; whoever calls this places its waiting records."""
+        """Remove the lane; the caller places its waiting records."""
         del self.lanes[closed.lane]
         self.cancel(closed)
         if closed.key is not None:
@@ -273,7 +283,7 @@ class ClosedLanes:
                 del self.keys[closed.key]
 
     def wake_at(self, closed: ClosedLane, due: float) -> None:
-        """Wake the lane at ``due`` (monotonic seconds), instead of any earlier appointment."""
+        """Wake the lane at ``due`` (monotonic seconds) and cancel any earlier timer."""
         self.cancel(closed)
         self._sequence += 1
         timer = (due, self._sequence, closed)
@@ -282,14 +292,14 @@ class ClosedLanes:
         self._timers.add(timer)
 
     def cancel(self, closed: ClosedLane) -> None:
-        """Forget the lane's appointment, if it has one."""
+        """Cancel the lane's timer, if it has one."""
         closed.due = None
         timer = self._timer_of.pop(closed.lane, None)
         if timer is not None:
             self._timers.remove(timer)
 
     def next_due(self) -> float | None:
-        """When the next lane is due, in monotonic seconds."""
+        """Return when the next lane is due, in monotonic seconds."""
         return self._timers[0][0] if self._timers else None
 
     def pop_due(self, now: float, most: int) -> list[ClosedLane]:

@@ -1,7 +1,7 @@
-"""What one worker holds in bytes, where that is bounded: keys and values of all its leases.
+"""Bound on the key and value bytes leased to one worker.
 
-Nothing is sampled: each record is weighed when it is leased, which is paid for only where somebody
-sets the bound. One record always goes, however large.
+Each record is weighed when it is leased. Nothing is sampled, and without the bound it costs
+nothing. One record is always leased, however large.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from kafka_keyshared.model import Record
 
 
 class LeaseBytes:
-    """The bytes that a worker holds, and may hold; ``most`` None is any number."""
+    """Bytes leased to a worker, and their bound ``most``; None means no bound."""
 
     def __init__(self, most: int | None) -> None:
         self.most = most
         self.held = 0
-        # By slice and index, of what is leased.
+        # By slice and index, for leased records.
         self._sizes: dict[int, dict[int, int]] = {}
 
     def fitting(
         self, records: Collection[Record | None], most: int, *beside: Sequence[Record]
     ) -> int:
-        """Return how many of the records, ``most`` at most, fit beside what is held and these."""
+        """Return how many of the records fit, at most ``most``.
+
+        The current leases and the records in ``beside`` take their bytes first.
+        """
         most = min(most, len(records))
         if self.most is None:
             return most
@@ -42,25 +45,25 @@ class LeaseBytes:
         return count
 
     def lease(self, leased: Leased) -> None:
-        """Count what is leased."""
+        """Count the bytes of a slice that is leased."""
         if self.most is not None:
             sizes = dict(enumerate(map(size_of, leased.slice.records)))
             self._sizes[leased.slice.id] = sizes
             self.held += sum(sizes.values())
 
     def take_back(self, leased: Leased, indices: Iterable[int]) -> None:
-        """Count what was taken back no more."""
+        """Subtract the bytes of leases that were taken back."""
         if self.most is not None:
             sizes = self._sizes[leased.slice.id]
             self.held -= sum([sizes.pop(index) for index in indices])
 
     def release(self, leased: Leased) -> None:
-        """Count a slice no more that has ended, or of which only a stuck record is left."""
+        """Subtract a slice that has ended or of which only a stuck record is left."""
         if self.most is not None:
             self.held -= sum(self._sizes.pop(leased.slice.id, {}).values())
 
     def is_true_of(self, slices: Mapping[int, Leased]) -> bool:
-        """Say whether what is counted is what these have: for the check of the rules."""
+        """Return whether the counted bytes match these slices; the invariant checks use this."""
         if self.most is None:
             return True
         counted = {(id_, index) for id_, sizes in self._sizes.items() for index in sizes}

@@ -1,14 +1,15 @@
 """The log and the position that a commit text was written for.
 
-Kafka copies the text of a commit wherever it copies the commit: MirrorMaker 2 translates the
-position into the numbers of another cluster and stores the text unchanged beside it; tools copy
-offsets to other topics; a topic is restored from a backup under the same name. The offsets in the
-text are then offsets of another log. A reader that took them for its own would leave out records
-that never ran. So each text begins with its origin, and :func:`read_origin` refuses any other::
+Kafka copies the text of a commit wherever it copies the commit. MirrorMaker 2 translates the
+position into the offsets of another cluster and stores the text unchanged beside it. Tools copy
+offsets to other topics. A topic is restored from a backup under the same name. In all these cases
+the offsets in the text belong to another log. A reader that took them for its own would skip
+records that never ran. So each text begins with its origin, and :func:`read_origin` refuses any
+other::
 
     origin  = partition position name size id
     name    = CRC-32 of the topic's name in UTF-8, 4 bytes
-    size    = 16, or 0 where the id of the topic was not known
+    size    = 16, or 0 if the id of the topic was not known
     id      = the id of the topic (KIP-516), raw
 
 Partition, position and size are varints.
@@ -34,7 +35,7 @@ ORIGIN_BYTES = 5 + 9 + _NAME_BYTES + 1 + _ID_BYTES
 
 
 class LogPosition(NamedTuple):
-    """A position in one log. ``topic_id`` is None where the id of the topic is not known."""
+    """A position in one log. ``topic_id`` is None if the id of the topic is not known."""
 
     partition: TopicPartition
     offset: int
@@ -56,8 +57,8 @@ def read_origin(reader: Reader, at: LogPosition) -> None:
     """Take the origin off a text that was found at ``at``.
 
     Raises :class:`MalformedError` unless the text was written for that log and that position. Ids
-    are compared where both are known. A text with an id is refused where the id of the topic is not
-    known to the reader, because an id is what tells a mirrored topic of the same name apart.
+    are compared if both are known. A text with an id is refused if the reader does not know the id
+    of the topic. Only the id distinguishes a mirrored topic of the same name.
     """
     partition, offset = reader.varint(), reader.varint()
     name = reader.take(_NAME_BYTES)
@@ -85,9 +86,9 @@ def read_origin(reader: Reader, at: LogPosition) -> None:
 
 
 def topic_id_in(text: str | None) -> str | None:
-    """Return the topic id that a text names, None where it names none or is no text of ours.
+    """Return the topic id in a text; None if there is none or the text is not in our format.
 
-    One that names an id is believed only by a reader that knows the id of the topic.
+    Only a reader that knows the id of the topic accepts a text with an id.
     """
     if not text:
         return None

@@ -1,24 +1,26 @@
-"""How far is read past lanes that are closed, or whose record takes long: what they may hold.
+"""Bound on records held behind closed lanes and long-running records.
 
-Of a closed lane nothing runs but its head; whatever else comes for it waits. So does what comes
-behind a record that runs for long (:mod:`.slow`). A log is read in its order, so nobody gets past
-those records without taking them in, and one key that always fails, or that hangs, would fill the
-window with what waits behind it, for all others to wait too. So they may fill a quarter of it
-together (half of ``window_share``), in records or in bytes. What is beyond, :mod:`.pressure` holds
-back partition by partition; one that has less than an even share of the quarter goes on, or a
-single poison record would stop a partition for what another one holds.
+In a closed lane only the head runs; all other records of its key wait. Records behind a record that
+runs for long (:mod:`.slow`) wait, too. A log is read in its order, so later records are reached
+only by fetching these. One key that always fails or hangs would fill the window with the records
+behind it. All other keys would wait. So these records may fill a quarter of the window together
+(half of ``window_share``), in records or in bytes.
 
-Of a hot key one record runs at a time, and the others wait (:mod:`.shards`): where they last for
-seconds, they count too.
+:mod:`.pressure` holds back the partitions beyond the bound. A partition with less than an even
+share of the quarter goes on. Otherwise a single poison record would stop a partition because of the
+records of another.
 
-A lane that is about to go on counts half, so that a hot key whose retry follows at once does not
-cost its partition a pause, which takes longer. What waits for a record that runs counts half, too:
-where all handlers are slow, that is all there is, and workers must not go without. So what is held
-of one partition is never more than half of the window, and never more than a quarter once it waits
-for a far-off retry, for a person, or for a worker.
+One record of a hot key runs at a time, and the others wait (:mod:`.shards`). They count, too, if
+they last for seconds.
 
-What they hold is counted from the lanes themselves, and that only when it may have outgrown its
-bound: a lane notes nothing but that something has come.
+A lane that is about to go on counts half. A hot key with an immediate retry would otherwise cost
+its partition a pause, which takes longer than the retry. Records that wait for a running record
+count half, too. If all handlers are slow, these are the only records, and workers must not run out
+of them. So one partition never holds more than half of the window. It never holds more than a
+quarter once it waits for a far-off retry, an operator, or a worker.
+
+The records are counted from the lanes themselves, and only when they may exceed the bound. A lane
+notes only that a record has arrived.
 """
 
 from __future__ import annotations
@@ -37,26 +39,27 @@ from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 SOON = 1.0
-"""Seconds: a lane whose head runs again within them is about to go on."""
+"""Seconds: a lane whose head runs again within this time is about to go on."""
 
 SOON_WEIGHT = 0.5
 
 STEP_SHARE = 16
-"""When one part in this many of a window has come for closed lanes, it is looked at once more."""
+"""Part of a window (1 in this many) whose arrival for closed lanes triggers a new look."""
 
 LOOK_SHARE = 20
-"""Else such looks may take one part in this many of the owner's time."""
+"""Otherwise looks may take 1 part in this many of the owner thread's time."""
 
 LOOK_SECONDS = 1e-4
 LOOK_SECONDS_PER_RECORD = 1e-6
-"""What a look takes, roughly; measured on one core of a small server."""
+"""Approximate cost of a look, measured on one core of a small server."""
 
 
 @dataclass(slots=True)
 class Behind:
-    """What closed lanes hold of a partition; ``lane`` is the one that holds the most of it.
+    """Records of one partition that wait behind closed lanes and slow records.
 
-    Where a worker that is held up holds more, it is the record that it runs.
+    ``lane`` is the closed lane that holds the most of them. If a slow worker holds more, it is the
+    running record of that worker; if a hot shard holds more, it is that shard.
     """
 
     records: float = 0.0
@@ -67,7 +70,7 @@ class Behind:
     def add(
         self, count: int, size: float, weight: float, lane: ClosedLane | Running | Shard | None
     ) -> None:
-        """Count what a lane holds, or waits for a record; None: what no worker may take."""
+        """Count the records behind a lane or record; None for records that no worker may take."""
         self.records += weight * count
         self.bytes += weight * size
         if count > self.of_lane:
@@ -76,20 +79,25 @@ class Behind:
 
 @dataclass(slots=True)
 class Found:
-    """What closed lanes hold by partition: those blocked, stuck or diverted, and all of them."""
+    """Waiting records by partition: behind lanes that are blocked, stuck or diverted, and all."""
 
     blocked: dict[TopicPartition, Behind] = field(default_factory=dict)
     every: dict[TopicPartition, Behind] = field(default_factory=dict)
 
 
 class LookAhead:
-    """What the closed lanes of a subscription hold of its window.
+    """Share of the window that the closed lanes of a subscription take.
 
-    ``grown`` counts what has come for them since the last look. Besides lanes, what waits in the
-    places in ``held`` counts: it is for slots that have no worker now. And what waits for the
-    records in ``slow``, as of the last beat; with one lease per key, in ``leases`` too; and what
-    waits in the ``hot`` shards. A lane whose head is detached at one of the ``workers`` waits for a
-    record that runs, and is not blocked. Times are monotonic seconds.
+    ``grown`` counts the records that have come for them since the last look. Three more kinds of
+    records count:
+
+    - records in the places in ``held``, whose slots have no worker now;
+    - records that wait for the records in ``slow``, as of the last heartbeat; with one lease per
+      key also those in ``leases``;
+    - records in the ``hot`` shards.
+
+    A lane whose head is detached at one of the ``workers`` waits for a running record and is not
+    blocked. Times are monotonic seconds.
     """
 
     def __init__(
@@ -107,22 +115,23 @@ class LookAhead:
         self._epochs = epochs
         self._leases = leases
         self._hot = hot
-        # What goes on soon counts half (SOON_WEIGHT): of that as much as ``share`` may wait.
+        # Records that go on soon count half (SOON_WEIGHT), so they may fill all of ``share``.
         self._most_records = window.records_max * share * SOON_WEIGHT
         self._most_bytes = window.bytes_max * share * SOON_WEIGHT
         self.held: list[WaitingPlace] = []
         self.slow: Sequence[Slow] = ()
         self.workers: Mapping[int, Worker] = {}
         self.grown = 0
-        # At the last look.
+        # As of the last look.
         self._lanes = self._behind_slow = 0
         self._records = 0
         self._look_at = float("-inf")
 
     def due(self, now: float) -> bool:
-        """Say whether they may have outgrown their bound since the last look.
+        """Return whether the records may have exceeded their bound since the last look.
 
-        More than once in a while only where much has come since: a burst does not wait for that.
+        Looks are rate-limited, except when many records have come since: a burst triggers a look at
+        once.
         """
         grown = self.grown + max(0, len(self._closed.lanes) - self._lanes)
         if self.slow:
@@ -135,14 +144,14 @@ class LookAhead:
         return now >= self._look_at and (many or self._window.bytes >= self._most_bytes)
 
     def worth_it(self) -> bool:
-        """Say whether so much is held that they could have outgrown their bound."""
+        """Return whether enough is held for the waiting records to exceed their bound."""
         if not (self._closed.lanes or self.held or self.slow or self._hot):
             return False
         window = self._window
         return window.records >= self._most_records or window.bytes >= self._most_bytes
 
     def look(self, now: float) -> Found:
-        """Return what they hold."""
+        """Return the waiting records by partition."""
         found = Found()
         count = 0
         detached = {each.detached for each in self.workers.values() if each.detached is not None}
@@ -182,11 +191,11 @@ class LookAhead:
         return found
 
     def _count_slow(self) -> int:
-        """Return about how many wait for slow records."""
+        """Return about how many records wait for slow records."""
         return sum(slow.count(self._leases, self._epochs) for slow in self.slow)
 
     def part(self, those: Iterable[Behind]) -> float:
-        """Return what part that is of all that closed lanes may hold, in records or in bytes."""
+        """Return these records as a fraction of the bound, in records or in bytes, the larger."""
         records = size = 0.0
         for each in those:
             records += each.records
@@ -196,7 +205,7 @@ class LookAhead:
     def overfull(
         self, found: Mapping[TopicPartition, Behind], assigned: int
     ) -> dict[TopicPartition, Behind]:
-        """Return the partitions of which too much is held, with what is held of them."""
+        """Return the partitions that hold too much, with their waiting records."""
         if self.part(found.values()) < 1:
             return {}
         return {each: it for each, it in found.items() if self.part([it]) * assigned >= 1}
@@ -204,7 +213,7 @@ class LookAhead:
     def holds_little(
         self, partition: TopicPartition, found: Mapping[TopicPartition, Behind], assigned: int
     ) -> bool:
-        """Say whether a partition that was stopped may go on: not until there is half as much."""
+        """Return whether a stopped partition may go on: only once half as much waits."""
         if self.part(found.values()) * 2 < 1 or partition not in found:
             return True
         return self.part([found[partition]]) * assigned * 2 < 1

@@ -1,6 +1,6 @@
-"""Who has which slots, as somebody orders it while records run: workers that join, and ranges.
+"""Changes of slot ownership at run time: joins, resizes, ranges, and filters.
 
-Whatever is ordered is refused before anything has changed, or done; slots that move drain
+An order is refused before anything has changed, or it is executed completely. Slots that move drain
 (:mod:`.draining`).
 """
 
@@ -23,9 +23,9 @@ EVENTS = (Join, Resize, AssignRange, SetFilters)
 
 
 def change(sub: Subscription, event: Ordered, partitions: Partitions) -> list[Command]:
-    """Do what is ordered.
+    """Execute an order.
 
-    Raises :class:`ConfigError`, and changes nothing, for what cannot be.
+    Raises :class:`ConfigError`, and changes nothing, for an impossible order.
     """
     if isinstance(event, Join):
         return worker_lifecycle.join(sub, event.name, partitions, event.filters)
@@ -37,9 +37,9 @@ def change(sub: Subscription, event: Ordered, partitions: Partitions) -> list[Co
 
 
 def _assign(sub: Subscription, event: AssignRange) -> list[Command]:
-    """Assign a range to a worker, there or not: then its records are held until it is.
+    """Assign a range to a worker, present or away; an absent worker's records are held for it.
 
-    Or to nobody: then ``on_unmatched`` says what becomes of them.
+    Without a worker, ``on_unmatched`` decides what happens to the records of the range.
     """
     routing = sub.table.routing
     if not isinstance(routing, StickyRanges):
@@ -49,14 +49,14 @@ def _assign(sub: Subscription, event: AssignRange) -> list[Command]:
         )
     found = routing.given(event.first, event.last, event.worker, take_over=event.take_over)
     filtered = sub.table.filtered
-    # Of those that filter, one may take slots over in which somebody took every key.
+    # With filters, the new owner may filter where the old one took every key.
     filters = None if filtered is None else filtered.filters
     check_unmatched(found, filters, sub.settings.routing.on_unmatched)
     return [] if found == routing else draining.change(sub, found)
 
 
 def _filter(sub: Subscription, event: SetFilters) -> list[Command]:
-    """Have a worker, there or not, take other keys: those that change hands drain as slots do."""
+    """Change the filters of a worker, present or away; keys that change owner drain like slots."""
     known = _known(sub)
     if event.worker not in known:
         raise ConfigError(
@@ -68,7 +68,7 @@ def _filter(sub: Subscription, event: SetFilters) -> list[Command]:
 
 
 def _known(sub: Subscription) -> list[str]:
-    """Return the workers that are there, then those for which something else was declared."""
+    """Return the workers that are present, then those with declared ranges or filters."""
     filtered = sub.table.filtered
     there = (worker.name for worker in sub.workers.values() if worker.present)
     filtering = () if filtered is None else filtered.filters.workers

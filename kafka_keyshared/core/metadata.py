@@ -1,11 +1,11 @@
-"""The commit metadata: what is settled beyond the committed position, as a short ASCII text.
+"""Commit metadata: offsets settled beyond the committed position, as ASCII text.
 
-Kafka stores with each committed offset a string of the consumer's choice. Ours says, for each
-subscription, which offsets at and after the position are settled already, so that the next owner
-of the partition runs none of them again, and a few notes on lanes and records
-(:mod:`.lane_notes`). It is a hint, trusted no further than that: whatever :func:`decode` is given,
-it returns, and in doubt it returns nothing, which makes records run again and loses none. It is
-believed only where it was written for: at that position of that log (:mod:`.log_position`).
+Kafka stores with each committed offset a string of the consumer's choice. Ours names, for each
+subscription, the offsets at and after the position that are settled already. So the next owner of
+the partition runs none of them again. It also has a few notes on lanes and records
+(:mod:`.lane_notes`). The text is only a hint. :func:`decode` returns for every input, and in doubt
+it returns nothing. Then records run again and none is lost. A text is valid only at the position
+and in the log for which it was written (:mod:`.log_position`).
 
 Version 2::
 
@@ -16,21 +16,21 @@ Version 2::
     body    = origin block*                   a block for each subscription, in order of id
     origin  = partition position name size id of which log and position (:mod:`.log_position`)
     block   = size id size section*           the id in UTF-8; sizes in bytes
-    section = kind(1 byte) size payload       a reader passes over the kinds it does not know
+    section = kind(1 byte) size payload       a reader skips the kinds it does not know
     kind 1  = base (gap length)*              a settled set as runs
     kind 2  = base skip bits                  a settled set as a bitmap, low bit first
     kind 3  = base hash*                      diverted lanes
     kind 4  = base (gap number)*              attempts of records that are not settled
     kind 5  = base more (gap number)*         running records (:mod:`.running_notes`)
 
-Sizes and numbers are varints of 7 bits a byte, low end first. The first gap counts from the base;
-the other gaps and all lengths are less 1. Each section has its own base, so that a block can be
-handed on verbatim under a later position. Base 85 puts 4 bytes into 5 characters, needs neither
-quotes nor backslashes, and is in the standard library.
+Sizes and numbers are varints of 7 bits a byte, low end first. The first gap counts from the base.
+The other gaps and all lengths are stored less 1. Each section has its own base, so a block can be
+copied verbatim to a later position. Base 85 puts 4 bytes into 5 characters, needs neither quotes
+nor backslashes, and is in the standard library.
 
-There is no count anywhere: what is read is paid for in characters, so no text can make a reader
+There are no counts: each element that is read takes characters, so no text can make a reader
 allocate much. The text carries its own length because confluent-kafka reads past the end of
-metadata whose writer stored no final NUL; what comes behind the length is ignored.
+metadata whose writer stored no final NUL. Characters beyond that length are ignored.
 """
 
 from __future__ import annotations
@@ -101,29 +101,29 @@ SET_BUDGET = 2800
 """Most characters of the settled sets of all subscriptions, their block headers included."""
 
 LANES_BUDGET = 750
-"""Most characters of their diverted lanes."""
+"""Most characters of the diverted lanes of all subscriptions."""
 
 TRIED_BUDGET = 300
-"""Most characters of the attempts of their records, and of what is archived."""
+"""Most characters of the attempts and archive marks of all subscriptions."""
 
 OVERHEAD_CHARS = ENVELOPE_CHARS + chars(ORIGIN_BYTES)
 """Most characters of a text that are neither set nor notes."""
 
 SMALL = 400
-"""With so many characters for sets and notes, or fewer, the sets may have all of them."""
+"""Up to this many characters for sets and notes, the sets may take all of them."""
 
 DEFAULT_SUBSCRIPTION = "default"
-"""The id of the subscription that is there when the user makes none."""
+"""The id of the subscription that exists when the user makes none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """The text to commit, and what did not go into it.
+    """The text to commit, and counts of the data left out.
 
-    ``truncated`` names the subscriptions of whose set only the lowest offsets were written; the
-    others, ``left_out`` in number, run again after a restart. ``dropped_unknown`` counts the blocks
-    of unknown subscriptions left out for want of room. ``set_chars`` is what the sets took of their
-    budget.
+    ``truncated`` names the subscriptions of which only the lowest offsets of the set were written.
+    The others, ``left_out`` in number, run again after a restart. ``dropped_unknown`` counts the
+    blocks of unknown subscriptions that did not fit. ``set_chars`` is the number of characters that
+    the sets took of their budget.
     """
 
     text: str
@@ -135,13 +135,13 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a committed text says.
+    """The content of a committed text.
 
-    ``sections`` has the settled runs of every subscription that has some, all at or after the
-    position asked for, ``notes`` what else is said of its lanes and records. ``unknown`` has the
-    blocks of unknown subscriptions, to be handed to :func:`encode` again. ``skipped`` counts the
-    sections of later kinds in known subscriptions. When ``problem`` is not None it says in one line
-    why the text was ignored, and all else is empty.
+    ``sections`` has the settled runs of every subscription that has any, all at or after the
+    requested position. ``notes`` has the notes on its lanes and records. ``unknown`` has the blocks
+    of unknown subscriptions, to be passed to :func:`encode` again. ``skipped`` counts the sections
+    of later kinds in known subscriptions. A ``problem`` that is not None says in one line why the
+    text was ignored; all other fields are empty then.
     """
 
     sections: Mapping[str, Runs] = field(default_factory=dict)
@@ -152,11 +152,11 @@ class Decoded:
 
 
 def size_bound(span: int, runs: int, subscription: str = DEFAULT_SUBSCRIPTION) -> int:
-    """Return a number of characters that a subscription's block never exceeds, without building it.
+    """Return an upper bound of the characters of a subscription's block, without building it.
 
-    ``span`` is at least the distance from the position to the end of the last settled run, and
-    ``runs`` at least the number of runs. With one subscription the whole set is written whenever
-    this is at most :data:`SET_BUDGET`; several add up.
+    ``span`` is at least the distance from the position to the end of the last settled run. ``runs``
+    is at least the number of runs. With one subscription the whole set is written if this is at
+    most :data:`SET_BUDGET`. The bounds of several subscriptions add up.
     """
     if runs <= 0 or span <= 0:
         return 0
@@ -165,27 +165,26 @@ def size_bound(span: int, runs: int, subscription: str = DEFAULT_SUBSCRIPTION) -
 
 
 def set_rooms(names: Collection[str], set_budget: int = SET_BUDGET) -> dict[str, int]:
-    """Return for each subscription the bytes of its set that are written whatever the others say.
+    """Return the guaranteed bytes of each subscription's set, independent of the others.
 
-    Each has an even share of the budget (in characters); what it takes of it besides the set
-    itself is left out.
+    Each has an even share of the budget (in characters). The overhead of its block is subtracted.
     """
     share = bytes_in(set_budget) // max(1, len(names))
     return {name: _payload_room(name, share) for name in names}
 
 
 def set_budget_of(limit: int) -> int:
-    """Return the characters that settled sets may take of texts of at most ``limit`` characters.
+    """Return the characters for settled sets in texts of at most ``limit`` characters.
 
-    Below the full budget notes keep a quarter, or what is beyond :data:`SMALL` if that is less: a
-    set that does not fit makes records run again, a note that does not fit costs less.
+    Below the full budget, notes keep a quarter, or the part beyond :data:`SMALL` if that is less. A
+    set that does not fit makes records run again; a note that does not fit costs less.
     """
     room = max(0, limit - OVERHEAD_CHARS)
     return min(SET_BUDGET, max(3 * room // 4, min(room, SMALL)))
 
 
 def lane_rooms(names: Collection[str], limit: int = TEXT_LIMIT) -> dict[str, int]:
-    """Return how many lanes of a partition each subscription may divert: they are all written.
+    """Return how many lanes of a partition each subscription may divert: all fit the text.
 
     ``limit`` is how long a text may be, in characters.
     """
@@ -204,21 +203,21 @@ def encode(
     set_budget: int = SET_BUDGET,
     limit: int = TEXT_LIMIT,
 ) -> Encoded:
-    """Return the text that says which offsets are settled at and after the position ``at``.
+    """Return the text that names the offsets settled at and after the position ``at``.
 
-    It is believed at that position of that log alone. ``sections`` maps subscription ids to runs
-    of the same snapshot as the position. ``unknown`` are the blocks of :attr:`Decoded.unknown`.
-    ``set_budget`` bounds the sets and ``limit`` the text, both in characters; a broker with a lower
+    It is valid at that position of that log only. ``sections`` maps subscription ids to runs of the
+    same snapshot as the position. ``unknown`` has the blocks of :attr:`Decoded.unknown`.
+    ``set_budget`` bounds the sets and ``limit`` the text, both in characters. A broker with a lower
     ``offset.metadata.max.bytes`` needs a lower limit. The text is empty when there is nothing to
-    say.
+    store.
 
     A set that does not fit its share of the budget is cut to its longest prefix that does. The
-    share is max-min fair: whoever needs less than an even share gets all it needs, and what it
-    leaves is split evenly among the others. ``notes`` have budgets of their own, from which they
-    are cut as :func:`~.lane_notes.pack_lanes` and :func:`~.lane_notes.pack_tried` say; where the
-    limit is too low for both, sets come first. Running records get :data:`RUNNING_BUDGET` of what
-    these leave. Unknown blocks get what is left of the limit, the smallest first, so that as few as
-    possible are dropped.
+    shares are max-min fair: a set that needs less than an even share gets all it needs. The rest is
+    split evenly among the others. ``notes`` have budgets of their own, to which
+    :func:`~.lane_notes.pack_lanes` and :func:`~.lane_notes.pack_tried` cut them. If the limit is
+    too low for both, sets come first. Running records get :data:`RUNNING_BUDGET` of the rest.
+    Unknown blocks get the remaining room, the smallest first, so that as few as possible are
+    dropped.
 
     Raises :class:`~kafka_keyshared.errors.InvariantError` when runs are out of order, overlap or
     touch, lie below the position or beyond Kafka's largest offset, or the position is negative.
@@ -234,7 +233,7 @@ def encode(
     set_bytes = sum(len(_block(name, body)) for name, body in bodies.items())
     room -= set_bytes
     noted = _noted(position, notes or {}, room)
-    # A section more may make the size of its block a byte longer.
+    # One more section may make the size of its block a byte longer.
     room -= sum(len(each) + 1 + _block_overhead(name, 0) for name, each in noted.items())
     for name, section in _running(position, notes or {}, room).items():
         room -= len(section) + 1 + _block_overhead(name, 0)
@@ -243,7 +242,7 @@ def encode(
         name: _block(name, bodies.get(name, b"") + noted.get(name, b""))
         for name in bodies.keys() | noted.keys()
     }
-    # A subscription that is known again speaks for itself, even when it has nothing to say.
+    # The own data of a known subscription replaces its old block, even when it is empty.
     foreign = {n: _block(n, body) for n, body in (unknown or {}).items() if n not in sections}
     dropped = 0
     for name in sorted(foreign, key=lambda name: (len(foreign[name]), name)):
@@ -257,14 +256,14 @@ def encode(
 
 
 def decode(text: str | None, at: LogPosition, known: Collection[str] | None = None) -> Decoded:
-    """Return what a committed text says about the offsets at and after its position.
+    """Return the settled offsets and notes of a committed text, from its position on.
 
     ``at`` is where the text was found: the log and the position that was committed with it.
-    ``known`` are the ids of this process's subscriptions (None takes all as known). No text and an
-    empty one say nothing and are no problem.
+    ``known`` has the ids of this process's subscriptions; None treats all as known. None and an
+    empty text give an empty result without a problem.
 
-    Never raises, whatever the text: one that is foreign, cut off, damaged, of another version, or
-    written for another log or position than ``at`` gives a ``problem`` and nothing else.
+    Never raises. A text that is foreign, cut off, damaged, of another version, or written for
+    another log or position than ``at`` gives a ``problem`` and nothing else.
     """
     if not text:
         return Decoded()
@@ -300,7 +299,7 @@ def _running(position: int, notes: Mapping[str, LaneNotes], room: int) -> dict[s
     room = min(room, bytes_in(RUNNING_BUDGET))
     found: dict[str, bytes] = {}
     for name in sorted(name for name, each in notes.items() if each.running):
-        # A section more may make the size of its block a byte longer.
+        # One more section may make the size of its block a byte longer.
         header = _block_overhead(name, 0) + 1
         if section := pack_running(position, notes[name].running, room - header):
             found[name] = section
@@ -311,7 +310,7 @@ def _running(position: int, notes: Mapping[str, LaneNotes], room: int) -> dict[s
 def _known_bodies(
     position: int, sections: Mapping[str, Runs], budget: int
 ) -> tuple[dict[str, bytes], dict[str, int]]:
-    """Return the sections of the known sets within ``budget`` bytes, and what was cut off.
+    """Return the sections of the known sets within ``budget`` bytes, and the offsets cut off.
 
     The second value has the number of offsets that are not in the section of a subscription.
     """
@@ -320,7 +319,7 @@ def _known_bodies(
     needs = {name: _need(name, whole, budget) for name, whole in packed.items()}
     bodies: dict[str, bytes] = {}
     cut: dict[str, int] = {}
-    # Serving the smallest need first and splitting anew what is left is what makes it max-min fair.
+    # Max-min fair: the smallest need is served first, and the rest is split again each time.
     order = sorted(packed, key=lambda name: (needs[name], name))
     for turn, name in enumerate(order):
         share = budget // (len(order) - turn)
@@ -341,7 +340,7 @@ def _count(runs: Runs) -> int:
 
 
 def _need(name: str, section: Packed, budget: int) -> int:
-    """Return how many bytes a block wants; one that had to be cut wants them all."""
+    """Return how many bytes a block needs; a set that had to be cut needs the whole budget."""
     size = len(section.payload)
     return _block_overhead(name, size) + size if section.complete else budget
 
@@ -376,7 +375,7 @@ def _block_overhead(name: str, payload: int) -> int:
 def _payload_room(name: str, budget: int) -> int:
     """Return the largest payload whose block takes no more than ``budget`` bytes."""
     room = budget - _block_overhead(name, budget)
-    # That overhead is the one of a larger payload and can be a byte or two too much.
+    # That overhead is computed for a larger payload and can be a byte or two too large.
     while _block_overhead(name, room + 1) + room + 1 <= budget:
         room += 1
     return room

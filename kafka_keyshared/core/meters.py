@@ -1,8 +1,8 @@
-"""What is counted and timed: the numbers behind every metric, taken per batch.
+"""Counters and timers behind the metrics, updated per batch.
 
-Nothing here is looked at by the dispatcher itself. A number that would cost something per record is
-sampled, and says so: a slice's time is spread evenly over its records, waiting is measured at the
-first record of a slice, age at its last, and both not more often than 200 times a second.
+The dispatcher itself reads none of them. A number that would cost something per record is sampled,
+and its description says so. A slice's time is spread evenly over its records. Waiting is measured
+at the first record of a slice, age at its last. Both are sampled at most 200 times a second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafka_keyshared.core.events import CommitResult
     from kafka_keyshared.core.slices import Leased
 
-# Those of OpenTelemetry's messaging conventions, and finer ones below: handlers may be quick.
+# Bounds of OpenTelemetry's messaging conventions, and finer ones below: handlers may be fast.
 DURATIONS = (
     *(0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1),
     *(0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0),
@@ -32,30 +32,30 @@ AGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600
 SIZES = (0.0, 64.0, 256.0, 512.0, 1024.0, 2048.0, 3072.0, 4095.0)
 
 ERROR_NAMES_MAX = 50
-"""So many different names of exceptions become labels; the others are counted as ``other``."""
+"""Names of exceptions that become labels; further ones are counted as ``other``."""
 
 OTHER = "other"
 
 KNOWN_ERRORS = (Retry.__qualname__, OTHER)
-"""What a retry may be counted under whatever the handler raises."""
+"""Labels under which a retry may be counted for any handler."""
 
 SAMPLE_EVERY = 0.005
-"""Seconds between two slices of which waiting and age are taken: a busy instance ends thousands."""
+"""Seconds between two slices sampled for waiting and age: a busy instance ends thousands."""
 
 RAN_LONG = 5.0
-"""Seconds from which on an ended slice is remembered: a standstill may have been during it."""
+"""Seconds from which an ended slice is remembered, because a standstill may have been during it."""
 RAN_LONG_MOST = 20
 
 MARKS_MAX = 1_024
 NO_TIMESTAMP = 0
 
 
-# What is counted is counted by a member of these, and a status shows each of them, also at 0: a
-# counter that appears with its first event has not grown, as far as Prometheus can tell.
+# Counters use the members of these enums as labels, and a status shows each of them, also at 0. A
+# counter that appears with its first event has not grown, as far as Prometheus can see.
 
 
 class Processed(enum.StrEnum):
-    """What became of a record; of an attempt for ``FAILED``."""
+    """How a record ended; for ``FAILED``, how an attempt ended."""
 
     OK = "ok"
     DROPPED = "dropped"
@@ -63,19 +63,19 @@ class Processed(enum.StrEnum):
     DIVERTED = "diverted"  # to the dead-letter topic, unrun, because its key is diverted
     SKIPPED = "skipped"  # settled before this assignment
     FAILED = "failed"
-    UNDECODABLE = "undecodable"  # whatever became of it
+    UNDECODABLE = "undecodable"  # under every undecodable policy
     UNMATCHED = "unmatched"  # no worker was declared to take it
 
 
 class LetterAnswer(enum.StrEnum):
-    """What the broker said to a dead letter."""
+    """The broker's answer to a dead letter."""
 
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
 
 
 class Rebalance(enum.StrEnum):
-    """What happens to partitions."""
+    """What happens to partitions in a rebalance."""
 
     ASSIGNED = "assigned"
     REVOKED = "revoked"
@@ -83,7 +83,7 @@ class Rebalance(enum.StrEnum):
 
 
 class Histogram:
-    """Counts of observations up to each bound, and their sum. The last count has no bound."""
+    """Counts of observations up to each bound, and their sum; the last count has no bound."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -106,7 +106,7 @@ class Arrivals:
         self._marks: dict[TopicPartition, list[tuple[int, float]]] = {}
 
     def note(self, ends: Mapping[TopicPartition, int], now: float) -> None:
-        """Everything below these ends that had no mark before has arrived now."""
+        """Note ``now`` as the arrival of all records below these ends that have no mark yet."""
         for partition, end in ends.items():
             marks = self._marks.get(partition)
             if marks is None:
@@ -114,13 +114,13 @@ class Arrivals:
             elif end > marks[-1][0]:
                 marks.append((end, now))
                 if len(marks) > MARKS_MAX:
-                    # Of what has waited for long the exact time matters least. The later mark of
-                    # two stays: it holds for the offsets of both.
+                    # The exact time matters least for records that have waited long. Of two marks
+                    # the later one stays, because it covers the offsets of both.
                     half = MARKS_MAX // 2
                     marks[:half] = marks[1:half:2]
 
     def at(self, partition: TopicPartition, offset: int) -> float | None:
-        """Return when the record there arrived, None when nobody knows any more."""
+        """Return when the record at this offset arrived, None if it is no longer known."""
         marks = self._marks.get(partition)
         if not marks:
             return None
@@ -145,21 +145,21 @@ Label = TypeVar("Label", bound=str)
 
 
 class TopicCounts(Generic[Label]):
-    """Counts by topic and one more label; ``known`` are labels that there will or may be."""
+    """Counts by topic and one more label; ``known`` lists labels that are shown from the start."""
 
     def __init__(self, known: Iterable[Label]) -> None:
         self._none = dict.fromkeys(map(str, known), 0)
         self.counts: dict[str, dict[str, int]] = {}
 
     def shown(self, topics: Iterable[str]) -> dict[str, dict[str, int]]:
-        """Return a copy in which these topics have every known label, be it at 0."""
+        """Return a copy in which these topics have every known label, even at 0."""
         return {
             topic: {**self._none, **self.counts.get(topic, {})}
             for topic in dict.fromkeys((*topics, *self.counts))
         }
 
     def add(self, topic: str, label: Label, times: int = 1) -> None:
-        """Count; nothing is kept for 0 times."""
+        """Add to a count; 0 times leaves no entry."""
         if times:
             labels = self.counts.get(topic)
             if labels is None:
@@ -168,13 +168,13 @@ class TopicCounts(Generic[Label]):
 
 
 class ErrorCounts(TopicCounts[str]):
-    """Counts by topic and the name of an exception, of which there must not be any number."""
+    """Counts by topic and exception name, with a bounded number of names."""
 
     def __init__(self) -> None:
         super().__init__(KNOWN_ERRORS)
 
     def add(self, topic: str, label: str, times: int = 1) -> None:
-        """Count under the name, or as one of the others when there are many names already."""
+        """Count under the name, or as ``other`` if there are many names already."""
         labels = self.counts.get(topic, {})
         if label not in labels and len(labels) >= ERROR_NAMES_MAX:
             label = OTHER
@@ -185,11 +185,11 @@ class ErrorCounts(TopicCounts[str]):
 class Counts:
     """How records of a subscription ended since the start; attempts for ``failed``.
 
-    ``topic`` is the only topic there is, None while there are several: then each record's topic has
-    to be asked for. Of those that were ``stuck`` so many are ``unstuck``: they have ended.
-    ``written_off`` was in the hands of evicted workers and counts as dropped. ``timed_out`` are
-    failed attempts that were ended when their time was over, and ``late`` what members have said of
-    records that they had no more.
+    ``topic`` is the only topic, or None if there are several: then each record is asked for its
+    topic. ``stuck`` counts records that became stuck, ``unstuck`` those of them that have ended.
+    ``written_off`` counts the records of evicted workers and is part of dropped. ``timed_out``
+    counts failed attempts that were ended at the ack timeout. ``late`` counts reports of members on
+    records whose lease had ended.
     """
 
     ok: int = 0
@@ -258,7 +258,7 @@ def topics_of(records: Iterable[Record]) -> Counter[str]:
 
 
 class Meters:
-    """What is counted of the member as a whole. Times are monotonic, in seconds."""
+    """Counters of the member as a whole. Times are monotonic, in seconds."""
 
     def __init__(self) -> None:
         self.arrivals = Arrivals()
@@ -272,11 +272,11 @@ class Meters:
         self.metadata_bytes = Histogram(SIZES)
         self.paused_seconds = 0.0
         # Slices that ran for long: when they ended, their first record, subscription and worker,
-        # and how many records there were.
+        # and how many records they had.
         self.ran_long: deque[tuple[float, Coordinates, tuple[str, int], int]] = deque(
             maxlen=RAN_LONG_MOST
         )
-        # What has to be added to a monotonic time to make it seconds since 1970; with the beats.
+        # Added to a monotonic time it gives seconds since 1970; updated at each heartbeat.
         self.wall_offset: float | None = None
         self._beat_at: float | None = None
         self._sample_at = float("-inf")
@@ -284,7 +284,7 @@ class Meters:
         self._revoking_since: float | None = None
 
     def beat(self, now: float, wall: float | None) -> float:
-        """Take note of a heartbeat; return the seconds since the last one."""
+        """Note a heartbeat; return the seconds since the last one."""
         seconds = 0.0 if self._beat_at is None else now - self._beat_at
         self._beat_at = now
         if wall is not None:
@@ -292,7 +292,7 @@ class Meters:
         return seconds
 
     def took_in(self, records: Sequence[Record], events: int, topic: str | None) -> None:
-        """Count a chunk, of which some are ``events``; ``topic`` is given where all have one."""
+        """Count a chunk with ``events`` client events; ``topic`` is set if all records have one."""
         if topic is not None:
             self.fetched[topic] += len(records) - events
         elif records:
@@ -301,7 +301,7 @@ class Meters:
     def ended(
         self, counts: Counts, leased: Leased, indices: Sequence[int], seconds: float, now: float
     ) -> None:
-        """Take the times of leases of a slice that have just ended; ``seconds`` are of them all."""
+        """Record the times of ended leases of a slice; ``seconds`` is the time of all of them."""
         ran = len(indices) - leased.aside + leased.beside
         if ran <= 0:
             return
@@ -314,7 +314,7 @@ class Meters:
         self._sample_at = now + SAMPLE_EVERY
         arrived = self.arrivals.at(*leased.slice.came.coordinates_of(indices[0]))
         if arrived is not None:
-            # Of a serial worker the first record started so long ago; of others the last one did.
+            # In a serial worker the first record started that long ago; in others the last one did.
             since = seconds if len(indices) == len(leased.slice.records) else seconds / ran
             counts.wait_seconds.observe(now - since - arrived)
         kind, at_ms = leased.slice.records[indices[-1]].timestamp()
@@ -322,34 +322,34 @@ class Meters:
             counts.age_seconds.observe(now + self.wall_offset - at_ms / 1000)
 
     def sent(self, commits: Iterable[Commit], now: float) -> None:
-        """Take note of commits that are on their way."""
+        """Note commits that were sent."""
         for commit in commits:
             self._sent_at[commit] = now
             for entry in commit.entries.values():
                 self.metadata_bytes.observe(len(entry.metadata))
 
     def answered(self, commit: Commit, result: CommitResult, now: float) -> None:
-        """Take the broker's answer."""
+        """Note the broker's answer to a commit."""
         self.commits[result] += 1
         sent = self._sent_at.pop(commit, None)
         if sent is not None:
             self.commit_seconds.observe(now - sent)
 
     def unanswered(self, now: float) -> float | None:
-        """Return for how many seconds the oldest commit has been on its way, None without one."""
+        """Return for how many seconds the oldest unanswered commit has been sent, else None."""
         return now - min(self._sent_at.values()) if self._sent_at else None
 
     def assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions have come."""
+        """Note that partitions were assigned."""
         self.rebalances[Rebalance.ASSIGNED] += 1
         self.topics.update(each.topic for each in partitions)
 
     def revoking(self, now: float) -> None:
-        """Partitions are about to go."""
+        """Note that partitions are about to be revoked."""
         self._revoking_since = now
 
     def gone(self, partitions: Iterable[TopicPartition], now: float, *, lost: bool) -> None:
-        """They are gone."""
+        """Note that partitions are gone."""
         self.arrivals.forget(partitions)
         self.rebalances[Rebalance.LOST if lost else Rebalance.REVOKED] += 1
         if self._revoking_since is not None:

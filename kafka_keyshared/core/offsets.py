@@ -1,12 +1,12 @@
-"""Positions, derived at commit time from what is not settled.
+"""Positions, derived at commit time from the unsettled records.
 
-Nothing is tracked per settled record. Everything received in [start, received end) is settled
-unless it is found among the records still held; so the safe position of a partition is its lowest
-unsettled offset, or its received end. Only received records are ever waited for: offsets that
-compaction removed or that hold transaction markers are in nobody's hands and hold nothing up.
+Nothing is tracked per settled record. Every record received in [start, received end) is settled
+unless it is among the held records. So the safe position of a partition is its lowest unsettled
+offset, or its received end. Offsets that compaction removed or that hold transaction markers are
+never received, so they do not block the position.
 
-Example (the one of Danube's Key-Shared dispatcher): of 10, 11, 12, 13 all but 11 are settled; the
-safe position is 11 and the settled set {12, 13}. When 11 settles, the safe position is 14.
+Example (from Danube's Key-Shared dispatcher): 10, 12 and 13 are settled, 11 is not. The safe
+position is 11 and the settled set {12, 13}. When 11 settles, the safe position is 14.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from kafka_keyshared.model import Record, TopicPartition
 
 @dataclass(slots=True)
 class PartitionState:
-    """One assigned partition of one epoch: the next one has a state of its own.
+    """One assigned partition in one epoch: the next epoch has a state of its own.
 
-    ``received_end`` is the next offset yet to be received, None until something is known.
-    ``restored`` holds, per subscription, the settled runs that came with the assignment and have
-    not been passed yet; ``unknown`` what other subscriptions left in the metadata, to be handed on,
-    and ``notes`` what it said of lanes and records when the partition came. ``topic_id`` is the
-    id of the topic that the partition began of, None until it is known: commits name it.
-    ``outdated`` says that the committed text names offsets beyond the end of the log.
+    ``received_end`` is the next offset to receive, None until it is known. ``restored`` has, per
+    subscription, the settled runs that came with the assignment and are not passed yet. ``unknown``
+    has the metadata of other subscriptions, which is copied to the next commit. ``notes`` has the
+    notes on lanes and records from the metadata at the assignment. ``topic_id`` is the topic's id
+    at the start of the partition, None until it is known; commits name it. ``outdated`` says that
+    the committed text names offsets beyond the end of the log.
     """
 
     received_end: int | None
@@ -43,17 +43,17 @@ class PartitionState:
 
     @property
     def settled_end(self) -> int | None:
-        """One past the highest offset that has settled or was received: the log has to reach it.
+        """One past the highest offset that was settled or received; the log must reach it.
 
-        A log that ends before it was cut off, and gives these offsets out again.
+        A log that ends earlier was truncated, and its broker assigns these offsets again.
         """
         ends = [runs[-1][1] for runs in self.restored.values() if runs]
         return self.received_end if self.received_end is None else max(self.received_end, *ends, 0)
 
     def drop_passed(self, ceilings: Mapping[str, int]) -> None:
-        """Forget restored runs that are derived from here on: what is received and not parked.
+        """Forget restored runs of records that are received and not parked: those are derived now.
 
-        ``ceilings`` are those of the subscriptions: what stands beyond is parked.
+        ``ceilings`` are those of the subscriptions; records beyond them are parked.
         """
         received = self.received_end
         if self.restored and received is not None:
@@ -72,9 +72,9 @@ NONE_RUN: Mapping[str, Running] = {}
 class Snapshot(NamedTuple):
     """Position and settled sets of one partition, taken together.
 
-    ``leader_epoch`` is that of the record at the position, -1 when nothing is held there;
-    ``notes`` are what else there is to say of the lanes and records of each subscription, and
-    ``running`` which of its records run.
+    ``leader_epoch`` is that of the record at the position, -1 when nothing is held there. ``notes``
+    has the notes on the lanes and records of each subscription. ``running`` has its running
+    records.
     """
 
     position: int
@@ -85,13 +85,14 @@ class Snapshot(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """What a snapshot shows of one partition, for whoever looks on.
+    """Summary of a snapshot of one partition, for the status.
 
-    ``completed`` is one past the highest settled offset, ``islands`` how many offsets are settled
-    beyond the position, ``incomplete`` how many records are held; ``oldest_ms`` is the timestamp of
-    the record at the position, and ``since`` when that record was first seen to be the oldest, in
-    monotonic seconds. With several subscriptions the least settled one counts. ``runs`` are what
-    each has settled beyond the position.
+    ``completed`` is one past the highest settled offset. ``islands`` is how many offsets are
+    settled beyond the position. ``incomplete`` is how many records are held. ``oldest_ms`` is the
+    timestamp of the record at the position. ``since`` is when that record was first seen to be the
+    oldest, in monotonic seconds. With several subscriptions ``islands`` is their minimum,
+    ``incomplete`` and ``completed`` are their maximum. ``runs`` has the offsets that each has
+    settled beyond the position.
     """
 
     position: int
@@ -104,10 +105,10 @@ class Derived(NamedTuple):
 
 
 Unsettled = dict[TopicPartition, dict[int, Record]]
-"""What is held of each partition, by offset.
+"""Held records of each partition, by offset.
 
-By offset, because a record that failed is held by its lane and may be its slice's last started one
-too.
+By offset, because a failed record may be held twice: by its lane, and as the last started record of
+its slice.
 """
 
 
@@ -128,12 +129,12 @@ def derive(
     restored: Mapping[str, Runs],
     ceilings: Mapping[str, int],
 ) -> Snapshot:
-    """Return the safe position and what each subscription has settled beyond it.
+    """Return the safe position and the offsets that each subscription has settled beyond it.
 
-    ``unsettled`` gives what each subscription holds, in any order. The position waits for all of
-    them: an offset is safe only when every subscription has settled it. What is parked beyond a
-    subscription's ceiling counts as not received there: offsets between parked records that never
-    existed would make the set larger than it was bounded to.
+    ``unsettled`` has the held records of each subscription, in any order. An offset is safe only
+    when every subscription has settled it. Records parked beyond a subscription's ceiling count as
+    not received there. Otherwise offsets between parked records that never existed would make the
+    set exceed its bound.
     """
     first = min((min(held) for held in unsettled.values() if held), default=None)
     position = end if first is None else first
@@ -155,7 +156,7 @@ def look(
     before: Derived | None,
     now: float,
 ) -> Derived:
-    """Return what the snapshot shows; ``held`` is what it was derived from."""
+    """Return the summary of a snapshot; ``held`` has the records that it was derived from."""
     runs = [snapshot.runs.get(name, ()) for name in held]
     incomplete = max(map(len, held.values()))
     oldest = next(

@@ -1,4 +1,4 @@
-"""One lease per key: which lanes have theirs, and what waits for its end."""
+"""Lanes limited to one lease, and the records that wait for it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Grant: TypeAlias = tuple[Lane, Record]
 
 
 class OneLease:
-    """A lane that is here has its lease, or one of its records was granted it.
+    """The lanes whose lease is out or granted to one of their records.
 
-    Whoever takes a lane out of here places what waited in it.
+    A caller that takes a lane out places the records that waited in it.
     """
 
     def __init__(self, lane_of: Callable[[Record], Lane]) -> None:
@@ -37,7 +37,7 @@ class OneLease:
     def following(self, lane: Lane) -> Record | None:
         """End the lane's lease; return the record that is granted the next one, if any waits.
 
-        Only that one leaves the lane's queue, or each lease would walk all that wait behind it.
+        Only that record leaves the lane's queue. Otherwise each lease would walk the whole queue.
         """
         waiting = self._lanes.get(lane)
         if waiting:
@@ -47,7 +47,7 @@ class OneLease:
         return None
 
     def release(self, lane: Lane) -> Iterable[Record]:
-        """Take the lane out; return what waited in it."""
+        """Take the lane out; return the records that waited in it."""
         return self._lanes.pop(lane, ())
 
     def lanes_of(self, records: Iterable[Record]) -> set[Lane]:
@@ -55,7 +55,7 @@ class OneLease:
         return {self._lane_of(record) for record in records}
 
     def behind(self, lane: Lane) -> Collection[Record]:
-        """Return what waits for the end of the lane's lease."""
+        """Return the records that wait for the end of the lane's lease."""
         return self._lanes.get(lane, ())
 
     def waiting(self) -> Iterator[Record]:
@@ -64,10 +64,10 @@ class OneLease:
             yield from waiting
 
     def empty(self) -> bool:
-        """Say whether nothing waits here."""
+        """Return whether no record waits here."""
         return not any(self._lanes.values())
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop what waits here and is of these partitions; lanes keep their lease."""
+        """Drop the waiting records of these partitions; lanes keep their lease."""
         for lane, waiting in self._lanes.items():
             self._lanes[lane] = deque(without(waiting, partitions))

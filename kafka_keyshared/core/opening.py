@@ -1,6 +1,6 @@
-"""How a closed lane goes on: its head is readied, or settles, and the lane opens.
+"""Steps by which a closed lane retries or settles its head and opens.
 
-Whoever decides what becomes of a head (:mod:`.failures`, :mod:`.dead_letters`) ends up here: the
+:mod:`.failures` and :mod:`.dead_letters` decide the outcome of a head and call this module. The
 lane opens in the same ``handle`` call in which its head settles, as far as its fence allows.
 """
 
@@ -25,12 +25,12 @@ def advance(sub: Subscription, closed: ClosedLane) -> None:
 
 
 def open_lane(sub: Subscription, closed: ClosedLane) -> None:
-    """Open the lane; what waited in it goes before anything its key has in a backlog."""
+    """Open the lane; its waiting records go before all backlog records of its key."""
     sub.closed.open(closed)
     if closed.lane not in sub.diverted.met:
         sub.put_back(closed.waiting())
         return
-    # It came diverted with another partition while a record of this one was tried again.
+    # Another partition brought the lane as diverted while a record of this one was retried.
     waiting, where = deque(closed.waiting()), closed.partition
     diverted = ClosedLane(closed.lane, closed.key, LaneState.DIVERTED, None, where, queue=waiting)
     sub.closed.close(diverted)
@@ -41,7 +41,7 @@ def open_lane(sub: Subscription, closed: ClosedLane) -> None:
 def settle_head(
     sub: Subscription, closed: ClosedLane, event: LaneEvent = LaneEvent.SETTLED
 ) -> None:
-    """Take the head for settled, which frees its place in the window; the lane goes on."""
+    """Settle the head, which frees its place in the window, and let the lane go on."""
     closed.on(event)
     closed.head = None
     sub.window.free(1)

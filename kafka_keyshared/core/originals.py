@@ -1,16 +1,16 @@
-"""What records were when they came, so that what a handler writes into them changes nothing else.
+"""Original keys, values and topics of records, protected from changes by handlers.
 
-A handler has the client's own message, whose key, value and topic can be set; it is how a
-``DeserializingConsumer`` decodes. Order, retries and dead letters go by what the broker delivered.
-So the keys and values of each fetch are remembered in two columns, at C speed, as it comes in: then
-they are in the processor's cache, which costs next to nothing; when the records are leased they no
-longer are. Nothing is compared or looked up until something is out of the ordinary.
+A handler gets the client's own message, whose key, value and topic can be set. This is how a
+``DeserializingConsumer`` decodes. Order, retries and dead letters use the bytes that the broker
+delivered. So the keys and values of each fetch are stored in two columns when they arrive, at C
+speed. They are in the processor's cache then, so this costs almost nothing; at the time of a lease
+they no longer are. Nothing is compared or looked up on the normal path.
 
-A column keeps alive what is in it. Where a slow worker holds a few records of a long fetch, these
-are remembered apart, so that all the others can go (:meth:`Originals.let_go`).
+A column keeps its contents alive. A slow worker may hold a few records of a long fetch. Their
+originals are copied, so that the others can be freed (:meth:`Originals.let_go`).
 
-Headers are not remembered: the client converts them when asked, which costs more than all the rest
-of a record's way. What a handler does to them its later attempts and its dead letter see.
+Headers are not stored: the client converts them on each call, which costs more than all other work
+on a record. Later attempts and the dead letter see the changes that a handler makes to headers.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from kafka_keyshared.model import Coordinates, Record, TopicPartition, topic_par
 
 
 class Chunk:
-    """Records that came together, and what they were: nobody could write into them before.
+    """Records of one fetch and their originals, stored before any handler could modify them.
 
-    ``records`` is not changed any more, but at its end. ``received`` says how many records were
-    received before the next ones, 0 if they did not just come in.
+    ``records`` changes only at its end. ``received`` is the number of records received before the
+    next chunk, 0 if the records did not just arrive.
     """
 
     __slots__ = ("__weakref__", "_index", "keys", "received", "records", "values")
@@ -42,7 +42,7 @@ class Chunk:
 
     @classmethod
     def apart(cls, records: Sequence[Record], came: Originals) -> Chunk:
-        """Remember these records of others that may have been written into since."""
+        """Copy these records out of a slice; they may have been modified since."""
         chunk = cls((), 0)
         found = [came.find(record) for record in records]
         chunk.records = records
@@ -51,28 +51,28 @@ class Chunk:
         return chunk
 
     def __getstate__(self) -> tuple[None, dict[str, object]]:
-        """Cross a pipe without the addresses of records, which have others elsewhere."""
+        """Pickle without the addresses of records, which differ in another process."""
         kept = ("records", "received", "keys", "values")
         return None, {"_index": None, **{name: getattr(self, name) for name in kept}}
 
     def find(self, record: Record) -> int | None:
         """Return the record's index in this chunk, None if it came in another."""
-        # An address is one record's as long as that is alive, and here all of them are kept alive.
+        # An address is unique while its record is alive, and this chunk keeps its records alive.
         index = self._index
         if index is None:
             self._index = index = dict(zip(map(id, self.records), itertools.count()))
         return index.get(id(record))
 
     def forget_where(self) -> None:
-        """Forget where each record is, which takes a hundred bytes for each."""
+        """Drop the index of the records, which takes a hundred bytes for each."""
         self._index = None
 
 
 class Originals:
-    """What the records of a slice were.
+    """The originals of the records of a slice.
 
-    Each of the ``records`` is in one of the ``chunks``. ``topic`` is the topic of all of them where
-    that is known; else each is asked now, before its handler has it.
+    Each of the ``records`` is in one of the ``chunks``. ``topic`` is the topic of all of them if it
+    is known. Otherwise each record is asked for its topic now, before its handler gets it.
     """
 
     __slots__ = ("_chunks", "_records", "_topics", "topic")
@@ -89,7 +89,7 @@ class Originals:
         return len(self._records)
 
     def __reduce__(self) -> tuple[type[Originals], tuple[object, ...]]:
-        """Cross a pipe with the slice's own records, not with all that they came with."""
+        """Pickle with the slice's own records, without the rest of their chunks."""
         apart = Chunk.apart(self._records, self)
         return Originals, (self._records, self.topic, (apart,))
 
@@ -121,7 +121,7 @@ class Originals:
         return column("partition", records), topics
 
     def coordinates_of(self, index: int) -> Coordinates:
-        """Return which record of its partition one of the slice is."""
+        """Return the coordinates of a record of the slice."""
         return self.partition_of(index), self._records[index].offset()
 
     def find(self, record: Record) -> tuple[Chunk, int]:
@@ -133,7 +133,7 @@ class Originals:
         raise InvariantError(f"nobody remembers what {record} was when it came")
 
     def restore(self, index: int) -> None:
-        """Make a record of the slice what it was, now that its handler is through with it."""
+        """Restore the original key, value and topic of a record whose handler has ended."""
         record: Any = self._records[index]
         topic = self.topic_of(index)
         chunk, at = self.find(record)
@@ -146,16 +146,16 @@ class Originals:
             record.set_topic(topic)
 
     def forget_where(self) -> None:
-        """Forget where in its chunk each record is: it is looked for anew when it is asked for."""
+        """Drop the chunk indexes of the records; the next lookup builds them again."""
         for chunk in self._chunks:
             chunk.forget_where()
 
     def strays(self) -> Sequence[Record]:
-        """Return the records, if some may be in no chunk that is as it came in."""
+        """Return the records if some may have left the chunk they were fetched in."""
         return () if all(chunk.received for chunk in self._chunks) else self._records
 
     def chunks(self) -> Iterator[tuple[Chunk, int]]:
-        """Yield what the records came in, and how many of them in each, roughly: equally many."""
+        """Yield each chunk and a rough count of the slice's records in it: equal parts."""
         records, chunks, at = len(self._records), len(self._chunks), 0
         for number, chunk in enumerate(self._chunks, 1):
             end = records * number // chunks
@@ -163,14 +163,17 @@ class Originals:
             at = end
 
     def let_go(self, received: int) -> None:
-        """Let go of what came before so many records were received and is not in the slice."""
+        """Copy the slice's originals if a chunk is older than ``received`` and longer than it.
+
+        The chunks can be freed then.
+        """
         count = len(self._records)
         if any(len(each.records) > count and each.received < received for each in self._chunks):
             self._chunks = (Chunk.apart(self._records, self),)
 
 
 class Places:
-    """Where records came from, noted at the price of a list, to be counted all at once."""
+    """Partitions of records, noted at the cost of a list and counted together."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, list[int]] = {}
@@ -185,7 +188,7 @@ class Places:
             self._pairs.extend(zip(topics, numbers, strict=True))
 
     def counts(self) -> Iterator[tuple[TopicPartition, int]]:
-        """Yield how many came from each partition since this was last asked."""
+        """Yield how many came from each partition since the last call."""
         noted, self._numbers = self._numbers, {}
         pairs, self._pairs = self._pairs, []
         for topic, numbers in noted.items():
@@ -196,17 +199,17 @@ class Places:
 
 
 def kept_from(held: Iterable[tuple[Chunk, int]], most: int) -> int:
-    """Return from which count of received records on chunks may be kept; 0 when all may be.
+    """Return the received count from which chunks may be kept; 0 when all may be.
 
-    ``held`` are the chunks and how many records are held of each; what else is in those that may be
-    kept is at most ``most`` records in all.
+    ``held`` has the chunks and how many records are held of each. All other records in the kept
+    chunks are at most ``most`` together.
     """
     chunks: dict[int, Chunk] = {}
     of_each: Counter[int] = Counter()
     for chunk, count in held:
         chunks[id(chunk)] = chunk
         of_each[id(chunk)] += count
-    # Nothing may be, if the newest alone is more.
+    # No chunk may be kept if the newest alone exceeds ``most``.
     rest, young = 0, max((each.received for each in chunks.values()), default=0) + 1
     for chunk in sorted(chunks.values(), key=_received, reverse=True):
         rest += max(0, len(chunk.records) - of_each[id(chunk)])
@@ -221,7 +224,7 @@ def _received(chunk: Chunk) -> int:
 
 
 class AsItCame:
-    """A record as it came; for whoever looks at it while its handler may be writing into it."""
+    """A record as it came, for readers while its handler may be modifying it."""
 
     __slots__ = ("_came", "_topic", "raw")
 
@@ -252,22 +255,22 @@ class AsItCame:
 
 
 def _same(topic: object, came: str) -> bool:
-    # Compared by the type first: what a handler has set may be anything, and refuse to be compared.
+    # The type is compared first: a handler may set any object, even one that cannot be compared.
     return topic is came or (type(topic) is str and topic == came)
 
 
 def contents_of(records: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Return the keys and the values of the records."""
-    if len(records) == 1:  # with slow handlers a slice is no more than that
+    if len(records) == 1:  # common with slow handlers: a slice of one record
         record = records[0]
         return [record.key()], [record.value()]
     return column("key", records), column("value", records)
 
 
 def column(name: str, records: Sequence[Record]) -> list[Any]:
-    """Return what this method says of each of the records."""
+    """Return the result of this method for each of the records."""
     try:
-        # The method of their class: a C function, called five times as fast as by its name.
+        # The method of their class is a C function: five times as fast as a call by name.
         return list(map(getattr(type(records[0]), name), records))
     except (TypeError, AttributeError, IndexError):  # records of several classes, or none
         return list(map(methodcaller(name), records))

@@ -1,7 +1,7 @@
 """Sums of attempt outcomes over sliding windows.
 
 One :class:`Outcomes` counts half a second. A :class:`Windows` keeps the last five minutes and three
-running sums of them, so that one heartbeat costs the same however much has failed.
+running sums. So a heartbeat costs the same for any number of failures.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ WINDOWS = (8.0, 30.0, 300.0)
 """Seconds of each window, the shortest first."""
 
 LANES_MOST = 8
-"""Different lanes that one count remembers: a rule asks for a few, never for all."""
+"""Different lanes that one count remembers: a rule needs a few, never all."""
 
 
 @dataclass(slots=True)
 class Outcomes:
-    """How attempts ended in a time.
+    """How attempts ended in a span of time.
 
-    ``ok`` records were done. ``records`` failed for the first time, ``failed`` attempts failed in
-    all. ``put_off`` records were put off for the first time, ``put_off_again`` is the number of
-    later times. ``given_up`` records went to the dead-letter topic or were dropped by the policy.
-    ``lanes`` failed or were put off, ``given_up_lanes`` were given up. ``kinds`` and
+    ``ok`` records were done. ``records`` failed for the first time; ``failed`` counts all failed
+    attempts. ``put_off`` records were postponed for the first time; ``put_off_again`` counts the
+    later postponements. ``given_up`` records went to the dead-letter topic or were dropped by the
+    policy. ``lanes`` failed or were postponed, ``given_up_lanes`` were given up. ``kinds`` and
     ``given_up_kinds`` count both by error and place.
     """
 
@@ -51,7 +51,7 @@ class Outcomes:
         return self.failed + self.put_off + self.put_off_again
 
     def add(self, other: Outcomes, sign: int = 1) -> None:
-        """Add another count to this one; take it out again where ``sign`` is -1."""
+        """Add another count to this one; subtract it if ``sign`` is -1."""
         self.ok += sign * other.ok
         if not (other.not_done or other.given_up):
             return
@@ -67,7 +67,7 @@ class Outcomes:
 
 
 def note_lane(lanes: Counter[Lane], lane: Lane) -> None:
-    """Count a lane, unless as many others are remembered."""
+    """Count a lane, unless :data:`LANES_MOST` other lanes are counted already."""
     if lane in lanes or len(lanes) < LANES_MOST:
         lanes[lane] += 1
 
@@ -92,7 +92,7 @@ class Windows:
         self._parts: tuple[deque[tuple[float, Outcomes]], ...] = tuple(deque() for _ in WINDOWS)
 
     def add(self, outcomes: Outcomes, now: float) -> None:
-        """Take in the outcomes since the last call, and let go of what has become too old."""
+        """Add the outcomes since the last call, and drop those that have become too old."""
         something = outcomes.ok or outcomes.not_done or outcomes.given_up
         for seconds, total, parts in zip(WINDOWS, self.sums, self._parts, strict=True):
             if something:
@@ -102,5 +102,5 @@ class Windows:
                 total.add(parts.popleft()[1], -1)
 
     def first_failure(self, window: int) -> float | None:
-        """Return when the first attempt in a window failed, None where none did."""
+        """Return when the first attempt in a window failed, None if none did."""
         return next((at for at, each in self._parts[window] if each.not_done), None)

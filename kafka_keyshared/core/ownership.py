@@ -1,7 +1,7 @@
-"""Whose a record is, and where it waits until it is leased.
+"""Owners of records, and the places where records wait for a lease.
 
-Whatever comes back from somewhere, and whatever is to run again, is put where it belongs by what
-stands here: nobody else asks the slot table.
+Records that come back and records that run again are placed by this module. No other module of the
+core reads the slot table for that.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from kafka_keyshared.model import Record
 
 
 class Ownership:
-    """The workers of a subscription, the slots that each of them has, and what waits for them.
+    """The workers of a subscription, their slots, and the records that wait for them.
 
-    Where ``has_gaps`` is false every slot is a worker's, and nobody asks whether one is.
+    If ``has_gaps`` is false, every slot has a worker, and no ownership check is made.
     """
 
     def __init__(self, settings: SubscriptionSettings) -> None:
@@ -51,9 +51,9 @@ class Ownership:
         self.hand_overs = HandOvers() if settings.hands_over else None
         self._worker_ids = itertools.count()
         self.workers: dict[int, Worker] = {}
-        # Those that join or leave.
+        # Workers that join or leave.
         self.changing: list[Worker] = []
-        # The last one of each name that is gone, for whoever looks on.
+        # The last worker of each name that is gone, for the status.
         self.gone: dict[str, Worker] = {}
         self.shared = None
         if settings.shares:
@@ -78,10 +78,10 @@ class Ownership:
         shared = None if self.shared is None else self.shared.by_slot
         return SlotTable(self.workers.values(), chosen.of(names), unowned, filtered, shared)
 
-    # --- who there is ---
+    # --- workers ---
 
     def add(self, name: str, state: WorkerState) -> Worker:
-        """Add a worker; whoever calls this projects the table anew."""
+        """Add a worker; the caller projects the table again."""
         settings = self.settings
         worker = Worker(
             name,
@@ -100,7 +100,7 @@ class Ownership:
         return worker
 
     def drop(self, worker: Worker) -> None:
-        """Forget a worker that is gone and at which nothing waits."""
+        """Forget a worker that is gone and at which no record waits."""
         del self.workers[worker.id]
         if self.shared is not None:
             self.shared.is_for(len(self.workers))
@@ -112,10 +112,10 @@ class Ownership:
     def declared_with(
         self, names: Iterable[str], filters: Sequence[str | bytes] | None = None
     ) -> Filters | None:
-        """Return what all filter when these workers are there, None where that stays as it is.
+        """Return the filters of all workers with these workers present, None if nothing changes.
 
-        ``filters`` are those of these workers, None where they have declared theirs. Raises
-        :class:`ConfigError` where the workers cannot have them.
+        ``filters`` are those of these workers, None if they have declared theirs. Raises
+        :class:`ConfigError` if the workers cannot have them.
         """
         filtered = self.table.filtered
         if filtered is None:
@@ -132,7 +132,7 @@ class Ownership:
     def _first_declared(
         self, names: Iterable[str], filters: Sequence[str | bytes]
     ) -> Filters | None:
-        """Return the filters where nobody filters yet: those that are there take every key."""
+        """Return the first filters of a subscription: workers present so far take every key."""
         if self.shared is not None and filters:
             raise ConfigError(
                 f"subscription {self.settings.name!r}: its workers share all keys, so none of them "
@@ -149,21 +149,21 @@ class Ownership:
         return found
 
     def begin_to_filter(self, filters: Filters) -> None:
-        """Tell keys of one slot apart from now on; whoever calls this projects the table anew.
+        """Distinguish keys of one slot from now on; the caller projects the table again.
 
-        Nobody has to know of it: what is counted by slot is counted again when the table changes,
-        and asks each key for its slot.
+        No other component needs a notice. Counts by slot are made again when the table changes, and
+        the slot of each key is computed again then.
         """
         self.keys.slot = self.table.filtered = FilteredSlots(self.keys.slot, filters)
         self.draining.widen()
         self.has_gaps = True
 
-    # --- whose a record is ---
+    # --- owner of a record ---
 
     def owner(self, record: Record) -> Worker | Unowned:
         """Return the worker that owns the record's slot now, or why there is none.
 
-        Without a key that is the least loaded of those that take such records.
+        For a record without a key it is the least loaded worker that takes such records.
         """
         key = self.keys.key(record)
         if key is None:
@@ -175,25 +175,26 @@ class Ownership:
         return self.workers[owner] if owner >= 0 else Unowned(owner)
 
     def owner_name(self, slot: int) -> str | None:
-        """Return the name of the worker that has the slot now, None where nobody has."""
+        """Return the name of the worker that owns the slot now, None if there is none."""
         owner = self.table.owners[slot]
         return self.workers[owner].name if owner >= 0 else None
 
     def waits_for(self, slot: int, worker: int) -> bool:
-        """Say whether the slot waits for the leases that this worker has of it.
+        """Return whether the slot waits for the leases that this worker has of it.
 
-        One that is no worker's now waits for nobody, unless there is state to be had behind them:
-        nothing of it is leased.
+        A slot without a worker waits for no leases, because no other worker leases its records. It
+        does wait if the state of its keys follows these leases.
         """
         if self.shared is not None:
-            return False  # a shard that is leased goes to nobody else before its leases have ended
+            return False  # a leased shard moves to another worker only after its leases have ended
         owner = self.table.owners[slot]
         return owner != worker and (owner >= 0 or self.hand_overs is not None)
 
     def takes_keyless(self, worker: Worker) -> bool:
-        """Say whether a worker is there and takes records without a key: filters skip those.
+        """Return whether a worker is present and takes keyless records; filters exclude them.
 
-        One that waits to have caught up does where nobody else would: it waits for them, too.
+        A joining worker takes them only if no other present worker does. It waits for the earlier
+        keyless records, too.
         """
         if not self._wants_keyless(worker):
             return False
@@ -206,21 +207,21 @@ class Ownership:
         return worker.present and (filtered is None or worker.name in filtered.filters.catch_alls)
 
     def _keyless_are(self) -> Unowned:
-        """Return why records without a key have no worker while none takes them."""
+        """Return why keyless records have no worker while none takes them."""
         filtered = self.table.filtered
         nobody = filtered is not None and not filtered.filters.catch_alls
         return Unowned.NOBODY if nobody else Unowned.AWAY
 
     def alone(self) -> list[Record]:
-        """Return what takes records without a key as they come."""
+        """Return the list that takes keyless records as they come."""
         if any(map(self.takes_keyless, self.workers.values())):
             return self.keyless.records
         return self.unowned.row_of(self._keyless_are()).routed
 
-    # --- where it waits ---
+    # --- waiting places ---
 
     def row_of(self, record: Record) -> Row:
-        """Return where the record waits: with its owner, with nobody, or for its slot to drain."""
+        """Return the row of the record: its owner's, an unowned one, or that of draining slots."""
         if self.shared is not None:
             return self.shared
         key, draining = self.keys.key(record), self.draining.row
@@ -243,12 +244,12 @@ class Ownership:
             yield from (worker.row for worker in self.workers.values())
 
     def grant(self, grants: Iterable[Grant]) -> None:
-        """Let records wait that hold their lanes' leases, before whatever does not."""
+        """Queue records that hold their lanes' leases before all records that do not."""
         for grant in grants:
             self.row_of(grant[1]).granted.append(grant)
 
     def ready(self, lanes: Iterable[ClosedLane]) -> None:
-        """Let the heads of closed lanes run again, at whoever may have them."""
+        """Let the heads of closed lanes run again, at their current owners."""
         for closed in lanes:
             if closed.head is not None:
                 self.row_of(closed.head).ready(closed)
@@ -259,10 +260,10 @@ class Ownership:
             row.withdraw(closed)
 
     def open_slots(self, slots: AbstractSet[int] | Slots) -> None:
-        """Open slots for their owners; what has waited for them goes before all that these have.
+        """Open slots for their owners; the records that waited go before all that the owners have.
 
-        And behind what comes back from now on, even within the same event: a lane that opens as its
-        worker goes has older records of these slots.
+        They go behind records that come back from now on, even within the same event. A lane that
+        opens because its worker goes has older records of these slots.
         """
         if not slots:
             return
@@ -275,11 +276,12 @@ class Ownership:
         self.ready(retries)
 
     def put_back(self, records: Iterable[Record]) -> None:
-        """Put records, in order, before everything that waits at their owners.
+        """Put records, in order, before all records that wait at their owners.
 
-        Whatever comes back comes this way: leases that were not started, what waited in a lane that
-        opens, what was granted a lease, the backlog of a worker that has gone. It is older than all
-        that its owner has and younger than what came back before; without a key there is no order.
+        All records that come back take this path: unstarted leases, records of an opening lane,
+        records granted a lease, and backlogs of workers that are gone. They are older than all
+        waiting records of their owner and younger than records that came back before. Keyless
+        records have no order.
         """
         self.mixed = True
         keyless: list[Record] = []

@@ -1,8 +1,8 @@
-"""What was received beyond a partition's ceiling: it waits here before it is routed.
+"""Records beyond their partition's ceiling, parked before routing.
 
-So backlogs and leases hold only what is below its ceiling, and the settled set can never outgrow
-the commit metadata (see :mod:`kafka_keyshared.core.ceilings`). Where much is parked its partition
-is held back (:mod:`.pressure`).
+Backlogs and leases hold only records below the ceiling. The settled set can therefore never
+outgrow the commit metadata (see :mod:`kafka_keyshared.core.ceilings`). A partition with many
+parked records is held back (:mod:`.pressure`).
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 
 class Parking:
-    """The ceilings of one subscription, and the records beyond them; false while there are none.
+    """The ceilings of one subscription and the records beyond them; false while it is empty.
 
-    A partition that begins has a *gate* besides, at which :mod:`.careful` lets its records in.
+    A partition that begins also has a *gate*: :mod:`.careful` admits its records up to there.
 
-    A partition's records are in the order of their offsets. A partition that is about to be given
-    up has here also what was routed and is not to start any more, in any order.
+    The records of a partition are in offset order. While a partition is being
+    revoked, its routed records are kept here too, in any order. They must no longer start.
     """
 
     def __init__(self) -> None:
         self.ceilings: dict[TopicPartition, int] = {}
         self.gates: dict[TopicPartition, int] = {}
         self.parked: dict[TopicPartition, list[Record]] = {}
-        # Whether a partition has anything here of which nothing was parked at the last look.
+        # Whether a partition has parked records now and had none at the last look.
         self.begun = False
-        # How many records were weighed last, and what they weigh.
+        # The number of records weighed last, and their weight in bytes.
         self._weighed: dict[TopicPartition, tuple[int, float]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.parked)
 
     def waiting(self) -> Iterator[Record]:
-        """Yield all that is parked."""
+        """Yield all parked records."""
         for records in self.parked.values():
             yield from records
 
@@ -46,7 +46,7 @@ class Parking:
         return not self.parked
 
     def park(self, records: Sequence[Record]) -> list[Record]:
-        """Park what stands beyond its partition's ceiling; return the others, and client events."""
+        """Park records beyond their partition's ceiling; return the others and client events."""
         below: list[Record] = []
         for record in records:
             partition = partition_of(record)
@@ -58,16 +58,16 @@ class Parking:
         return below
 
     def _limit(self, partition: TopicPartition) -> int:
-        """Return the offset from which on the records of a partition are parked."""
+        """Return the offset from which the records of a partition are parked."""
         ceiling, gate = self.ceilings.get(partition, 0), self.gates.get(partition)
         return ceiling if gate is None else min(ceiling, gate)
 
     def keep(self, record: Record) -> None:
-        """Take in a record whose partition is about to be given up."""
+        """Add a record whose partition is being revoked."""
         self.parked.setdefault(partition_of(record), []).append(record)
 
     def part(self, partition: TopicPartition, window: Window, records: int, bytes_: int) -> float:
-        """Return what part of so many records, or of so many bytes, is parked of a partition."""
+        """Return the parked share of a partition: of ``records`` or ``bytes_``, the larger."""
         waiting = self.parked.get(partition, [])
         count = len(waiting)
         part = count / records
@@ -79,7 +79,7 @@ class Parking:
         return max(part, weighed[1] / bytes_)
 
     def free(self, closing: Collection[TopicPartition]) -> list[Record]:
-        """Take out what is below its partition's ceiling by now."""
+        """Remove and return records now below the ceiling, except of ``closing`` ones."""
         freed: list[Record] = []
         for partition, waiting in list(self.parked.items()):
             if partition in closing:
@@ -92,7 +92,7 @@ class Parking:
         return freed
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drop what concerns these partitions."""
+        """Drop the records and limits of these partitions."""
         for partition in partitions:
             self.parked.pop(partition, None)
             self.ceilings.pop(partition, None)

@@ -1,7 +1,7 @@
-"""The partitions of this member: in which state each is, and what may happen to it there.
+"""The ownership states of partitions and their transitions.
 
-Why one is not fetched from just now stands in :mod:`.holds`, what is done as it comes and goes in
-:mod:`.assignment`.
+:mod:`.holds` has the reasons why a partition is not fetched. :mod:`.assignment` has the actions on
+assign and revoke.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from kafka_keyshared.model import TopicPartition
 
 
 class Ownership(enum.Enum):
-    """Whose a partition is."""
+    """The ownership state of a partition."""
 
     ABSENT = "absent"
-    """Not this member's."""
+    """Not assigned to this member."""
     OWNED = "owned"
-    """This member's: its records start, its positions are committed."""
+    """Assigned to this member: its records start and its positions are committed."""
     CLOSING = "closing"
-    """About to be given up: nothing of it starts any more, and it may be committed once more."""
+    """Being revoked: none of its records start, and it may be committed once more."""
 
 
 class PartitionEvent(enum.Enum):
-    """What can happen to a partition; the text says what it means where it cannot."""
+    """An event of a partition; the text is the error where the event is impossible."""
 
     ASSIGNED = "assigned twice without being revoked"
     RECEIVED = "delivered records without being assigned, or while it is given up"
@@ -45,10 +45,10 @@ PARTITION_TABLE: Mapping[Ownership, Mapping[PartitionEvent, Ownership]] = {
         _E.FORGOTTEN: _S.ABSENT,
     },
 }
-"""The state that follows; what is not here cannot happen.
+"""The next state by state and event; a missing entry is an impossible event.
 
-An owner gives a partition up within one call: inside it nothing is fetched, and it is not announced
-a second time.
+The owner thread revokes a partition within one call. During that call it fetches nothing, and the
+revoke is not announced a second time.
 """
 
 
@@ -58,9 +58,9 @@ def refuse_impossible(
     event: PartitionEvent,
     partitions: Iterable[TopicPartition],
 ) -> None:
-    """Raise :class:`InvariantError` naming all of the partitions to which that cannot happen.
+    """Raise :class:`InvariantError` naming all partitions for which the event is impossible.
 
-    ``states`` has those that are here, ``closing`` those of them that are about to be given up.
+    ``states`` has the assigned partitions, ``closing`` those of them that are being revoked.
     """
     refused = []
     for each in partitions:

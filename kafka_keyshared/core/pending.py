@@ -1,6 +1,7 @@
-"""Every pending acknowledgement: each record that a worker was given and has not settled.
+"""Pending acknowledgements: records that are leased to a worker and not settled.
 
-As Pulsar lists them for a subscription. Worked out when somebody asks: nothing is kept for it.
+Pulsar lists them the same way for a subscription. The list is computed on request; no state is kept
+for it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from kafka_keyshared.status import PendingAck
 def pending_acks(
     sub: Subscription, progress: Progress, most: int | None = None
 ) -> list[PendingAck]:
-    """Return all leases of a subscription that had not ended, by worker, oldest first.
+    """Return all open leases of a subscription, by worker, oldest first.
 
-    ``progress`` as for a commit. With ``most`` no more than so many of each worker.
+    ``progress`` is the same as for a commit. ``most`` limits the leases of each worker.
     """
     keys = sub.keys
     found: list[PendingAck] = []

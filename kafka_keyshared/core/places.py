@@ -1,8 +1,8 @@
-"""Where records of a subscription wait.
+"""Waiting places: containers of received records that are not leased.
 
-Whatever holds records that are not leased is a place, and is registered with its subscription.
-Who has to see all that is held (a commit, a partition that goes, the checks) asks the registry, so
-that a new place is in all of them from its first line.
+Each container of such records is registered with its subscription. A commit, a revoke and the
+checks need all held records and read them from the registry. A new place is therefore included in
+all of them at once.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class WaitingPlace(Protocol):
         """Say whether nothing waits here."""
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop what is of these partitions: it settles nothing."""
+        """Drop the records of these partitions; this settles nothing."""
 
 
 def without(records: Iterable[Record], partitions: Collection[TopicPartition]) -> list[Record]:
-    """Return the records that are of other partitions, in order."""
+    """Return the records of all other partitions, in order."""
     return [record for record in records if partition_of(record) not in partitions]

@@ -1,7 +1,7 @@
-"""What becomes of a lane whose head is poison: the letter that is written of it, and the block.
+"""Poison records: dead letter for a lane's head, and lane blocking.
 
-Which policy follows is decided in :mod:`.retry_policy`; where all that follows the head goes the
-same way, in :mod:`.diverted`.
+:mod:`.retry_policy` decides which policy applies. :mod:`.diverted` sends all records behind the
+head to the dead-letter topic as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafka_keyshared.model import About, counted
 
 
 def letter_of(sub: Subscription, closed: ClosedLane) -> Publish:
-    """Return the command that writes the head's letter."""
+    """Return the command that writes the head's dead letter."""
     if closed.head is None or closed.first is None or closed.last is None:
         raise InvariantError(f"lane {closed.lane} has nothing to dead-letter")
     copy = closed.state is LaneState.ARCHIVING
@@ -32,7 +32,8 @@ def letter_of(sub: Subscription, closed: ClosedLane) -> Publish:
 def archive(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
     """Write a copy of the head to the dead-letter topic, unless it is there, and block the lane.
 
-    It is blocked once the copy is acknowledged. Celeriant calls the policy BlockAndDlq.
+    The lane is blocked once the broker has acknowledged the copy. Celeriant calls this policy
+    BlockAndDlq.
     """
     if closed.archived:
         return block(sub, closed, now)
@@ -43,7 +44,7 @@ def archive(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
 def block(
     sub: Subscription, closed: ClosedLane, now: float, event: LaneEvent = LaneEvent.BLOCK
 ) -> list[Command]:
-    """Keep the lane closed: its head is not settled, and nothing behind it starts."""
+    """Keep the lane closed: its head is not settled, and no record behind it starts."""
     closed.on(event)
     closed.blocked_at = now
     head, last = closed.head, closed.last
@@ -87,7 +88,7 @@ def _cure(sub: Subscription, closed: ClosedLane) -> str:
 
 
 def attempts_of(closed: ClosedLane) -> str:
-    """Return in words how often the lane's head failed, and how at last."""
+    """Return text with the failed attempts of the lane's head and its last error."""
     last = closed.last
     error = "" if last is None else f", last: {in_short(last)}"
     return f"{counted(closed.failures, 'attempt')}{error}"

@@ -1,7 +1,7 @@
-"""Back-pressure on single partitions: when what was received of one holds it back.
+"""Backpressure on single partitions, caused by their own received records.
 
-Other partitions go on all the while. A key that cannot be read yet holds its partition back too
-(:mod:`.admission`); every reason that there is stands in :mod:`.holds`.
+Other partitions go on. A key that cannot be read yet also holds its partition back
+(:mod:`.admission`). :mod:`.holds` lists all reasons.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import TopicPartition, counted, in_words, name_of, named_key
 
 PARKED_SHARE = 8
-"""Parked records of a partition may fill one part in this many of the window."""
+"""Parked records of a partition may fill ``1 / PARKED_SHARE`` of the window."""
 
 
 def weigh_parked(holds: Holds, sub: Subscription, now: float) -> list[Command]:
-    """Stop fetching where much is parked, and go on where little is left of it."""
+    """Hold back partitions with many parked records; release those that have few left."""
     commands: list[Command] = []
     parking, window = sub.parking, sub.window
     most = max(1, window.records_max // PARKED_SHARE), max(1, window.bytes_max // PARKED_SHARE)
@@ -37,7 +37,7 @@ def weigh_parked(holds: Holds, sub: Subscription, now: float) -> list[Command]:
         if part[partition] < 1 or partition in back or partition in sub.standing():
             continue
         if partition in parking.gates:
-            continue  # it begins, and waits for a commit
+            continue  # the partition begins, and waits for a commit
         holds.hold_back(Reason.SET_FULL, [partition], sub.name)
         text = (
             f"{partition}: {Reason.SET_FULL}; until "
@@ -48,7 +48,7 @@ def weigh_parked(holds: Holds, sub: Subscription, now: float) -> list[Command]:
 
 
 def stop_lettered(holds: Holds, sub: Subscription, watch: DlqWatch) -> list[Command]:
-    """Stop partitions that have come to their dead-letter limit: nothing more of them starts."""
+    """Stop partitions at their dead-letter limit: their remaining records do not start."""
     reached, watch.reached = watch.reached, {}
     commands: list[Command] = []
     for partition, what in reached.items():
@@ -67,7 +67,7 @@ def stop_lettered(holds: Holds, sub: Subscription, watch: DlqWatch) -> list[Comm
 def lift_dlq_limit(
     holds: Holds, subs: Iterable[Subscription], partitions: Collection[TopicPartition]
 ) -> None:
-    """Let these partitions go on whose dead-letter limit has stopped them."""
+    """Resume those of the partitions that were stopped by their dead-letter limit."""
     for sub in subs:
         watch = sub.dlq_watch
         if watch is None:
@@ -76,13 +76,13 @@ def lift_dlq_limit(
         sub.put_back(watch.lift(these))
         holds.let_go(Reason.DLQ_LIMIT, these, sub.name)
         for closed in list(sub.closed.lanes.values()):
-            # What a lane without a head holds may be of other partitions than its last head was.
+            # A lane without a head may hold records of other partitions than its last head's.
             if closed.head is None or closed.partition in these:
                 advance(sub, closed)
 
 
 def look_at_closed(holds: Holds, sub: Subscription, assigned: int, now: float) -> list[Command]:
-    """Weigh from time to time what closed lanes hold, where it may be too much or has been."""
+    """Weigh the records in closed lanes from time to time, if they may be or were too many."""
     held_back = any(holds.held_back_by(each, sub.name) for each in (Reason.BLOCKED, Reason.WAITING))
     if held_back or sub.look_ahead.worth_it():
         return weigh_closed(holds, sub, assigned, now)
@@ -90,10 +90,11 @@ def look_at_closed(holds: Holds, sub: Subscription, assigned: int, now: float) -
 
 
 def weigh_closed(holds: Holds, sub: Subscription, assigned: int, now: float) -> list[Command]:
-    """Stop fetching where closed lanes hold too much, and say which; go on where it is little.
+    """Hold back partitions with too many records in closed lanes; release those with few.
 
-    What is blocked stops any partition. What only waits stops none that is alone: nobody would have
-    the room. For one of the two a partition is stopped, not for both.
+    Blocked records stop any partition. Records that only wait do not stop the sole assigned
+    partition, because no other partition could use the room. A partition is stopped for one of the
+    two reasons, never for both. The returned commands report newly stopped partitions.
     """
     look = sub.look_ahead
     found = look.look(now)
@@ -123,7 +124,7 @@ def _stop(
     stopped: Mapping[TopicPartition, Behind],
     little: Collection[TopicPartition],
 ) -> dict[TopicPartition, Behind]:
-    """Hold back for the reason what is to be stopped, let go of the others; return what is new."""
+    """Hold back ``stopped``, release ``little``; return the partitions that are newly held back."""
     holds.let_go(reason, little, sub.name)
     back = {*holds.held_back_by(reason, sub.name), *sub.closing}
     new = {each: behind for each, behind in stopped.items() if each not in back}

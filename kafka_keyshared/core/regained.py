@@ -1,9 +1,9 @@
-"""What a lost partition had settled, for when it comes straight back.
+"""Progress of lost partitions, restored when they come straight back.
 
-Nothing may be committed for a partition that the group has taken away unheard: it may have another
-owner. Often it has none. In an outage everybody is lost, and everybody gets back what he had; a
-client whose commit is refused for an old generation gives all up and joins again. If nobody has
-committed anything since, what this member had settled is settled still, and runs no second time.
+A member must not commit a lost partition, because another member may own it. Often no member does:
+in an outage all members lose their partitions and then get the same ones again. A client whose
+commit is refused for an old generation also gives up all partitions and rejoins. If no other
+member has committed since, this member's settled records are still settled and must not run again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafka_keyshared.core.runs import clip, union
 from kafka_keyshared.model import TopicPartition, some
 
 KEPT_SECONDS = 300.0
-"""Longer than sessions and most outages; not so long that a topic is made anew meanwhile."""
+"""Longer than sessions and most outages, and too short for a topic to be recreated in it."""
 
 NAMED = 8
 
@@ -33,7 +33,7 @@ class _Kept:
 
 
 class Regained:
-    """What each lost partition had settled. Times are monotonic, in seconds."""
+    """The settled records of each lost partition. Times are monotonic, in seconds."""
 
     def __init__(self) -> None:
         self._kept: dict[TopicPartition, _Kept] = {}
@@ -42,7 +42,7 @@ class Regained:
         return partition in self._kept
 
     def names_topic_id(self, partition: TopicPartition) -> bool:
-        """Say whether what is kept of a partition is to be believed by the id of its topic only."""
+        """Say whether the kept progress of a partition is valid for one topic id only."""
         kept = self._kept.get(partition)
         return kept is not None and topic_id_in(kept.left.metadata) is not None
 
@@ -52,10 +52,10 @@ class Regained:
         ours: Mapping[TopicPartition, Collection[CommitEntry]],
         now: float,
     ) -> None:
-        """Remember what would have been committed for lost partitions.
+        """Keep the entries that would have been committed for lost partitions.
 
-        ``ours`` are the entries of this member that the broker may have; without one there is
-        nothing to tell by whether somebody else has been there.
+        ``ours`` are the entries of this member that the broker may have. A partition without one is
+        not kept: a commit of another member could not be detected.
         """
         self._kept = {each: kept for each, kept in self._kept.items() if now <= kept.until}
         for partition, entry in left.items():
@@ -69,11 +69,12 @@ class Regained:
         known: Collection[str],
         now: float,
     ) -> tuple[dict[TopicPartition, StartPoint], list[Command]]:
-        """Return where assigned partitions really start, and what to say of it.
+        """Return the actual start of assigned partitions, and the notices to log.
 
-        ``stored`` is what the broker has for each, ``known`` are the ids of the subscriptions. One
-        for which that is an entry of this member still starts where it was left; but not beyond the
-        end of its log, which may have been cut off or made anew. Each is remembered no longer.
+        ``stored`` is the broker's entry for each, ``known`` are the ids of the subscriptions. If
+        the stored entry is still one of this member's, the partition starts at its kept position.
+        It never starts beyond the end of its log, which may have been truncated or recreated. Each
+        kept entry is used once.
         """
         really = {
             partition: _start(partition, point, stored[partition], kept, known)
@@ -99,7 +100,7 @@ def _start(
     if stored is None or stored not in kept.ours:
         return point
     left = _both(partition, point.topic_id, stored, kept.left, known)
-    # None of ours without its end known: what is settled there cannot be held to it.
+    # Without a known log end, kept progress cannot be checked against it, so none is used.
     if left is None or point.log_end is None or left.position > point.log_end:
         return point
     return replace(point, position=left.position, metadata=left.metadata, stored=False)
@@ -112,12 +113,12 @@ def _both(
     left: CommitEntry,
     known: Collection[str],
 ) -> CommitEntry | None:
-    """Return what either of two entries of this member says to be settled.
+    """Return the union of the settled records of two entries of this member.
 
-    None where one of them is not of the topic that there is now.
+    Return None if one of them is not of the current topic.
 
-    Mostly that is what was left. But a loss may know less than a commit before it did: how far a
-    worker has got is asked for, and the worker may be gone.
+    Mostly the result is ``left``. But the entry of a loss may have less than an earlier commit.
+    Progress is read from the worker, and the worker may be gone.
     """
     position = max(stored.position, left.position)
     parts = [

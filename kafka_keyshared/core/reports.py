@@ -1,4 +1,4 @@
-"""What a pool reports of leases: each report is seen to by whoever decides what follows."""
+"""Dispatch of a pool's reports on leases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def see_to(
     meters: Meters,
     now: float,
 ) -> tuple[list[Command], dict[str, Subscription]]:
-    """Take reports in, oldest first; return what follows, and the subscriptions they were about."""
+    """Apply reports, oldest first; return the commands that follow, and the subscriptions."""
     commands: list[Command] = []
     touched: dict[str, Subscription] = {}
     drained: dict[str, draining.Ended] = {}
@@ -44,10 +44,10 @@ def see_to(
             else:
                 failures.set_aside(sub, leased, report)
         touched[sub.name] = sub
-    # Together, so that what each of these records was is looked for once.
+    # In one call, so that the originals of these records are looked up once.
     for name, those in drained.items():
         draining.ended(touched[name], those)
-    # Behind it: a worker that leaves is not gone before the state of what has drained is asked for.
+    # Last: the state of drained slots has to be requested before a leaving worker is gone.
     for sub in touched.values():
         if sub.changing:
             commands += worker_lifecycle.slice_ended(sub)
@@ -57,7 +57,7 @@ def see_to(
 def _ended(
     sub: Subscription, leased: Leased, report: ev.Ended | ev.SomeEnded, meters: Meters, now: float
 ) -> Sequence[int] | None:
-    """End leases of a slice; return which these are, None where no other is left."""
+    """End leases of a slice; return their indices, None if the slice has no others left."""
     if isinstance(report, ev.Ended):
         failures.ended(sub, leased, report)
         meters.ended(sub.counts, leased, leased.indices(), report.seconds, now)

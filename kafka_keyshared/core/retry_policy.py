@@ -1,6 +1,6 @@
-"""What becomes of a record whose attempt failed, and after which delay: one pure decision.
+"""The decision after a failed attempt: disposition and delay.
 
-Exhausted attempts are decided on when the failure arrives; the heartbeat's second phase is the
+Used-up attempts are handled when the failure arrives; the heartbeat's second phase is the
 backstop. The policies ``drop``, ``dead_letter`` and ``block`` are those of Danube's Key-Shared
 dispatcher, ``block_and_dlq`` is Celeriant's; ``divert`` is this package's own.
 """
@@ -19,15 +19,15 @@ NEED_DLQ: Collection[PoisonPolicy] = ("dead_letter", "block_and_dlq", "divert")
 """The policies that write into a dead-letter topic."""
 
 WHERE_ORDER_IS_REQUIRED: Collection[PoisonPolicy] = ("block", "block_and_dlq")
-"""The policies after which nothing runs that should have run behind the poison record."""
+"""The policies after which no record behind the poison record runs out of order."""
 
 
 def refuse_for_exclusive(poison: PoisonPolicy, where: str) -> None:
-    """Raise :class:`ConfigError` for a policy that cannot go with an exclusive routing.
+    """Raise :class:`ConfigError` for a policy that an exclusive routing does not allow.
 
-    Whoever asks for that requires order: the whole subscription is one lane, and what blocks it
-    stops it. To go on behind a record that was dropped or moved away would be to break that order
-    (Celeriant refuses these at start-up too). ``where`` begins the refusal.
+    Exclusive routing requires order: the whole subscription is one lane, and a blocked record stops
+    it. Running records behind a dropped or moved record would break that order. Celeriant refuses
+    these policies at start-up too. ``where`` is the start of the error message.
     """
     if poison not in WHERE_ORDER_IS_REQUIRED:
         raise ConfigError(
@@ -59,7 +59,7 @@ class RetryPolicy(NamedTuple):
         return min(grown, self.backoff_max) * (1 + self.jitter * jitter)
 
     def check(self) -> None:
-        """Raise :class:`ConfigError` for the first value that makes no sense."""
+        """Raise :class:`ConfigError` for the first invalid value."""
         for name, value, least in (
             ("attempts", self.attempts, 1),
             ("backoff", self.backoff, 0),
@@ -99,9 +99,10 @@ def decide(
 ) -> Decision:
     """Decide what follows the ``failures``-th failed attempt of a record.
 
-    A handler's own ``DeadLetter`` skips the attempts; without a dead-letter topic it blocks the
-    lane, because the record must not be lost. ``Retry(after=...)`` sets the delay, not the number
-    of attempts; with ``attempt=False`` it is none. Without ``reliable`` whatever fails is dropped.
+    A handler's own ``DeadLetter`` skips the remaining attempts. Without a dead-letter topic it
+    blocks the lane, because the record must not be lost. ``Retry(after=...)`` sets the delay, not
+    the number of attempts; with ``attempt=False`` it does not count as one. Without ``reliable``
+    each failed record is dropped.
     """
     if failure.disposition is Disposition.GIVEN_BACK:
         return Decision(Disposition.RETRY)

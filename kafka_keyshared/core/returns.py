@@ -1,8 +1,8 @@
-"""What comes back from workers without having started: leases that were recalled.
+"""Recall of leases that have not started.
 
-Recall is one operation whoever asks: a revoke, a stop, a worker that leaves or one that joins. The
-core names the records; a pool answers when it can, with these or more, and the worker is given
-nothing until then, because what it got would overtake what comes back.
+A revoke, a stop, and a worker that joins or leaves all use the same recall. The core names the
+records. The pool answers when it can, with these records or more. Until then the worker gets no
+leases, because new ones would overtake the records that come back.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition
 
 Selector: TypeAlias = Callable[[Leased, int], bool]
-"""Says of a record that is leased, by its index, whether it is to come back."""
+"""Returns whether to recall a leased record, given its index in the slice."""
 
 
 def of_partitions(partitions: Collection[TopicPartition]) -> Selector:
-    """Select what is of these partitions."""
+    """Return a selector for the records of these partitions."""
     return lambda leased, index: leased.slice.came.partition_of(index) in partitions
 
 
 def recall(
     sub: Subscription, workers: Iterable[Worker], selector: Selector | None = None
 ) -> list[Command]:
-    """Return the commands that take unstarted leases back: all, or those selected."""
+    """Return the commands that recall unstarted leases: all, or the selected ones."""
     commands: list[Command] = []
     for worker in workers:
         only = None if selector is None else _selected(worker, selector)
@@ -43,14 +43,15 @@ def recall(
 
 
 def _selected(worker: Worker, selector: Selector) -> dict[int, list[int]]:
-    """Return what is selected of the worker's leases, and what would overtake it if it stayed.
+    """Return the selected leases of the worker, and those that would overtake them if they stayed.
 
-    At a serial worker that is all behind the first one: what comes back is leased again behind it.
+    At a serial worker these are all leases behind the first selected one. A recalled record is
+    leased again behind the leases that stay.
     """
     only: dict[int, list[int]] = {}
     for id_, leased in worker.slices.items():
         if id_ in worker.apart:
-            continue  # it has started, and nothing comes behind it
+            continue  # it has started, and no lease is behind it
         if only and not worker.individually:
             only[id_] = list(leased.indices())
             continue
@@ -63,7 +64,7 @@ def _selected(worker: Worker, selector: Selector) -> dict[int, list[int]]:
 
 
 def recalled(sub: Subscription, event: Recalled) -> Worker:
-    """Put unstarted leases back, in order, to where they came from; return whose they were."""
+    """Put unstarted leases back in order; return the worker that held them."""
     worker = believed(sub, event)
     worker.recalls -= 1
     behind: dict[Lane, list[Record]] = {}
@@ -88,7 +89,7 @@ def recalled(sub: Subscription, event: Recalled) -> Worker:
             else:
                 behind.setdefault(lane, []).append(record)
     sub.put_back(back)
-    # They left the backlog before anything that the lane's queue took from it since.
+    # They left the backlog before all records that the lane's queue has taken from it since.
     for lane, records in behind.items():
         closed = sub.closed.lanes[lane]
         closed.queue.extendleft(reversed(records))
@@ -97,10 +98,11 @@ def recalled(sub: Subscription, event: Recalled) -> Worker:
 
 
 def believed(sub: Subscription, event: Recalled) -> Worker:
-    """Return whose answer it is, if there is nothing in it that cannot be.
+    """Return the worker that answers, after the whole answer has been checked.
 
-    Raises :class:`InvariantError` where nobody has asked, or the answer names a lease that there is
-    not, or twice: before any of it is believed, or the half of it would be lost.
+    Raises :class:`InvariantError` without an open recall, or if the answer names a lease twice or
+    one that does not exist. The check comes before any change, because a half-applied answer
+    would lose the rest.
     """
     worker = sub.workers.get(event.worker)
     if worker is None or not worker.recalls:
@@ -121,7 +123,7 @@ def believed(sub: Subscription, event: Recalled) -> Worker:
 
 
 def _present(sub: Subscription, leased: Leased, unstarted: Sequence[int]) -> list[Record]:
-    """Return the records whose partitions are still there; the others settle nothing and go."""
+    """Return the records of partitions that are still assigned; drop the others unsettled."""
     records = leased.slice.records
     if leased.slice.epoch == sub.epochs.now:
         return [records[index] for index in unstarted]

@@ -1,4 +1,4 @@
-"""Rows: what waits to be leased to one worker, in the order in which it will be.
+"""Rows: records waiting for a lease to one worker, in lease order.
 
 A slot-table entry *is* the list of records of a row: routing a record is one look-up and one
 append.
@@ -21,12 +21,12 @@ SLICE_SECONDS = 0.1
 
 
 class Row:
-    """What waits in some slots, and the id of the worker that it is leased to.
+    """The waiting records of some slots, and the id of the worker that they are leased to.
 
-    ``slice_seconds`` is how long a slice of it is to take, about.
+    ``slice_seconds`` is the approximate duration of a slice of this row.
 
-    A row without a holder is leased to nobody: it is that of a worker that does not get anything
-    yet, or of slots that drain.
+    A row without a holder is not leased. It belongs to a joining worker that gets no records yet,
+    or to draining slots.
     """
 
     __slots__ = ("backlog", "front", "granted", "holder", "retries", "routed", "slice_seconds")
@@ -36,26 +36,26 @@ class Row:
         self.slice_seconds = SLICE_SECONDS
         self.backlog = Backlog()
         self.routed = self.backlog.records
-        # What came back, in order: it is older than the backlog.
+        # Returned records, in order: they are older than the backlog.
         self.front: list[Record] = []
-        # With one lease per key: records that hold their lane's lease already.
+        # With one lease per key: records whose lane already holds its lease.
         self.granted: list[Grant] = []
-        # The lanes whose heads are to run again, in order; there may be any number of them. The
-        # heads themselves wait in their lanes.
+        # The lanes whose heads are to run again, in order; their number is not limited. The heads
+        # themselves wait in their lanes.
         self.retries: OrderedDict[ClosedLane, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self.backlog) + len(self.front)
 
     def merge(self) -> Backlog:
-        """Put what came back at the head of the backlog; return that."""
+        """Put returned records at the head of the backlog; return the backlog."""
         if self.front:
             self.backlog.put_first(self.front)
             self.front = []
         return self.backlog
 
     def came_in(self, chunk: Chunk) -> int:
-        """Note that whatever was appended since came in this chunk; return how many these are."""
+        """Assign the records appended since the last call to this chunk; return their number."""
         return self.backlog.came_in(chunk)
 
     def backlogs(self) -> Sequence[Backlog]:
@@ -63,24 +63,24 @@ class Row:
         return (self.backlog,)
 
     def behind(self, worker: int) -> Iterator[Record]:
-        """Return what waits here for this worker, and would wait for no other one."""
+        """Return the records that wait for this worker and for no other."""
         del worker
         return self.waiting()
 
     def ready(self, closed: ClosedLane) -> None:
-        """Let the head of a closed lane run again; once, however often and of whichever row."""
+        """Queue the head of a closed lane to run again, unless a row has it queued already."""
         if not closed.readied:
             closed.readied = True
             self.retries[closed] = None
 
     def withdraw(self, closed: ClosedLane) -> None:
-        """Let the head of a closed lane wait here no longer, if it does."""
+        """Remove the head of a closed lane from the retries, if it is there."""
         if closed in self.retries:
             del self.retries[closed]
             closed.readied = False
 
     def take_ready(self, most: int) -> list[ClosedLane]:
-        """Take the lanes that were readied first, up to ``most``."""
+        """Take the lanes that were queued first, up to ``most``."""
         ready = [self.retries.popitem(last=False)[0] for _ in range(min(most, len(self.retries)))]
         for closed in ready:
             closed.readied = False
@@ -88,11 +88,11 @@ class Row:
 
     def waiting(self) -> Iterator[Record]:
         """Return every record that waits here."""
-        # No generator: there may be ten thousand, and each commit walks over all of them.
+        # Not a generator: there may be ten thousand records, and each commit reads them all.
         return chain([record for _, record in self.granted], self.front, self.routed)
 
     def strays(self) -> Iterator[Record]:
-        """Yield the records that are in no chunk that is as it came in."""
+        """Yield the records that are in no unchanged chunk."""
         yield from (record for _, record in self.granted)
         yield from self.front
         yield from self.backlog.strays()
@@ -102,7 +102,7 @@ class Row:
         return not (self.granted or self.front or self.routed)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop what is of these partitions."""
+        """Drop the records of these partitions."""
         self.granted = [each for each in self.granted if partition_of(each[1]) not in partitions]
         self.front[:] = without(self.front, partitions)
         self.backlog.forget(partitions)

@@ -1,18 +1,18 @@
 """The commit-metadata section that names running records.
 
-A commit that is made while records run names the lowest of them. A clean stop, or a revoke whose
-records all ended, leaves none behind. So a partition that is assigned with such names had an owner
-that ended without a clean stop, and one of the named records may have ended it. In the commit
-metadata (:mod:`.metadata`) this is one more section of a subscription's block, which readers that
-do not know it pass over::
+A commit that is made while records run names the lowest of them. A clean stop leaves no names, nor
+does a revoke during which all records ended. Names at an assignment therefore mean that the last
+owner ended without a clean stop. One of the named records may have caused it. In the commit
+metadata (:mod:`.metadata`) this is one more section of a subscription's block. Readers that do not
+know it skip it::
 
     kind 5  = base more (gap number)*   running records, by offset
 
-``more`` is how many other records ran. Bases and gaps are those of the attempts
-(:mod:`.lane_notes`). The number of a record counts the owners in a row that named it as running
-and may have been ended by it, up to :data:`COUNTED_MOST`: :data:`WAITING` if it is about to start
-for the first time, and :data:`STARTED` if only this owner was seen to run it. A suspect that waits
-keeps the number that it came with.
+``more`` is the number of other running records. Bases and gaps are those of the attempts
+(:mod:`.lane_notes`). The number of a record counts consecutive owners that named it as running and
+may have been ended by it. It is at most :data:`COUNTED_MOST`. It is :data:`WAITING` for a record
+that is about to start for the first time. It is :data:`STARTED` if only this owner ran it. A
+suspect that waits keeps its restored number.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kafka_keyshared.core.runs import MAX_OFFSET, MalformedError, Reader, put_va
 KIND_RUNNING = 5
 
 WAITING = 0
-"""The number of a record that is about to start, and that no earlier owner was seen to run."""
+"""The number of a record that is about to start and that no earlier owner ran."""
 
 STARTED = 1
 """The number of a record that was seen running, by one owner."""
@@ -34,7 +34,7 @@ COUNTED_MOST = 100
 """The highest number, so that each takes one byte."""
 
 RUNNING_BUDGET = 120
-"""Most characters of the running records of all subscriptions; the settled sets come first."""
+"""Maximum characters for running records of all subscriptions; settled sets take precedence."""
 
 
 NO_NUMBERS: Mapping[int, int] = {}
@@ -44,8 +44,8 @@ NO_NUMBERS: Mapping[int, int] = {}
 class Running(NamedTuple):
     """Running records of one partition and subscription.
 
-    ``numbers`` has by offset how many owners in a row ran the record, those first that are to be
-    named before others, and ``more`` is how many other records ran.
+    ``numbers`` maps an offset to the number of consecutive owners that ran the record, in order of
+    priority. ``more`` is the number of other running records.
     """
 
     numbers: Mapping[int, int] = NO_NUMBERS
@@ -63,7 +63,7 @@ def first_of(running: Running, position: int, room: int) -> Running:
     most = room - 2 - 2 * varint_size(MAX_OFFSET)
     kept: dict[int, int] = {}
     for offset, number in running.numbers.items():
-        # The gap is no longer than to the position, whatever stands between.
+        # The encoded gap is never longer than the distance to the position.
         most -= varint_size(max(0, offset - position)) + 1
         if most < 0:
             break

@@ -1,8 +1,8 @@
-"""Settled sets as runs of offsets, and the two byte forms in which they travel.
+"""Settled sets as runs of offsets, and their two byte forms.
 
-A set beyond a position is long runs of settled offsets around the few that are outstanding, or,
-behind a window with one slow lane in four, nearly noise. The first is short as run lengths, the
-second as a bitmap; :func:`pack` takes whichever says more in the bytes that there are.
+A set beyond a position usually has long runs of settled offsets around a few outstanding ones.
+Behind a window with one slow lane in four it is nearly noise. Run lengths are short for the first,
+a bitmap for the second. :func:`pack` takes the form that holds more in the available bytes.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ KIND_RUNS = 1
 KIND_BITMAP = 2
 """A bitmap: the base and the distance to the first offset, both varints, then the bits."""
 
-_BASE_BYTES = 9  # what an offset of 63 bits takes
+_BASE_BYTES = 9  # the size of a 63-bit offset
 _ONES = re.compile("1+")
 
 
 class MalformedError(Exception):
-    """Bytes that no writer of version 1 makes. It never leaves the codec."""
+    """Bytes that no version-1 writer makes. It never leaves the codec."""
 
 
 class Packed(NamedTuple):
-    """A settled set in bytes, and whether all of it is in them."""
+    """A settled set in bytes, and whether they hold all of it."""
 
     kind: int
     payload: bytes
@@ -47,16 +47,16 @@ def settled_runs(
     unsettled: Sequence[int],
     restored: Sequence[tuple[int, int]] = (),
 ) -> Runs:
-    """Return the runs settled at and after ``position``, from what is still outstanding.
+    """Return the settled runs at and after ``position``, computed from the outstanding offsets.
 
     ``end`` is the received end and ``unsettled`` lists, ascending, every unsettled offset in
-    [position, end). All others there are settled, also those that were never received (compacted,
-    or transaction markers): none will come. ``restored`` are the runs of the metadata that this
-    assignment started from; only what lies at or beyond ``end`` is taken of them, as below it
-    what was received counts.
+    [position, end). All others there are settled. That includes offsets that were never received
+    (compacted, or transaction markers), because none will come. ``restored`` are the runs of the
+    metadata that this assignment started from. Only their part at or beyond ``end`` is used; below
+    it, the received records count.
 
     Raises :class:`~kafka_keyshared.errors.InvariantError` for an unsettled offset outside
-    [position, end) or out of order: a commit made of it could pass an unsettled record.
+    [position, end) or out of order. A commit of such runs could pass an unsettled record.
     """
     runs: list[tuple[int, int]] = []
     start = position
@@ -87,8 +87,9 @@ def settled_runs(
 def clip(runs: Sequence[tuple[int, int]], low: int, high: int = MAX_OFFSET) -> Runs:
     """Return the part of ``runs``, which are in order, within [low, high).
 
-    Metadata may claim offsets that the log does not hold (yet), by malice or because the topic was
-    made anew. Whoever knows the log's end cuts them off here, so that a new record is delivered.
+    Metadata may claim offsets that the log does not have (yet), by malice or because the topic was
+    recreated. A caller that knows the log end cuts them off here, so that new records are
+    delivered.
     """
     if not runs or (low <= runs[0][0] and runs[-1][1] <= high):
         return tuple(runs)
@@ -97,7 +98,7 @@ def clip(runs: Sequence[tuple[int, int]], low: int, high: int = MAX_OFFSET) -> R
 
 
 def union(one: Runs, other: Runs) -> Runs:
-    """Return the offsets that are in either."""
+    """Return the offsets of both."""
     runs: list[tuple[int, int]] = []
     for start, end in sorted((*one, *other)):
         if runs and start <= runs[-1][1]:
@@ -110,7 +111,7 @@ def union(one: Runs, other: Runs) -> Runs:
 def check_runs(subscription: str, position: int, runs: Runs) -> None:
     """Raise :class:`~kafka_keyshared.errors.InvariantError` unless ``runs`` can be written.
 
-    The first may start at the position, the others leave a gap to the one before.
+    The first may start at the position; each later one leaves a gap to the one before.
     """
     floor = position
     for start, end in runs:
@@ -124,13 +125,13 @@ def check_runs(subscription: str, position: int, runs: Runs) -> None:
 
 
 def payload_bound(span: int, runs: int) -> int:
-    """Return a number of bytes that :func:`pack` never needs more of for a complete set.
+    """Return an upper bound of the bytes that :func:`pack` needs for a complete set.
 
-    ``span`` is at least the distance from the position to the end of the last run, ``runs`` at
+    ``span`` is at least the distance from the position to the end of the last run. ``runs`` is at
     least the number of runs.
     """
-    # Each run is two numbers, and all of them add up to no more than the span: so at most
-    # span / 128 of them need a second byte, span / 16,384 a third, and so on.
+    # Each run is two numbers, and the sum of all numbers is at most the span. So at most span / 128
+    # of them need a second byte, span / 16,384 a third, and so on.
     numbers = 2 * runs
     as_runs = numbers
     rest = span >> 7
@@ -142,9 +143,9 @@ def payload_bound(span: int, runs: int) -> int:
 
 
 def bitmap_span(room: int) -> int:
-    """Return how far beyond its position a set may reach that fits ``room`` bytes whatever it is.
+    """Return the span beyond its position in which any set fits ``room`` bytes.
 
-    A bitmap says it then: a bit for each offset, behind the base and the distance to the first.
+    The bound is that of a bitmap: one bit per offset, after the base and the distance to the first.
     """
     return 8 * max(0, room - _BASE_BYTES - varint_size(8 * max(0, room)))
 
@@ -160,10 +161,10 @@ def runs_size(position: int, runs: Runs, top: int) -> int:
 
 
 def pack(position: int, runs: Runs, room: int) -> Packed:
-    """Return the form of ``runs`` (not empty) that says the most within ``room`` bytes.
+    """Return the form of ``runs`` (not empty) that holds the most offsets within ``room`` bytes.
 
-    When not all fits it is the longest prefix of the set, lowest offsets first, that does. The
-    payload is empty when not one offset fits.
+    If the set does not fit, the result is its longest prefix that does, lowest offsets first. The
+    payload is empty if not one offset fits.
     """
     base = bytearray()
     put_varint(base, position)
@@ -189,7 +190,8 @@ def unpack(kind: int, payload: bytes, position: int) -> Runs:
     """Return the runs of a packed set at and after ``position``.
 
     Raises :class:`MalformedError` for bytes that :func:`pack` does not make, and for a base above
-    ``position``: somebody set the group back, and to leave records out would be to disobey.
+    ``position``. In that case an operator has reset the group to an earlier offset, so these
+    records must run again.
     """
     reader = Reader(payload)
     base = reader.varint()
@@ -213,14 +215,14 @@ def varint_size(value: int) -> int:
 
 
 class Reader:
-    """Reads bytes front to back, never past their end and never more than there are."""
+    """Reads bytes front to back, never past their end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     def more(self) -> bool:
-        """Return whether anything is left."""
+        """Return whether any bytes are left."""
         return self._at < len(self._data)
 
     def varint(self) -> int:
@@ -244,12 +246,12 @@ class Reader:
         return self._data[self._at - size : self._at]
 
     def rest(self) -> bytes:
-        """Return all that is left."""
+        """Return all remaining bytes."""
         return self.take(len(self._data) - self._at)
 
 
 def _run_lengths(position: int, runs: Runs, room: int) -> tuple[bytearray, int | None]:
-    """Return the numbers of the longest prefix within ``room`` bytes, and what it leaves out.
+    """Return the numbers of the longest prefix within ``room`` bytes, and its end.
 
     The second value is the first settled offset that was not written, None when all are.
     """
@@ -257,7 +259,7 @@ def _run_lengths(position: int, runs: Runs, room: int) -> tuple[bytearray, int |
     before = position
     for start, end in runs:
         mark = len(out)
-        # Between two runs there is at least one offset, and in a run too: neither is counted.
+        # A gap and a run have at least one offset each; that one is not counted.
         gap, length = start - before, end - start - 1
         if gap < 128 and length < 128:
             out.append(gap)
@@ -270,7 +272,7 @@ def _run_lengths(position: int, runs: Runs, room: int) -> tuple[bytearray, int |
             spare = room - mark - varint_size(gap)
             if spare < 1:
                 return out, start
-            # The length of a shorter run is shorter too: write as much of it as the rest can say.
+            # A shorter run has a shorter length: write as much of it as the remaining bytes hold.
             part = min(length + 1, 1 << 7 * spare)
             put_varint(out, gap)
             put_varint(out, part - 1)
@@ -287,7 +289,7 @@ def _bits(runs: Runs) -> bytes:
         parts.append("0" * (start - at))
         parts.append("1" * (end - start))
         at = end
-    # Python reads binary digits in linear time; setting the bits run by run would not be.
+    # Python parses binary digits in linear time; setting the bits run by run is not linear.
     digits = "".join(parts)
     return int(digits[::-1], 2).to_bytes((len(digits) + 7) // 8, "little")
 

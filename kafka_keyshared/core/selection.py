@@ -1,4 +1,4 @@
-"""Chooses the records whose keys lie in some slots, a batch at a time, in their order."""
+"""Selection of the records whose keys lie in given slots, in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafka_keyshared.model import Record, Retry, Undecodable, UnknownFormat
 
 
 class Chosen(NamedTuple):
-    """What a batch came to: the records that are meant, the client's events, what has no key."""
+    """The result for a batch: chosen records, client events, records whose key is refused."""
 
     records: list[Record]
     events: list[Record]
@@ -26,10 +26,10 @@ class Chosen(NamedTuple):
 
 @dataclass(slots=True)
 class Counts:
-    """How many records were looked at, and how many of them were chosen.
+    """How many records were read, and how many of them were chosen.
 
-    ``keyless`` had no key and ``undecodable`` none that can be read; both are left out, but for
-    keyless ones that are asked for.
+    ``keyless`` records have no key, ``undecodable`` ones a key that cannot be read. Both are left
+    out, except keyless records when the caller asks for them.
     """
 
     read: int = 0
@@ -39,10 +39,10 @@ class Counts:
 
 
 class Selection:
-    """Takes the records of some slots; ``key_of`` is None where they go by their own key.
+    """Takes the records of some slots; ``key_of`` is None where the record's own key is used.
 
-    With ``keyless`` it also takes those that have no key. ``hold`` waits at a record whose format
-    is unknown, and returns for how many seconds; it raises where the reading ends. Without it the
+    With ``keyless`` it also takes records without a key. ``hold`` waits at a record whose format is
+    unknown, and returns the seconds waited; it raises when the reading ends. Without ``hold`` the
     error is raised.
     """
 
@@ -62,15 +62,15 @@ class Selection:
         self._key_of = key_of
         self._of_all: KeysOfAll | None = getattr(key_of, "of_all", None)
         self.key: KeyOf = key_of or methodcaller("key")
-        """The key that a record goes by, for whoever wants it again."""
+        """Returns the key of a record, for callers that need it again."""
         self._keyless = keyless
         self.counts = Counts()
 
     def choose(self, batch: Sequence[Record]) -> Chosen:
-        """Return what is meant of a batch, which may have events of the client among its records.
+        """Return the chosen records of a batch, which may contain client events.
 
-        The hash of a missing key raises TypeError. That stands for the tests for a null key and for
-        an event, neither of which is then made per record.
+        The hash of a missing key raises TypeError. That replaces a test per record for a null key
+        and for an event.
         """
         try:
             found = Chosen(self._plainly(batch), [], [])
@@ -78,7 +78,7 @@ class Selection:
             found = self._closely(batch)
         except Retry:
             raise
-        except Exception:  # noqa: BLE001 - which record it is, and what that means, is looked up
+        except Exception:  # noqa: BLE001 - the record that caused it is searched for
             found = self._closely(batch)
         counts = self.counts
         self._read_any = self._read_any or bool(found.records)
@@ -104,7 +104,7 @@ class Selection:
         return [each for each, key in zip(batch, keys, strict=True) if wanted[slot(key)]]  # type: ignore[arg-type]
 
     def _closely(self, batch: Sequence[Record]) -> Chosen:
-        """Do the same as it is meant, record by record."""
+        """Choose record by record, handling each error and missing key."""
         wanted, slot = self._wanted, self.slot
         found, keyless = Chosen([], [], []), 0
         for at, record in enumerate(batch):
@@ -112,7 +112,7 @@ class Selection:
                 key = self._judged(record, batch[at + 1 : at + 1 + LOOK_AHEAD])
             except Retry:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, this record has no key
+            except Exception as error:  # noqa: BLE001 - after any error this record has no key
                 if record.error() is not None:
                     found.events.append(record)
                 else:
@@ -132,9 +132,9 @@ class Selection:
         return found
 
     def _judged(self, record: Record, behind: Sequence[Record]) -> bytes | None:
-        """Return the key of a record, waiting while its format is unknown and it is no exception.
+        """Return the key of a record; wait while its format is unknown.
 
-        Raises :class:`Undecodable` for an exception.
+        Raises :class:`Undecodable` if the record is an exception among readable records.
         """
         waited = 0.0
         while True:

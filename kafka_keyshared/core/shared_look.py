@@ -1,4 +1,4 @@
-"""What a status says of workers that share what waits: shards, hot keys and detached records."""
+"""Status of shared work: shards, hot keys and detached records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shards_at(worker: Worker) -> int:
 
 
 def detached_since(sub: Subscription, slice_id: int, otherwise: float) -> float:
-    """Return when the detached record of a slice was first seen to run."""
+    """Return when the detached record of a slice was first seen running."""
     return otherwise if sub.detaching is None else sub.detaching.since.get(slice_id, otherwise)
 
 
@@ -47,7 +47,7 @@ def lane_states(sub: Subscription) -> Counter[LaneState]:
 
 
 def _behind(sub: Subscription, row: SharedRow, record: Record, key: bytes | None) -> int:
-    """Return how many records wait for the end of one that is detached."""
+    """Return how many records wait for the end of a detached one."""
     closed = sub.closed.get(sub.keys.lane(record))
     count = 0 if closed is None else len(closed.aside) + len(closed.queue)
     if key is not None:

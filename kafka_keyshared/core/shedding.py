@@ -1,9 +1,9 @@
-"""Without reliability: what a worker has no place for is dropped, so that nothing ever waits long.
+"""Load shedding for unreliable subscriptions: records for a full worker are dropped.
 
-The rule is that of the non-reliable mode of Danube's Key-Shared dispatcher: a record goes to the
-worker of its key, and where that one is full it is dropped. There are no retries, and nothing is
-committed. What a worker may hold, leased or waiting, is its lease bound, but no more than its share
-of the window: so the window is never full, and what comes is always fetched.
+The rule is that of the non-reliable mode of Danube's Key-Shared dispatcher. A record goes to the
+worker of its key, and is dropped if that worker is full. There are no retries and no commits. A
+worker may hold up to its lease bound, leased or waiting, but at most its share of the window. The
+window is therefore never full, and fetching never stops.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def capacity(sub: Subscription) -> int:
 
 
 def shed(sub: Subscription, now: float) -> Sequence[Notice]:
-    """Drop what no worker has a place for, the newest first; call it before leases go out.
+    """Drop records that exceed their worker's capacity, newest first; call it before leasing.
 
-    Where the window's bytes are used up, a worker has a place for one record.
+    If the window's bytes are used up, the capacity is one record.
     """
     if sub.settings.reliable:
         return ()
@@ -39,14 +39,14 @@ def shed(sub: Subscription, now: float) -> Sequence[Notice]:
         if over := _over(len(backlog), most - worker.leased):
             dropped[worker] = backlog.take_last(over)
     draining = sub.draining
-    # What waits for slots to drain has one row for all: it may have as many as a worker.
+    # Records of draining slots share one row; it may have as many as a worker.
     if over := _over(len(draining.row), most):
         for record in draining.take_last(over):
             owner = sub.owner(record)
-            if isinstance(owner, Worker):  # what drains is on its way to one
+            if isinstance(owner, Worker):  # a draining slot has a new owner
                 dropped.setdefault(owner, []).append(record)
     if sub.keyless.records:
-        # They are anybody's: all workers together have a place for what they do not hold yet.
+        # Any worker may run them: the capacity is that of all workers, less their held records.
         held = sum(worker.leased + len(worker.row) for worker in sub.workers.values())
         if over := _over(len(sub.keyless), most * len(sub.workers) - held):
             least = min(sub.workers.values(), key=lambda worker: (worker.leased, worker.id))
@@ -61,7 +61,7 @@ def _over(waiting: int, places: int) -> int:
 
 
 def _note(sub: Subscription, worker: Worker, records: list[Record], now: float) -> list[Notice]:
-    """Count what was dropped at a worker, and tell of it."""
+    """Count the records dropped at a worker; return the notices."""
     sub.window.free(len(records))
     worker.shed += len(records)
     sub.counts.dropped += len(records)

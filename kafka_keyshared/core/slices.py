@@ -1,9 +1,9 @@
-"""A worker's share of records, as a value; what the core notes of it; and how far it has got.
+"""Slices of leased records, the core's notes on them, and their progress.
 
-A slice says everything that a pool needs in order to run it, and nothing in it changes: it could
-cross a pipe. What becomes of its records the core notes for itself, in a :class:`Leased`, and a
-pool reports by the slice's id. How far a worker has got nobody is told per record: whoever wants
-to know asks the pool for its :data:`Progress`.
+A slice contains everything that a pool needs to run it. It never changes and could cross a pipe.
+The core keeps its notes on the records in a :class:`Leased`. A pool reports results by the slice's
+id. A worker does not report progress per record. The core asks the pool for its :data:`Progress`
+when it needs it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from kafka_keyshared.model import Coordinates, Record, TopicPartition
 
 
 class HeldBy(Protocol):
-    """What is with one worker for as long as a slice has records of it: a shard."""
+    """A shard, bound to one worker for as long as a slice has records of it."""
 
     def lease(self, worker: int, count: int) -> None:
-        """Note that a slice of this worker has so many of its records."""
+        """Add a slice of this worker with ``count`` of its records."""
 
     def free(self, count: int) -> None:
-        """Note that such a slice is over."""
+        """Remove such a slice, which has ended."""
 
 
 class Slice(NamedTuple):
     """A worker's share of records: one lease for each, handed over together.
 
     ``id`` is used once in the life of a process. ``records`` are in the order in which they will
-    start, and everybody names one of them by its index there. ``epoch`` is the number of partitions
-    coming and going before they were leased: of a partition that has come or gone since, the lease
-    is over, and whatever is said of it settles nothing. ``came`` is what the records were.
+    start; their index identifies them in all reports. ``epoch`` counts the partition changes
+    (assigned or gone) before the lease. If a record's partition has changed since, its lease is
+    over and reports on it settle nothing. ``came`` has the records as they were received.
     """
 
     id: int
@@ -56,7 +56,7 @@ class Slice(NamedTuple):
 
 
 class Running(Protocol):
-    """How far one slice has got, of so many records as it has."""
+    """The progress of one slice; ``count`` is its number of records."""
 
     def outstanding(self, count: int) -> Iterable[int]:
         """Return the records, by index and in order, that had not ended."""
@@ -66,7 +66,7 @@ class Running(Protocol):
 
 
 class Serial(NamedTuple):
-    """One after the other: so many have started, and of these only the last may still run."""
+    """Progress of records run one after the other; only the last started one may still run."""
 
     started: int
 
@@ -80,11 +80,11 @@ class Serial(NamedTuple):
 
 
 WAITS, RUNS, ENDED, BACK = 0, 1, 2, 3
-"""What :class:`Scattered` says of a record; the last one has been given back unrun."""
+"""The marks of :class:`Scattered`; ``BACK`` is a record that was returned without running."""
 
 
 class Scattered(NamedTuple):
-    """In any order, and many at once: of each record whether it waits, runs or has ended."""
+    """Progress of records that run in any order and concurrently: one mark for each."""
 
     marks: bytes
 
@@ -94,34 +94,35 @@ class Scattered(NamedTuple):
         return [index for index, mark in enumerate(self.marks) if mark != ENDED]
 
     def running(self) -> list[int]:
-        """Return those that run."""
+        """Return those that are running."""
         return [index for index, mark in enumerate(self.marks) if mark == RUNS]
 
 
 UNSTARTED = Serial(0)
 
 Progress: TypeAlias = Mapping[int, Running]
-"""By the ids of slices; of one that is not there nothing has started."""
+"""Progress by slice id; a missing slice has not started."""
 
 
 NONE: frozenset[int] = frozenset()
-"""No record: mostly nothing out of the ordinary happens to a slice."""
+"""No record, the usual value of a slice's index sets."""
 
 
 @dataclass(slots=True, eq=False)
 class Leased:
-    """What the core has noted of a slice that is not reported as ended. Records are indices.
+    """The core's notes on a slice that is not reported as ended. Records are indices.
 
-    ``table`` is the version of the slot table that it was leased by. ``retries`` are the closed
-    lanes whose heads run again in it, in their order; ``claimed`` the lanes of its records where
-    each may have one lease only; ``first`` are a few of its records of which one arrived before all
-    others. ``back`` are leased no more: taken back before they had started, or reported as ended
-    before the rest. ``unsettled`` came back failed or set aside, and are leased until their end is
-    reported; ``aside`` counts the latter. ``in_time`` are those that had ended by the last commit
-    of their partition, which has gone since. ``let_go`` are known to have ended: no slot that
-    drains waits for them; nor does the next record of its lane for one of ``unclaimed``. The
-    failure watch has counted the successes among the records before ``seen_to``, at its beat number
-    ``seen_at``. ``beside`` ran before the one record that is left, and their time is told with its.
+    ``table`` is the version of the slot table at the lease. ``retries`` are the closed lanes whose
+    heads run again in it, in their order. ``claimed`` has the lanes of its records if a lane may
+    have one lease only. ``first`` has a few of its records, one of which was the first to arrive.
+    ``back`` are no longer leased: recalled before they started, or reported as ended before the
+    rest. ``unsettled`` came back failed or set aside, and stay leased until their end is reported;
+    ``aside`` counts the latter. ``in_time`` had ended by the last commit of their partition, which
+    has gone since. ``let_go`` are known to have ended, so no draining slot waits for them.
+    ``unclaimed`` have ended too, and the next record of their lane does not wait for them. The
+    failure watch has counted the successes before ``seen_to``, at its beat number ``seen_at``.
+    ``beside`` counts the records that ran before the one that is left; their time is reported with
+    it. ``shards`` has the shards of its records, with the number of records of each.
     """
 
     slice: Slice
@@ -141,42 +142,42 @@ class Leased:
     shards: Sequence[tuple[HeldBy, int]] = ()
 
     def hold(self, shards: Iterable[tuple[HeldBy, int]]) -> None:
-        """Note of which shards it has how many records: they are with its worker until its end."""
+        """Bind these shards to its worker until it ends, with the number of records of each."""
         self.shards = [*shards]
         for shard, count in self.shards:
             shard.lease(self.slice.worker, count)
 
     def hold_also(self, shard: HeldBy) -> None:
-        """Have a shard wait for its end as well."""
+        """Make another shard wait for its end."""
         self.shards = [*self.shards, (shard, 1)]
         shard.lease(self.slice.worker, 1)
 
     def free(self) -> None:
-        """Let its shards go: they end with it, or what it still has is in closed lanes."""
+        """Release its shards, because it ends or its remaining records are in closed lanes."""
         for shard, count in self.shards:
             shard.free(count)
         self.shards = ()
 
     def came_back(self, index: int) -> None:
-        """Note that a record has come back failed or set aside."""
+        """Add a record that has come back failed or set aside."""
         if isinstance(self.unsettled, set):
             self.unsettled.add(index)
         else:
             self.unsettled = {*self.unsettled, index}
 
     def end(self, indices: Iterable[int]) -> None:
-        """Note that leases are over while others of the slice are not."""
+        """End some leases of the slice while others go on."""
         if isinstance(self.back, set):
             self.back.update(indices)
         else:
             self.back = {*self.back, *indices}
 
     def __len__(self) -> int:
-        """Return how many leases there are."""
+        """Return the number of open leases."""
         return len(self.slice.records) - len(self.back)
 
     def has(self, index: int) -> bool:
-        """Say whether the record is leased and has not come back."""
+        """Return whether the record is leased and has not come back."""
         return (
             0 <= index < len(self.slice.records)
             and index not in self.back
@@ -203,12 +204,12 @@ class Leased:
         return progress.get(self.slice.id, UNSTARTED).running()
 
     def oldest(self) -> Iterator[Coordinates]:
-        """Yield where the records are of which one arrived before all others."""
+        """Yield the coordinates of ``first``, one of which was the first record to arrive."""
         came, records = self.slice.came, self.slice.records
         for record in self.first:
             for index, each in enumerate(records):
                 if each is record:
-                    if index not in self.back:  # one that was taken back is held elsewhere
+                    if index not in self.back:  # a recalled record is held elsewhere
                         yield came.coordinates_of(index)
                     break
 
@@ -222,17 +223,17 @@ class Book:
         self._leased: dict[int, Leased] = {}
 
     def enter(self, leased: Leased) -> None:
-        """Note a slice that is leased."""
+        """Add a leased slice."""
         self._leased[leased.slice.id] = leased
 
     def strike(self, leased: Leased) -> None:
-        """Forget a slice that has ended."""
+        """Remove a slice that has ended."""
         del self._leased[leased.slice.id]
 
     def find(self, id_: int, index: int | None = None) -> Leased:
-        """Return what is noted of a slice on which a pool reports, on one of its records or all.
+        """Return the notes on a slice that a pool reports on, for one of its records or for all.
 
-        Raises :class:`InvariantError` where there is no such lease, or none any more.
+        Raises :class:`InvariantError` if there is no such lease, or if it has ended.
         """
         leased = self._leased.get(id_)
         if leased is None:
@@ -245,10 +246,10 @@ class Book:
 
 
 class Epochs:
-    """Which leases are over because their partition has come or gone since.
+    """Decides which leases are over because their partition was assigned or has gone since.
 
-    ``now`` is the number of times that partitions have come or gone; ``since`` says at which of
-    them each partition came that is there.
+    ``now`` counts these changes. ``since`` has for each current partition the number at which it
+    was assigned.
     """
 
     def __init__(self) -> None:
@@ -256,24 +257,24 @@ class Epochs:
         self.since: dict[TopicPartition, int] = {}
 
     def come(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note partitions that have come."""
+        """Add assigned partitions."""
         self.now += 1
         self.since.update(dict.fromkeys(partitions, self.now))
 
     def go(self, partitions: Collection[TopicPartition]) -> None:
-        """Note partitions that have gone."""
+        """Remove revoked or lost partitions."""
         self.now += 1
         for partition in partitions:
             self.since.pop(partition, None)
 
     def over(self, epoch: int, partition: TopicPartition) -> bool:
-        """Say whether a lease of that epoch is over, of a record of that partition."""
+        """Return whether a lease of that epoch, on a record of that partition, is over."""
         if epoch == self.now:
             return False
         since = self.since.get(partition)
         return since is None or since > epoch
 
     def ended(self, leased: Leased, index: int) -> bool:
-        """Say whether the lease of a record is over: its partition has come or gone since."""
+        """Return whether a record's lease is over: its partition has changed since."""
         slice_ = leased.slice
         return slice_.epoch != self.now and self.over(slice_.epoch, slice_.came.partition_of(index))

@@ -1,11 +1,11 @@
-"""What waits behind records that run for long, although nothing has failed.
+"""Long-running records and the records that wait behind them.
 
-A worker does one record after the other, so all that it has waits for the one that it is in; with
-one lease per key the lane of each record waits. None of that can run yet, and a log is read in its
-order: whoever wants what is behind it has to take it in. So it counts to what closed lanes may hold
+A serial worker runs one record after the other, so all its records wait for the current one. With
+one lease per key the lane of each record waits. The log is read in order: to fetch later records,
+the waiting ones must be received. They therefore count toward the limit of closed lanes
 (:mod:`.look_ahead`).
 
-Who runs for how long is seen at heartbeats, and costs nothing per record.
+Run times are checked at heartbeats, which costs nothing per record.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import Record
 
 SLOW_AFTER = 0.5
-"""Seconds for which a record has been seen running that others wait for: from one beat to the
-next."""
+"""Seconds from the first heartbeat that sees a record running until it is slow: one interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A record that runs, by its slice and its index there, and since when it has been seen so.
+    """A running record, by its slice and its index there, and when it was first seen running.
 
-    ``key`` is the one that it goes by.
+    ``key`` is its routing key.
     """
 
     slice: int
@@ -39,7 +38,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """What a worker has been running for long; ``whole`` says that all that it has waits for it."""
+    """A worker's long-running records; ``whole`` says that all its other records wait for them."""
 
     worker: Worker
     running: tuple[Running, ...]
@@ -51,11 +50,11 @@ class Slow:
         return min(self.running, key=lambda each: each.since)
 
     def over(self) -> bool:
-        """Say whether none of it runs any more, as far as that is reported."""
+        """Return whether all of them are reported as ended."""
         return not any(each.slice in self.worker.slices for each in self.running)
 
     def waiting(self, leases: OneLease | None, epochs: Epochs) -> Iterator[Record]:
-        """Yield what waits at the worker; with one lease per key also what waits for its leases."""
+        """Yield records waiting at the worker; with one lease per key also behind its leases."""
         leased = self._unstarted(epochs) if self.whole else []
         yield from leased
         if self.whole:
@@ -66,9 +65,9 @@ class Slow:
                 yield from leases.behind(lane)
 
     def count(self, leases: OneLease | None, epochs: Epochs) -> int:
-        """Return about how many wait, without a walk: what waits for unstarted leases is left out.
+        """Return the approximate number of waiting records, without a walk.
 
-        What the worker runs is counted too.
+        Records that wait for unstarted leases are left out. The worker's leases are counted too.
         """
         count = 0
         if self.whole:
@@ -79,7 +78,7 @@ class Slow:
         return count
 
     def _records(self, epochs: Epochs) -> list[Record]:
-        """Return those that run for all that is known: of others the keys may be forgotten."""
+        """Return those that still run, as far as is known; keys of others may be forgotten."""
         found: list[Record] = []
         for each in self.running:
             leased = self.worker.slices.get(each.slice)
@@ -92,8 +91,11 @@ class Slow:
         return found
 
     def _unstarted(self, epochs: Epochs) -> list[Record]:
-        """Return them as they came: since the last beat one may have started, with its handler
-        writing into it. What is to come back of a partition that has gone waits for nothing."""
+        """Return the unstarted records as received, without those of ended epochs.
+
+        One may have started since the last heartbeat, and its handler may have changed it. Records
+        of a partition that has gone wait for nothing.
+        """
         started = {each.slice: each.index for each in self.running}
         found: list[Record] = []
         for id_, leased in self.worker.slices.items():
@@ -108,10 +110,10 @@ class Slow:
 
 
 def slow_at(worker: Worker, running: Iterable[Running], now: float) -> Slow | None:
-    """Return what the worker has been running for long, None where that is nothing.
+    """Return the worker's long-running records, None if there are none.
 
-    All that it has waits where everything that it runs is slow, and where it waits for a stuck
-    record that nobody goes on beside. Who is stuck and has somebody beside it is no matter.
+    All its other records wait if everything that it runs is slow. They also wait if the worker
+    itself waits for a stuck record. A stuck record with a replacement thread beside it is ignored.
     """
     if worker.waits:
         stuck = tuple(each for each in running if each.slice == worker.waits_for)

@@ -1,4 +1,4 @@
-"""Position and settled sets of every partition at one moment, and what they show."""
+"""Snapshots of the position and settled sets of every partition."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NameRunning: TypeAlias = Callable[[Mapping[str, Unsettled], Progress], RunningRe
 
 
 class Snapshots:
-    """Takes them, and keeps what the last one said, for whoever looks on: it decides nothing."""
+    """Takes snapshots and keeps the last results for the status; it decides nothing."""
 
     def __init__(
         self,
@@ -49,16 +49,16 @@ class Snapshots:
     def take(
         self, progress: Progress, now: float, running: NameRunning | None = None
     ) -> dict[TopicPartition, Snapshot]:
-        """Return position and settled sets of every partition that has received anything.
+        """Return position and settled sets of every partition that has received records.
 
-        None where no subscription is reliable: then there is no position that would be safe.
-        ``running`` returns the running records of what is held; without it none are named.
+        The result is empty if no subscription is reliable, because then no position is safe.
+        ``running`` returns the running records among the held ones; without it none are named.
         """
         by_sub = self._ceilings.look(progress, now)
         noted = notes(self._ceilings.subs, by_sub, self._states)
         snapshots: dict[TopicPartition, Snapshot] = {}
         if not by_sub:
-            return snapshots  # nobody waits for anything, and there is no position
+            return snapshots  # no subscription is reliable
         run = running(by_sub, progress) if running is not None else {}
         for partition, state in self._states.items():
             if state.received_end is None:
@@ -85,10 +85,10 @@ class Snapshots:
         final: bool = True,
         limit: TextLimit | None = None,
     ) -> tuple[dict[TopicPartition, CommitEntry], dict[TopicPartition, Encoded]]:
-        """Return what would be committed now, of these partitions or of all, and its sets.
+        """Return the commit entries of these partitions, or of all, and their encoded sets.
 
-        Unless ``final``, a commit names also the records that start behind it. Without a ``limit``
-        it is as long as the brokers take it.
+        Unless ``final``, a commit also names the records that start after it. Without a ``limit``
+        the entries are as long as the brokers accept.
         """
 
         def running(held: Mapping[str, Unsettled], progress: Progress) -> RunningRecords:
@@ -101,5 +101,5 @@ class Snapshots:
         return encode(found, self._states, limit or self._ceilings.text_limit)
 
     def keep(self, partitions: Container[TopicPartition]) -> None:
-        """Forget what was said of all others."""
+        """Drop the last results of all other partitions."""
         self.derived = {each: kept for each, kept in self.derived.items() if each in partitions}

@@ -1,4 +1,4 @@
-"""Takes the status of an instance (:mod:`kafka_keyshared.status`) from its core."""
+"""Status of an instance (:mod:`kafka_keyshared.status`), read from its core."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ from kafka_keyshared.status import (
 )
 
 NEARLY_FULL = 10
-"""A window counts as full while there is room for no more than one part in so many of its records:
-what it has room for goes up and down with every fetch."""
+"""A window counts as full while its room is at most ``1 / NEARLY_FULL`` of its records. A stricter
+limit would toggle with every fetch."""
 
 
 class _Look(NamedTuple):
@@ -68,9 +68,9 @@ def take(
     around: Surroundings,
     lasting: Lasting | None = None,
 ) -> Status:
-    """Return the status; ``progress`` and ``now`` as for a commit.
+    """Return the status; ``progress`` and ``now`` are the same as for a commit.
 
-    ``lasting`` is what the statuses before have noted; without it everything has only just begun.
+    ``lasting`` has the start times noted by earlier statuses; without it all conditions are new.
     """
     lasting = Lasting() if lasting is None else lasting
     look = _Look(core, progress, now, around, lasting)
@@ -165,7 +165,7 @@ def _subscription(look: _Look, sub: Subscription) -> SubscriptionStatus:
     keys: Counter[bytes] = Counter(
         key
         for _, record in sub.unsettled(progress)
-        # Of one that runs this may be what its handler has set.
+        # A running handler may have changed its record, so the key may not be bytes.
         if sub.keys.knows(record) and isinstance(key := sub.keys.key(record), bytes)
     )
     drains = _drains(sub, lasting, now)
@@ -233,7 +233,7 @@ def _pending(
 
 
 def _drains(sub: Subscription, lasting: Lasting, now: float) -> dict[int, tuple[DrainingHash, ...]]:
-    """Return by worker the slots that drain there."""
+    """Return the draining slots by worker."""
     return {
         id_: tuple(
             DrainingHash(
@@ -270,7 +270,7 @@ def _worker(
     watch = core.watches[sub.name]
     running = None
     runs = stuck = 0
-    # What is stuck has been running for longest.
+    # A stuck record has been running for longest.
     for id_, leased in sorted(worker.slices.items(), key=lambda each: each[0] not in worker.apart):
         for index in leased.running(progress):
             runs += 1
@@ -329,11 +329,11 @@ def _distribution(histogram: Histogram) -> Distribution:
 
 
 NOT_SETTLED = frozenset({"failed", "undecodable"})
-"""Of how records are counted, what says nothing of their end."""
+"""The counted outcomes of records that do not mean settled."""
 
 
 def settled_in(status: Status) -> int:
-    """Return how many records have settled since the start, however they ended."""
+    """Return how many records have settled since the start, with any outcome."""
     return sum(
         count
         for sub in status.subscriptions

@@ -1,8 +1,8 @@
-"""Records that run on past the ack timeout because nothing can end them.
+"""Stuck records: running past the ack timeout, and impossible to end.
 
-Such a record is not a failed attempt: what becomes of it counts, once, however late. Until then its
-lane is closed, and only its lane. What is left of its slice is that record alone, *apart* from what
-its worker goes on with; or the worker waits, where nobody else may do its work meanwhile.
+Such a record is not a failed attempt: its result counts, once, however late. Until then its lane is
+closed, and only its lane. Its slice keeps that record alone, *apart* from the worker's other
+slices. If no replacement can do the worker's work, the worker waits for it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from kafka_keyshared.model import About, Record, name_of, named_key
 
 
 def time_out(sub: Subscription, worker: Worker, past: list[tuple[int, int]]) -> TimeOut:
-    """Return the command to end these records of a worker, each by its slice and index there."""
+    """Return the command to end these records of a worker, each given as slice and index."""
     worker.recalls += 1
     return TimeOut(sub.name, worker.id, tuple(past))
 
 
 def recalled(sub: Subscription, event: Recalled, now: float) -> tuple[Worker, list[Command]]:
-    """Take an answer to a recall or a time-out; return whose it is, and what is to be said of it.
+    """Apply the answer to a recall or a time-out; return the worker, and what to report.
 
-    The lane of a stuck record is closed before anything of it comes back.
+    The lane of a stuck record is closed before any other record of it is put back.
     """
     if not event.stuck:
         return returns.recalled(sub, event), []
@@ -50,16 +50,16 @@ def recalled(sub: Subscription, event: Recalled, now: float) -> tuple[Worker, li
     returns.recalled(sub, event)
     for leased, each in found:
         _set_apart(sub, worker, leased, each)
-    if worker.waits:  # what has no key can run again elsewhere
+    if worker.waits:  # heads without a key can run at another worker
         sub.ready(worker.row.take_ready(len(worker.row.retries)))
     return worker, [said for leased, each in new for said in _said(sub, worker, leased, each, now)]
 
 
 def set_beside(sub: Subscription, worker: Worker, leased: Leased, index: int) -> None:
-    """Close the lane of a record that runs for long, and let all that is beside it go on.
+    """Close the lane of a long-running record, and let the rest of its slice go on.
 
-    Every failure among what had ended of its slice has to be known already, as at a commit. The
-    worker gets nothing until the record has ended: nobody else may do its work.
+    All failures among the ended records of its slice have to be known already, as at a commit. The
+    worker gets no leases until the record has ended, because no replacement does its work.
     """
     _close(sub, leased, index)
     _set_apart(sub, worker, leased, Stuck(leased.slice.id, index, goes_on=False))
@@ -67,7 +67,7 @@ def set_beside(sub: Subscription, worker: Worker, leased: Leased, index: int) ->
 
 
 def _stuck_at(sub: Subscription, worker: Worker, stuck: Stuck) -> Leased:
-    """Return what is noted of the slice; raise :class:`InvariantError` where that cannot be."""
+    """Return the notes on the slice; raise :class:`InvariantError` for an unknown lease."""
     leased = sub.book.find(stuck.slice)
     gone = not 0 <= stuck.index < len(leased.slice.records) or stuck.index in leased.back
     if gone or leased.slice.id not in worker.slices:
@@ -79,20 +79,20 @@ def _stuck_at(sub: Subscription, worker: Worker, stuck: Stuck) -> Leased:
 
 
 def _close(sub: Subscription, leased: Leased, index: int) -> None:
-    """Close the lane, unless the record has come back failed just before this."""
+    """Close the lane, unless the record has come back failed just before this call."""
     if not leased.has(index):
         return
-    record = leased.slice.came[index]  # of one that runs this is what it was
+    record = leased.slice.came[index]  # as received: its handler may have changed it
     lane = sub.keys.lane(record)
     over = sub.epochs.ended(leased, index)
     closed = sub.closed.get(lane)
     waiting: Iterable[Record] = ()
-    # One that was released waits for what had been leased before it was diverted, such as this.
+    # A released lane waits for records leased before it was diverted, such as this one.
     released = closed is not None and closed.state is LaneState.OPENING and not over
     if closed is not None and (closed.state is LaneState.DIVERTED or released):
         waiting, closed = suspend(sub, closed), None
     if closed is None:
-        # A later record of the same place is not in the lane of one that has no key.
+        # A keyless lane is one record: the same offset received again is not in it.
         if not (over and is_keyless(lane)):
             closed = failures.close_lane(sub, lane, record, LaneState.STUCK, over=over)
             closed.head = None if over else leased.slice.records[index]
@@ -105,7 +105,7 @@ def _close(sub: Subscription, leased: Leased, index: int) -> None:
 
 
 def _set_apart(sub: Subscription, worker: Worker, leased: Leased, stuck: Stuck) -> None:
-    """End the leases of all else that there was in the slice: it has returned."""
+    """End the leases of all other records of the slice, which have returned."""
     index, lane = stuck.index, sub.keys.lane(leased.slice.came[stuck.index])
     rest = frozenset(leased.indices()) - {index}
     if rest:
@@ -124,7 +124,7 @@ def _set_apart(sub: Subscription, worker: Worker, leased: Leased, stuck: Stuck) 
         leased.let_go &= {index}
         leased.beside, leased.aside = len(rest) - leased.aside, 0
         leased.first = (leased.slice.records[index],)
-        leased.shards = ()  # they went with the rest
+        leased.shards = ()  # they were released with the rest
         sub.book.enter(leased)
     leased.retries = (lane,)
     worker.detached = None
@@ -134,7 +134,7 @@ def _set_apart(sub: Subscription, worker: Worker, leased: Leased, stuck: Stuck) 
 def _said(
     sub: Subscription, worker: Worker, leased: Leased, stuck: Stuck, now: float
 ) -> list[Command]:
-    """Count a record that has become stuck, and say so; or end the instance for it."""
+    """Count a newly stuck record, and return the log line; or halt the instance."""
     if not leased.has(stuck.index):
         return []
     sub.counts.stuck += 1

@@ -1,8 +1,8 @@
-"""One subscription: routing, backlogs, leases, closed lanes and the window over the fetched stream.
+"""One subscription: routing, backlogs, leases, closed lanes and the window.
 
-The way of a record: :meth:`Subscription.receive` routes it to its owner's row, :meth:`flush` leases
-it to that worker in a slice, and a report ends the lease. What happens after a failure
-stands in :mod:`kafka_keyshared.core.failures`.
+:meth:`Subscription.receive` routes a record to its owner's row. :meth:`Subscription.flush` leases
+it to that worker in a slice, and a report ends the lease. :mod:`kafka_keyshared.core.failures`
+handles failed records.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Subscription(Ownership, Holdings):
         self.errors = ErrorsSeen()
         self.closed = ClosedLanes()
         self.failure_watch = FailureWatch(self.closed, self.counts)
-        # Partitions about to be given up, as the ledger of holds has them: nothing of them starts.
+        # Partitions that are being revoked, from the ledger of holds: none of their records start.
         self.closing = closing
         self.parking = Parking()
         self.suspects = Suspects()
@@ -73,10 +73,10 @@ class Subscription(Ownership, Holdings):
         self.hot_keys = HotKeys()
         self.detaching = None if settings.detaches is None else Detaching(settings.detaches)
         self.reminder = Reminder(dlq=settings.dlq)
-        # Settled without their handler since the last time that this was told.
+        # Records settled without their handler since the last report.
         self.dropped: list[Record] = []
         self.diverted = Diversions()
-        # Of records not settled, what the commit said with which their partition came.
+        # The notes on unsettled records in the commit that their partition started from.
         self.carried: dict[TopicPartition, dict[int, Tried]] = {}
         hot = () if self.shared is None else self.shared.slow
         share = settings.window_share
@@ -88,7 +88,7 @@ class Subscription(Ownership, Holdings):
         self._tidy_at = 0
 
     def begin_to_filter(self, filters: Filters) -> None:
-        """Tell keys of one slot apart from now on, and weigh what has no worker."""
+        """Distinguish keys of one slot from now on, and weigh records without a worker."""
         if not self.has_gaps:
             self.look_ahead.held += self.unowned.rows
         super().begin_to_filter(filters)
@@ -96,9 +96,9 @@ class Subscription(Ownership, Holdings):
     # --- in ---
 
     def receive(self, records: Sequence[Record], *, park: bool = False) -> list[Record]:
-        """Take a chunk in and route it; return those that are client events.
+        """Receive a chunk and route it; return its client events.
 
-        With ``park`` some of it may stand beyond its partition's ceiling, and is parked.
+        With ``park`` some of it may be beyond its partition's ceiling, and is parked.
         """
         received = chunk = Chunk(records, self.window.received)
         self.window.receive(chunk)
@@ -112,12 +112,12 @@ class Subscription(Ownership, Holdings):
         return events
 
     def next_due(self) -> float | None:
-        """Return when something is due that waits for its time alone, in monotonic seconds."""
+        """Return the earliest time at which a wait ends, in monotonic seconds."""
         due = self.closed.next_due(), self.keys.next_due(), self.draining.due
         return min([at for at in due if at is not None], default=None)
 
     def unpark(self) -> bool:
-        """Route what is below its partition's ceiling by now; say whether there was any."""
+        """Route records that are now below their partition's ceiling; return whether any were."""
         freed = self.parking.free(self.standing())
         if freed:
             self.mixed = True
@@ -125,7 +125,7 @@ class Subscription(Ownership, Holdings):
         return bool(freed)
 
     def _route(self, chunk: Chunk) -> list[Record]:
-        """Route records to their owners' backlogs; return those that are client events."""
+        """Route records to their owners' backlogs; return the client events."""
         if self.keys.crowded():
             self.keys.keep(self.strays())
         alone = self.alone() if self.has_gaps else self.keyless.records
@@ -143,7 +143,7 @@ class Subscription(Ownership, Holdings):
         return events
 
     def _let_go(self) -> None:
-        """See that chunks of which a slow worker holds a little do not keep all the rest alive."""
+        """Free chunks that are kept alive by a few records of a slow worker."""
         spare = self.window.spare()
         self._tidy_at = self.window.received + (spare + 1) // 2
         keepers: list[Backlog | Originals] = [self.keyless]
@@ -152,14 +152,14 @@ class Subscription(Ownership, Holdings):
         let_go(keepers, spare)
 
     def read_again(self, partition: TopicPartition) -> None:
-        """Route what could not be routed because the key of its first record was not readable."""
+        """Route the records of a partition that waited for its first record's key."""
         self.mixed = True
         self._route(Chunk(self.keys.unread.pop(partition).records))
 
     # --- out ---
 
     def flush(self) -> Iterator[Command]:
-        """Lease whatever may start now, where each worker has a row."""
+        """Lease all records that may start now, where each worker has a row."""
         workers = self.workers.values()
         if self.draining.row.front:
             self.draining.merge()
@@ -192,11 +192,10 @@ class Subscription(Ownership, Holdings):
         also: Sequence[Record] = (),
         shards: Mapping[Shard, int] | None = None,
     ) -> Lease:
-        """Lease records as one slice; ``also`` are the first of those that came another way.
+        """Lease records as one slice.
 
-        ``shards`` are those that they are of, with how many records of each.
-
-        ``claimed`` are their lanes where each may have one lease only.
+        ``also`` has the first records of other origins. ``shards`` maps their shards to the number
+        of records of each. ``claimed`` are their lanes where each may have one lease only.
         """
         came = Originals(records, self.counts.topic, chunks)
         slice_ = Slice(self.book.next_id(), self.name, worker.id, self.epochs.now, records, came)
@@ -213,7 +212,7 @@ class Subscription(Ownership, Holdings):
         """Lease the heads of closed lanes for their next attempt, in slices like all others."""
         closing = self.standing()
         while worker.row.retries and (ready := worker.take_ready(worker.room())):
-            # The head of a partition on its way out is not retried: it is about to be forgotten.
+            # Heads of a partition that is being revoked are not retried: they will be forgotten.
             heads = [
                 (closed, closed.head)
                 for closed in ready
@@ -252,9 +251,9 @@ class Subscription(Ownership, Holdings):
                 yield self.lease(worker, records, chunks + came_in, claimed, also=part[:1])
 
     def _in_turn(self, worker: Worker, room: int, share: int) -> int:
-        """Return how many records without a key come before what else fills the room, at least one.
+        """Return how many keyless records come before the others that fill the room, at least one.
 
-        A member that settles by offsets gets nothing below what it has received.
+        A member that settles by offsets gets no record below those that it has received.
         """
         found = merged(worker.row.routed[:room], self.keyless.records[:share])[:room]
         return max(1, sum(self.keys.key(record) is None for record in found))
@@ -262,14 +261,14 @@ class Subscription(Ownership, Holdings):
     def _take(
         self, worker: Worker, room: int, beside: Sequence[Record] = ()
     ) -> tuple[list[Record], list[Chunk], Sequence[Lane]]:
-        """Take up to so many records that may start: these, what they came in, claimed lanes."""
+        """Take up to ``room`` records that may start; return them, their chunks, claimed lanes."""
         backlog, fitting = worker.row.backlog, worker.bytes.fitting
         if self.all_may_start():
             return (*backlog.take(fitting(backlog.records, room, beside)), ())
         has_granted = bool(worker.row.granted)
         taken, lanes = self.take_granted(worker, room, beside) if has_granted else ([], [])
         chunks = [Chunk(taken[:])] if taken else []
-        if worker.row.front:  # a grant given up puts what waited behind it before the backlog
+        if worker.row.front:  # a returned grant puts the records behind it before the backlog
             worker.row.merge()
         while most := fitting(backlog.records, room - len(taken), beside, taken):
             part, came_in = backlog.take(most)
@@ -280,9 +279,10 @@ class Subscription(Ownership, Holdings):
         return taken, chunks, lanes
 
     def startable_of(self, records: list[Record]) -> tuple[list[Record], list[Lane]]:
-        """Return the records that may start; put the others where they have to wait.
+        """Return the records that may start, and their claimed lanes; move the others.
 
-        Behind them, where each lane may have one lease only, the lanes that they have claimed.
+        The others go to the place where they have to wait. Lanes are claimed only if each may have
+        one lease.
         """
         if self.standing():
             records = self._staying(records)
@@ -308,7 +308,7 @@ class Subscription(Ownership, Holdings):
         return [record for _, record in grants], [lane for lane, _ in grants]
 
     def _staying(self, records: list[Record]) -> list[Record]:
-        """Return the records that may start; others wait to be forgotten, or for a limit."""
+        """Return the records that may start; the others wait for the revoke, or for a limit."""
         passed, watch = [], self.dlq_watch
         for record in records:
             partition = partition_of(record)
@@ -321,20 +321,20 @@ class Subscription(Ownership, Holdings):
         return passed
 
     def all_may_start(self) -> bool:
-        """Say whether nothing that waits in a row may have to wait elsewhere."""
+        """Return whether all records that wait in rows may start."""
         plain = not self.closed.keys and not self.suspects and self.one_lease is None
         return plain and not self.standing()
 
     def standing(self) -> AbstractSet[TopicPartition]:
-        """Return the partitions of which nothing is to start."""
+        """Return the partitions whose records must not start."""
         stopped = self.dlq_watch and self.dlq_watch.stopped
         return stopped | self.closing if stopped else self.closing
 
     def unclaim(self, leased: Leased, indices: Iterable[int]) -> None:
-        """With one lease per key: these have ended, the next record of each lane is granted one."""
+        """Grant each ended record's lease to the next one of its lane, with one lease per key."""
         if self.one_lease is None:
             return
-        # While no slot has moved, the lane stays where it was.
+        # While no slot has moved, the lane stays at its worker.
         same = leased.table == self.table.version
         stays = self.workers.get(leased.slice.worker) if same else None
         for at in indices:
@@ -345,7 +345,7 @@ class Subscription(Ownership, Holdings):
     def take_granted(
         self, worker: Worker, room: int, beside: Sequence[Record]
     ) -> tuple[list[Record], list[Lane]]:
-        """Take records that hold their lanes' leases already; return them and these lanes."""
+        """Take records that already hold their lanes' leases; return them and these lanes."""
         row = worker.row
         room = worker.bytes.fitting([record for _, record in row.granted[:room]], room, beside)
         granted, row.granted = row.granted[:room], row.granted[room:]
@@ -359,13 +359,13 @@ class Subscription(Ownership, Holdings):
         return passed, [*map(self.keys.lane, passed)]
 
     def give_back(self, record: Record) -> None:
-        """Give up the lease that a record was granted; what waits in its lane is as before it."""
+        """Give up a record's granted lease, and put back the waiting records of its lane."""
         if self.one_lease is not None:
             self.put_back(self.one_lease.release(self.keys.lane(record)))
 
 
 class Subscriptions(dict[str, Subscription]):
-    """By its name every subscription that there is, and :class:`InvariantError` for any other."""
+    """All subscriptions by name; :class:`InvariantError` for an unknown one."""
 
     def __missing__(self, name: str) -> Subscription:
         known = some(map(repr, sorted(self)))

@@ -1,4 +1,4 @@
-"""What the core does not know of the world around it, and its status shows."""
+"""Status values from outside the core."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from kafka_keyshared.status import (
 
 
 class Stand(NamedTuple):
-    """Where a handler stands: the line of the user's program in words, and the calls it is in."""
+    """A handler's current position: the line of the user's program, and its call stack."""
 
     where: str
     stack: str
 
 
 class Beats(NamedTuple):
-    """How many beats were written for the group, and how many not; none without a topic for them.
+    """Counts of written and failed group beats; both are 0 without a topic for beats.
 
-    They have failed for ``failing_seconds``, the last with ``error``; None while they are written.
+    They have failed for ``failing_seconds``, most recently with ``error``; None while writes
+    succeed.
     """
 
     written: int = 0
@@ -38,13 +39,13 @@ class Beats(NamedTuple):
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the core does not know and the status shows: times in seconds since 1970.
+    """The values from outside the core that the status shows. Times are in seconds since 1970.
 
-    ``topics`` are those that are subscribed to, as far as they go by their names. ``paused`` are
-    the partitions of which the client was told to fetch nothing. With ``pending`` every pending
-    acknowledgement is listed; ``full`` has all that somebody may want to see who looks on, and of
-    those the first of each worker. ``stands`` says where handlers stand that have been running for
-    long, by subscription, worker and slice.
+    ``topics`` are the topics subscribed to by name. ``paused`` are the partitions that are paused
+    at the client. With ``pending`` the status lists every pending acknowledgement. ``full`` adds
+    all details for the console, with the first pending acknowledgements of each worker. ``stands``
+    has the position of handlers that have been running for long, by subscription, worker, slice and
+    index.
     """
 
     wall: float

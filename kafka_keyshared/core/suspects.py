@@ -1,9 +1,9 @@
 """Suspects: records that may have ended the last owner of their partition.
 
 The last owner's commit names them as running (:mod:`.running_notes`). A suspect and the records
-behind it in its lane wait here until the partition has got on with its other records
-(:mod:`.careful`). Otherwise a record that ends its process would run first in each new process, and
-no other record would ever be done.
+behind it in its lane wait here until the partition's other records have made progress
+(:mod:`.careful`). Otherwise a record that ends its process would run first in each new process. No
+other record would ever run to its end.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _OFFSET = methodcaller("offset")
 class Suspects:
     """The suspects of one subscription; false while there are none.
 
-    A suspect is deferred until :meth:`start` gives it back. That is not before all records ahead of
-    it in its lane have settled: one of them may have been leased and taken back, and what is given
-    back here goes before everything that waits at a worker.
+    A suspect is deferred until :meth:`start` returns it. Before that, all records ahead of it in
+    its lane must have settled. One of them may have been leased and recalled, and a returned
+    suspect precedes all other waiting records of a worker.
     """
 
     def __init__(self) -> None:
-        # Of deferred suspects the number that the last owner's commit gave them, by offset.
+        # The numbers that the last owner's commit gave the deferred suspects, by offset.
         self.deferred: dict[TopicPartition, dict[int, int]] = {}
-        # Of those that have started the number under which a commit names them.
+        # The numbers under which a commit names the started suspects, by offset.
         self._started: dict[TopicPartition, dict[int, int]] = {}
         self._held: dict[tuple[TopicPartition, Lane], list[Record]] = {}
-        # By lane what has passed, as far as it had not settled at the last look.
+        # By lane the records that were let through, unless they had settled at the last look.
         self._passed: dict[TopicPartition, dict[Lane, set[int]]] = {}
 
     def __bool__(self) -> bool:
@@ -49,7 +49,10 @@ class Suspects:
     # --- records ---
 
     def hold(self, record: Record, lane: Lane) -> bool:
-        """Say whether the record has to wait; it does where a suspect of its lane is before it."""
+        """Return whether the record has to wait; if so, keep it.
+
+        It waits if it is a suspect, or behind one in its lane.
+        """
         partition = partition_of(record)
         numbers = self.deferred.get(partition)
         if numbers is None:
@@ -77,7 +80,7 @@ class Suspects:
         return sum(len(records) for (each, _), records in self._held.items() if each == partition)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop what concerns these partitions."""
+        """Drop the suspects and records of these partitions."""
         for partition in partitions:
             self.deferred.pop(partition, None)
             self._started.pop(partition, None)
@@ -88,7 +91,7 @@ class Suspects:
     # --- suspects ---
 
     def look(self, partition: TopicPartition, unsettled: Collection[int], end: int) -> None:
-        """Drop the suspects below the received ``end`` that are settled, or were never there."""
+        """Drop the suspects below the received ``end`` that are settled or were never received."""
         for offset in [
             offset
             for offset in self.deferred.get(partition, ())
@@ -109,7 +112,7 @@ class Suspects:
         return self._started.get(partition, {})
 
     def ready(self, partition: TopicPartition) -> list[tuple[int, int]]:
-        """Return number and offset of the deferred suspects with nothing ahead in their lane."""
+        """Return number and offset of the deferred suspects that are first in their lane."""
         numbers, passed = self.deferred.get(partition, {}), self._passed.get(partition, {})
         heads = [
             records[0].offset()
@@ -119,11 +122,11 @@ class Suspects:
         return [(numbers[offset], offset) for offset in heads if offset in numbers]
 
     def to_come(self, partition: TopicPartition) -> bool:
-        """Say whether a deferred suspect waits for more than what is ahead of it in its lane."""
+        """Return whether a deferred suspect waits for more than the records ahead in its lane."""
         return bool(self.deferred.get(partition, {}).keys() - self._behind(partition))
 
     def least(self) -> float:
-        """Return the least number of the deferred suspects, but for those behind their lane."""
+        """Return the least number of the deferred suspects that no record of their lane delays."""
         found = inf
         for partition, numbers in self.deferred.items():
             behind = self._behind(partition)
@@ -132,7 +135,7 @@ class Suspects:
         return found
 
     def _behind(self, partition: TopicPartition) -> set[int]:
-        """Return the records that wait here, and have others ahead of them in their lane."""
+        """Return the records that wait here behind others of their lane."""
         passed = self._passed.get(partition, {})
         return {
             record.offset()
@@ -142,7 +145,7 @@ class Suspects:
         }
 
     def start(self, partition: TopicPartition, offset: int) -> list[Record]:
-        """Give back a suspect with the records behind it in its lane, in order."""
+        """Start a suspect: return it and the records behind it in its lane, in order."""
         number = self._drop(partition, offset)
         self._started.setdefault(partition, {})[offset] = _once_more(number)
         for place, records in self._held.items():
@@ -152,7 +155,7 @@ class Suspects:
         return []
 
     def _drop(self, partition: TopicPartition, offset: int) -> int:
-        """Let it be no suspect that waits; return its number, also if it was none any more."""
+        """Remove a deferred suspect; return its number, :data:`WAITING` if it was none."""
         numbers = self.deferred.get(partition, {})
         number = numbers.pop(offset, WAITING)
         if not numbers:
@@ -163,8 +166,8 @@ class Suspects:
     def named(self, partition: TopicPartition, starting: Collection[int]) -> dict[int, int]:
         """Return the numbers under which a commit names the suspects; ``starting`` start next.
 
-        One that waits keeps its number. If it lost it, the first of several records that end each
-        process would come before an innocent one again in every other life.
+        A waiting suspect keeps its number. Otherwise, with several records that end each process,
+        the first would precede an innocent one again in every other process.
         """
         numbers = {
             offset: _once_more(number) if offset in starting else number

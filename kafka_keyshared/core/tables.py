@@ -1,7 +1,7 @@
-"""State tables: what may follow what, as data.
+"""State tables: the allowed transitions as data.
 
-A pair of state and event that is not in its table cannot happen. It is refused before anything has
-moved, because what is refused afterwards leaves behind what nobody has thought of.
+A pair of state and event that is not in its table cannot happen. It is refused before any change,
+because a later refusal would leave an inconsistent state behind.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ S = TypeVar("S", bound=enum.Enum)
 E = TypeVar("E", bound=enum.Enum)
 
 Table: TypeAlias = Mapping[S, Mapping[E, S]]
-"""By state and event the state that follows."""
+"""The next state by state and event."""
 
 
 def follow(table: Table[S, E], state: S, event: E, what: str) -> S:
-    """Return the state that follows; ``what`` is in it.
+    """Return the next state; ``what`` is the object in that state.
 
-    Raises :class:`InvariantError` where the table has none.
+    Raises :class:`InvariantError` if the table has none.
     """
     following = table[state].get(event)
     if following is None:

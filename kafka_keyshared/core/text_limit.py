@@ -1,9 +1,9 @@
-"""The longest commit metadata that the brokers take, as far as it is known.
+"""The known limit of the brokers on commit metadata.
 
 A broker refuses longer metadata than its ``offset.metadata.max.bytes`` (default 4,096) with
-OFFSET_METADATA_TOO_LARGE. The limit is a setting of the broker, so what one partition learns holds
-for all of them. It is told at the start where the broker may be asked for its settings; otherwise
-each refusal lowers it by a quarter. It never grows again: a restart asks anew.
+OFFSET_METADATA_TOO_LARGE. The limit is a broker setting, so a refusal for one partition applies to
+all of them. The limit is read at the start if the broker's settings may be queried. Otherwise each
+refusal lowers it by a quarter. It never grows again; a restart queries it again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from kafka_keyshared.core.metadata import (
 )
 
 ROOM_LEAST = 16
-"""Bytes for a settled set below which it is done without: they would hold some 40 offsets."""
+"""Minimum bytes for a settled set, some 40 offsets; with less room no set is written."""
 
 
 class TextLimit:
-    """The limit, and what of it settled sets may take.
+    """The limit, and the part of it that settled sets may take.
 
-    ``set_budget`` bounds the sets, in characters, where the brokers take more; ``names`` are the
-    ids of the subscriptions that share it.
+    ``set_budget`` bounds the sets, in characters, if the brokers accept more. ``names`` are the ids
+    of the subscriptions that share it.
     """
 
     def __init__(self, names: Collection[str], set_budget: int = SET_BUDGET) -> None:
@@ -37,40 +37,40 @@ class TextLimit:
 
     @property
     def set_budget(self) -> int:
-        """How many characters the settled sets of all subscriptions may take together."""
+        """Maximum characters of the settled sets of all subscriptions together."""
         if self.chars >= TEXT_LIMIT:
             return self._wanted
         return min(self._wanted, set_budget_of(self.chars))
 
     @property
     def without_sets(self) -> bool:
-        """Whether the brokers take so little that no useful settled set fits."""
+        """Whether the brokers accept too little for a useful settled set."""
         return self.chars < TEXT_LIMIT and min(self._rooms().values(), default=0) < ROOM_LEAST
 
     def rooms(self) -> dict[str, int]:
         """Return the bytes that the ceilings leave for the set of each subscription.
 
-        Where there can be no set, holding records back for it would stop the partition: then the
-        rooms are those of the full budget.
+        If no set fits, holding records back for it would stop the partition. In that case these are
+        the rooms of the full budget.
         """
         return set_rooms(self._names, self._wanted) if self.without_sets else self._rooms()
 
     def told(self, limit: int) -> bool:
-        """Take the ``offset.metadata.max.bytes`` of a broker; say whether it is a lower limit.
+        """Apply a broker's ``offset.metadata.max.bytes``; return whether it lowers the limit.
 
         The client ends each text with a NUL, which counts.
         """
         return self._lower(limit - 1)
 
     def refused(self, length: int) -> bool:
-        """Take a refusal of a text of that many characters; say whether the limit is lower now.
+        """Apply a refusal of a text of ``length`` characters; return whether it lowers the limit.
 
         From 4,095 to 100 it takes 13 refusals, each answered within a round trip.
         """
         return self._lower(3 * length // 4)
 
     def notices(self, what: str) -> list[Command]:
-        """Return what to say of a limit that is lower now: once, and once more without sets."""
+        """Return the notices for a lowered limit: one, and another once no sets fit."""
         if self.without_sets in self._noted:
             return []
         self._noted.add(self.without_sets)

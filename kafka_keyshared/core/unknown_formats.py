@@ -1,12 +1,12 @@
 """Judgement of records whose format the key reader does not know.
 
-Such a record is broken, or the reader's setting is wrong. One record alone cannot tell, so it is
-compared with the records around it. **A record is broken only where it is an exception: others of
-its topic can be read, and no other is of its kind.** Everything else is the reader's fault, and the
-partition is held until the setting, the registry or the producer is mended.
+Either the record is broken, or the reader's setting is wrong. One record alone does not show which,
+so it is compared with the records around it. **A record is broken only if it is an exception:
+others of its topic can be read, and no other is of its kind.** Otherwise the reader is at fault.
+The partition is then held until the setting, the registry or the producer is corrected.
 
-The records compared are those received behind it in its partition, at most :data:`LOOK_AHEAD`, and
-the kinds that were found broken within the last :data:`LATELY` records of the subscription.
+The comparison covers the records received behind it in its partition, at most :data:`LOOK_AHEAD`.
+It also covers the kinds found broken within the last :data:`LATELY` records of the subscription.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import NamedTuple
 from kafka_keyshared.model import Record, Retry, TopicPartition, UnknownFormat
 
 LOOK_AHEAD = 50
-"""So many records behind the one that is judged are read."""
+"""Maximum records to read behind the judged one."""
 
 ENOUGH = 20
-"""So many records that can be read, none of its kind among them, make a record an exception."""
+"""Readable records, with none of its kind among them, that make a record an exception."""
 
 LATELY = 1_000
-"""A kind that comes again within so many records is no exception."""
+"""A kind that occurs again within this number of records is not an exception."""
 
 NOTHING_BEHIND = 60.0
-"""Seconds until a record is judged behind which nothing has been received."""
+"""Seconds until a record is judged although no record has been received behind it."""
 
 KINDS_MAX = 100
-"""So many kinds that were found broken are remembered."""
+"""Maximum number of broken kinds to remember."""
 
 
 class Around(NamedTuple):
-    """The records behind one: how many were read, how many are of its kind, whether any came."""
+    """The records behind one: the number read, the number of its kind, whether there are any."""
 
     read: int
     alike: int
@@ -44,7 +44,7 @@ class Around(NamedTuple):
 def look_around(
     key_of: Callable[[Record], object], error: UnknownFormat, behind: Iterable[Record]
 ) -> Around:
-    """Read the records behind one that raised the error, until the answer is known."""
+    """Read the records behind the one that raised the error, until the answer is known."""
     read = alike = 0
     found = False
     for record in islice(behind, LOOK_AHEAD):
@@ -53,7 +53,7 @@ def look_around(
         found = True
         other = _error_of(key_of, record)
         if other is None:
-            read += record.value() is not None  # a tombstone shows nothing of the format
+            read += record.value() is not None  # a tombstone does not show the format
             if read >= (1 if error.vague else ENOUGH):
                 break
         elif isinstance(other, UnknownFormat):
@@ -61,7 +61,7 @@ def look_around(
             if alike and not error.vague:
                 break
         elif isinstance(other, Retry):
-            break  # the registry is away, and would be asked for each of them
+            break  # the registry is away, and every record would query it
     return Around(read, alike, found)
 
 
@@ -76,10 +76,10 @@ def _error_of(key_of: Callable[[Record], object], record: Record) -> Exception |
 def is_broken(
     error: UnknownFormat, around: Around, *, read_before: bool, waited: float, seen: bool = False
 ) -> bool:
-    """Say whether the record is at fault, and not its reader.
+    """Return whether the record is at fault, and not its reader.
 
-    ``read_before`` says that records of its topic were read, ``waited`` for how many seconds it has
-    been held, and ``seen`` that one of its kind was found broken lately.
+    ``read_before`` says that records of its topic were read. ``waited`` is how many seconds it has
+    been held. ``seen`` says that a record of its kind was found broken recently.
     """
     if error.vague:
         late = not around.any and waited >= NOTHING_BEHIND
@@ -92,17 +92,17 @@ def is_broken(
 
 
 class Judge:
-    """What one subscription needs to judge records: what was read, and what was found broken.
+    """The state for judging records of one subscription: topics read and kinds found broken.
 
-    Times are monotonic seconds. ``topics_read`` are topics of which a record was read.
+    Times are monotonic seconds. ``topics_read`` are topics with at least one readable record.
     """
 
     def __init__(self, key_of: Callable[[Record], object]) -> None:
         self._key_of = key_of
         self.topics_read: set[str] = set()
-        # By topic and kind the number of records received when a record was found broken.
+        # By topic and kind, the number of records received when a record was found broken.
         self._broken_at: dict[tuple[str, str], int] = {}
-        # By partition the record that is held, and since when.
+        # By partition, the offset of the held record and the time since when it is held.
         self._held: dict[TopicPartition, tuple[int, float]] = {}
 
     def finds_broken(
@@ -139,6 +139,6 @@ class Judge:
         self._broken_at[topic, kind] = received
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop what is held of these partitions."""
+        """Drop the held records of these partitions."""
         for partition in partitions:
             self._held.pop(partition, None)

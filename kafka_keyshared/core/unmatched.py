@@ -1,8 +1,8 @@
-"""What becomes of records that routing has found no worker for.
+"""Handling of records that no worker takes.
 
-Those that nobody was declared to take are settled unrun (``skip``), held, or end the instance
-(``error``), which settles nothing. Those of a worker that is away are held, whatever is said of the
-others; :mod:`.unowned` has them.
+``on_unmatched`` applies to a record that no worker was declared to take. ``skip`` settles it
+without running it, ``hold`` keeps it, ``error`` ends the instance and settles nothing. A record of
+an absent worker is held under every policy. :mod:`.unowned` has the waiting records.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import About, Record, name_of, named_key, partition_of
 
 IS_AN_ERROR = "and on_unmatched='error'"
-"""Words of the reason that :func:`_halt` gives, by which one is told from others."""
+"""Part of the reason text of :func:`_halt`, which distinguishes it from other reasons."""
 
 
 def look(sub: Subscription, now: float) -> list[Command]:
-    """Act on what has no worker since the last look."""
+    """Apply the policy to records without a worker since the last look."""
     policy, nobody, away = sub.settings.routing.on_unmatched, sub.unowned.nobody, sub.unowned.away
     commands: list[Command] = []
     if not nobody.empty() or nobody.retries:
@@ -35,7 +35,7 @@ def look(sub: Subscription, now: float) -> list[Command]:
 
 
 def _skip(sub: Subscription, row: Row) -> None:
-    """Settle everything in the row, and what comes up behind it."""
+    """Settle all records in the row, and those that they make ready."""
     while not row.empty() or row.retries:
         records = row.merge().take(len(row))[0]
         granted, row.granted = row.granted, []

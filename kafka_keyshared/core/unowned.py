@@ -1,11 +1,11 @@
-"""What is no worker's just now: it waits here, or is settled, as ``on_unmatched`` says.
+"""Rows for records that have no present worker.
 
-Whether a record is anybody's is decided by what was declared, never by who is there: what a worker
-that is away would take waits for it, whatever is done with records that nobody takes (Danube's
-dispatcher skips those). What waits counts to the limit that blocked lanes have, so it stops its
-partition before it fills the window.
+The declared filters and ranges decide whether a record has a worker, not the present workers. A
+record of an absent worker waits for it under every ``on_unmatched`` policy. (Danube's dispatcher
+skips records that no worker takes.) Waiting records count toward the limit of blocked lanes, so
+their partition stops before they fill the window.
 
-Nothing of this is asked where every slot has a worker.
+This module is not used while every slot has a worker.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from kafka_keyshared.model import Record
 
 
 class UnownedRows:
-    """Rows without a holder: ``away`` for workers that are not there, ``nobody`` for no worker.
+    """Rows without a holder: ``away`` for absent workers, ``nobody`` for records without a worker.
 
-    They are one row where what is nobody's is held. With ``skip`` and ``error`` nothing stays in
-    ``nobody`` beyond the event that has brought it there.
+    With ``hold`` they are one row. With ``skip`` and ``error`` the records leave ``nobody`` within
+    the event that put them there.
     """
 
     def __init__(self, on_unmatched: OnUnmatched | None) -> None:
         self.away = Row(None)
         self.nobody = self.away if on_unmatched == "hold" else Row(None)
-        # How many waited for workers that are away when that was told last.
+        # How many records waited for absent workers at the last look.
         self.told = 0
         self.rows = [self.away] if self.nobody is self.away else [self.away, self.nobody]
 
     def row_of(self, why: Unowned) -> Row:
-        """Return where records wait that have no worker for this reason."""
+        """Return the row for records that have no worker for this reason."""
         return self.nobody if why is Unowned.NOBODY else self.away
 
     def takers(self) -> Mapping[Unowned, list[Record]]:
-        """Return what stands in the slot table for slots that are no worker's."""
+        """Return the slot-table entries for slots without a worker."""
         return {why: self.row_of(why).routed for why in (Unowned.NOBODY, Unowned.AWAY)}

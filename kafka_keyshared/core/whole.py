@@ -1,4 +1,4 @@
-"""Routings that look at no key: all records are one lane, or each is one of its own."""
+"""Routings without keys: all records in one lane, or one lane each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka_keyshared.model import Record
 
 
 class WholeKey(bytes):
-    """The key that every record goes by where a subscription is one lane."""
+    """The key of every record of a one-lane subscription."""
 
     __slots__ = ()
 
@@ -23,14 +23,14 @@ WHOLE_KEY = WholeKey()
 
 
 class OneLane(OwnKeys):
-    """All records are in one lane, in the order in which they came: Exclusive."""
+    """Puts all records in one lane, in arrival order (``Exclusive``)."""
 
     def __init__(self) -> None:
         super().__init__("subscription", "one-lane")
         self.key, self.lane = _whole_key, _whole_lane
 
     def route(self, chunk: Chunk, rows: Rows, alone: list[Record]) -> list[Record]:
-        """Append all records to the one backlog; return those that are client events."""
+        """Append all records to the one backlog; return the client events."""
         del alone
         events, found = _told_apart(chunk.records)
         rows[self.slot(WHOLE_KEY)].extend(found)
@@ -38,14 +38,14 @@ class OneLane(OwnKeys):
 
 
 class NoLanes(OwnKeys):
-    """Each record is a lane of its own, as one without a key is: Unordered."""
+    """Makes each record its own lane, like one without a key (``Unordered``)."""
 
     def __init__(self) -> None:
         super().__init__("topic", "any")
         self.key, self.lane = _no_key, _own_lane
 
     def route(self, chunk: Chunk, rows: Rows, alone: list[Record]) -> list[Record]:
-        """Append all records to what goes to no particular worker; return the client events."""
+        """Append all records to those that any worker may run; return the client events."""
         del rows
         events, found = _told_apart(chunk.records)
         alone.extend(found)
@@ -53,7 +53,7 @@ class NoLanes(OwnKeys):
 
 
 def _told_apart(records: Iterable[Record]) -> tuple[list[Record], list[Record]]:
-    """Return those that are events of the client, and the others."""
+    """Return the client events, and the other records."""
     events: list[Record] = []
     found: list[Record] = []
     for record in records:

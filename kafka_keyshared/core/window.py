@@ -1,10 +1,10 @@
-"""The bound on everything received and not yet settled, in records and in bytes.
+"""The bound on received and unsettled records, in number and in bytes.
 
-Records are counted one by one. Bytes are the lengths of keys, values and headers, sampled: keys and
-values of every 16th record and headers of every 64th while the window is less than three quarters
-full, all of them above that. What is freed takes the mean away, and each commit, which walks all
-unsettled records anyway, puts the exact mean of keys and values in its place. Not their sum: what
-has settled in a slice that still runs counts to the window until the slice is reported as ended.
+Records are counted one by one. Bytes are the lengths of keys, values and headers, and are sampled.
+Up to three quarters of the bytes, the sample is keys and values of every 16th record and headers of
+every 64th. Above that it is all records. A freed record subtracts the mean. A commit, which walks
+all unsettled records anyway, replaces the mean of keys and values by the exact one. It does not use
+their sum. Settled records of an open slice count until the slice is reported as ended.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from kafka_keyshared.model import Record
 SAMPLE_EVERY = 16
 
 HEADERS_SAMPLE_EVERY = 64
-"""The client converts headers when they are first asked for, which costs about a microsecond."""
+"""The client converts headers at their first read, which costs about a microsecond."""
 
 LARGEST = 1 << 20
-"""Bytes of the largest record that a broker takes unless told; any of the first may be such."""
+"""A broker's default maximum record size in bytes; each of the first records may have it."""
 
 
 SPARE_SHARE = 10
-"""What has settled and is not let go of yet may take one part in so many of the bytes."""
+"""Settled records that are still in memory may take ``1 / SPARE_SHARE`` of the bytes."""
 
 
 class Window:
-    """How much more may be received."""
+    """Counts held records and bytes, and computes how much more may be received."""
 
     def __init__(self, records_max: int = 10_000, bytes_max: int = 64 << 20) -> None:
         if records_max < 1 or bytes_max < 1:
@@ -40,24 +40,24 @@ class Window:
         self.records_max = records_max
         self.bytes_max = bytes_max
         self.records = 0
-        # How many were received ever.
+        # The number of records ever received.
         self.received = 0
         self._content = 0.0  # keys and values
         self._headers = 0.0
         self._before = 0.0, 0.0  # the last chunk
-        # Of the records that were held last; None until there were any.
+        # The mean size of the records that were held last; None before the first.
         self._mean: float | None = None
 
     @property
     def bytes(self) -> float:
-        """Return how many bytes are held, as far as is known."""
+        """Return the estimated number of held bytes."""
         return self._content + self._headers
 
     def room(self) -> int:
         """Return how many more records may be received now.
 
-        As many as fit when they are of the mean size, and one more. Before a size is known it is as
-        many as would fit if each were as large as a broker takes by default.
+        It is the number that fits at the mean size, and one more. Before a size is known, each is
+        counted as the largest record that a broker accepts by default.
         """
         room = self.records_max - self.records
         held = self.bytes
@@ -71,14 +71,14 @@ class Window:
         return max(0, room)
 
     def spare(self) -> int:
-        """Return how many settled records may be kept alive: a tenth of the bytes, no more."""
+        """Return how many settled records may be kept alive: at most a tenth of the bytes."""
         mean = self.bytes / self.records if self.records else self._mean
         if not mean:
             return self.records_max
         return int(min(self.records_max, self.bytes_max / SPARE_SHARE / mean))
 
     def receive(self, chunk: Chunk) -> None:
-        """Count records that were taken in, of which nobody has asked for headers before."""
+        """Count received records; their headers must not have been read before."""
         count = len(chunk.records)
         if not count:
             return
@@ -102,9 +102,9 @@ class Window:
             self.records -= count
 
     def without(self, chunk: Chunk, events: Collection[Record]) -> None:
-        """Count the chunk that was received last anew, without the client events that were in it.
+        """Count the last received chunk again, without its client events.
 
-        They may be all that was sampled of it, and say nothing of how large records are.
+        The events may be the whole sample, and do not show the size of records.
         """
         count = len(chunk.records)
         self.records -= count
@@ -114,15 +114,15 @@ class Window:
         self.receive(Chunk([each for each in chunk.records if id(each) not in those]))
 
     def weigh(self, records: Sequence[Record]) -> float:
-        """Return the bytes of these, which are held; of headers those of as many mean ones."""
+        """Return the bytes of these held records; headers are counted at their mean size."""
         headers = self._headers * len(records) / self.records if self._headers else 0.0
         return headers + length_of(column("key", records)) + length_of(column("value", records))
 
     def correct(self, held: Iterable[Record]) -> None:
-        """Take the mean of keys and values from all records that are not settled.
+        """Set the mean of keys and values from all unsettled records.
 
-        Not their headers: once a handler has asked for those, the client may end the process at the
-        next who does. Their estimate stays.
+        Headers keep their estimate. Once a handler has read them, the client may end the process at
+        the next read.
         """
         records = list(held)
         if records:
@@ -131,8 +131,8 @@ class Window:
 
 
 def length_of(contents: list[object]) -> int:
-    """Return the bytes of keys or values; what a handler has set in their place may be anything."""
+    """Return the bytes of keys or values; a handler may have replaced them by anything."""
     try:
         return sum(map(len, filter(None, contents)))  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001 - what a handler has set in its record may raise anything
+    except Exception:  # noqa: BLE001 - a value that a handler set in its record may raise anything
         return sum(len(each) for each in contents if isinstance(each, bytes | str))

@@ -1,8 +1,8 @@
-"""Workers coming and going. Whoever joins or leaves, its slots move at once, and drain where they
-have to (:mod:`.draining`).
+"""Workers that join and leave.
 
-So at no time do two workers have leases of one key. A worker that leaves gets nothing any more, and
-is gone when the last of its leases has ended.
+Their slots move at once, and drain if they have leases (:mod:`.draining`). So two workers never
+have leases of one key at the same time. A leaving worker gets no new leases, and is gone when its
+last lease has ended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition, counted
 
 EVICT_AFTER = 6
-"""Beats in which a worker has not come back to life, after which its keys go to the others."""
+"""Heartbeats without a successful restart after which a worker's keys go to the others."""
 
 Partitions = Mapping[TopicPartition, PartitionState]
 
@@ -40,12 +40,13 @@ def resize(
     partitions: Partitions,
     filters: Sequence[str | bytes] | None = None,
 ) -> list[Command]:
-    """Bring the subscription to exactly these workers: missing ones join, others leave.
+    """Change the subscription to exactly these workers: missing ones join, others leave.
 
     The table changes once for all of them. A name may be that of a worker that is still leaving.
-    ``filters`` are the keys that those take who join; None: as they were declared, or every key.
+    ``filters`` are the keys of the joining workers; None: their declared filters, or every key.
 
-    Raises :class:`ConfigError`, and changes nothing, for no names, an empty one or one given twice.
+    Raises :class:`ConfigError`, and changes nothing, if there are no names, or an empty or repeated
+    one.
     """
     if not names or "" in names or len(set(names)) < len(names):
         raise ConfigError(
@@ -77,7 +78,7 @@ def join(
 ) -> list[Command]:
     """Add a worker, which takes its slots from the others.
 
-    Raises :class:`ConfigError`, and changes nothing, when there is one of that name or it cannot
+    Raises :class:`ConfigError`, and changes nothing, if the name is in use or the worker cannot
     have the filters.
     """
     names = [worker.name for worker in sub.workers.values() if worker.present]
@@ -98,10 +99,10 @@ def _add(sub: Subscription, name: str, partitions: Partitions) -> StartWorker:
 
 
 def caught_up(sub: Subscription) -> None:
-    """Let workers have all of their slots for whom all that came before them is settled.
+    """Activate joining workers once all records received before they joined are settled.
 
-    Where all others have left meanwhile, those who join are all there are. Others are also those
-    who joined earlier and turn out to have caught up.
+    If no active worker is left, those that have caught up become active. If none have, all joining
+    workers do.
     """
     joining = [worker for worker in sub.changing if worker.state is WorkerState.JOINING]
     if not joining:
@@ -126,9 +127,10 @@ def caught_up(sub: Subscription) -> None:
 
 
 def eviction(sub: Subscription, beat: Beat) -> list[Command]:
-    """Replace workers that are gone under the same name; evict who is not back in six beats.
+    """Replace dead workers under the same name; evict those not back within six heartbeats.
 
-    Who comes back and dies again begins anew: what it dies of are records, and those have attempts.
+    A worker that comes back and dies again starts a new count. It dies of records, and those have
+    limited attempts.
     """
     commands: list[Command] = []
     for worker in [*sub.workers.values()]:
@@ -150,7 +152,7 @@ def eviction(sub: Subscription, beat: Beat) -> list[Command]:
 
 
 def _never_finishes(sub: Subscription, worker: Worker) -> list[Command]:
-    """Give up a worker that was dismissed, and is gone before it has finished what it had."""
+    """Give up a dismissed worker that died before it finished its leases."""
     if not worker.dismissed:
         return []
     worker.dismissed = False
@@ -160,8 +162,8 @@ def _never_finishes(sub: Subscription, worker: Worker) -> list[Command]:
 def evict(sub: Subscription, worker: Worker) -> list[Command]:
     """Give up a worker that could not be restarted.
 
-    What it has in hand runs again elsewhere, in order; or it counts as settled and is lost, by the
-    rule of Danube's dispatcher, where that is wanted (``on_evict``).
+    Its leases run again at other workers, in order. With ``on_evict="ack"`` they count as settled
+    and are lost instead, the rule of Danube's dispatcher.
     """
     others = [other for other in sub.workers.values() if other.present and other is not worker]
     if not others:
@@ -180,7 +182,7 @@ def evict(sub: Subscription, worker: Worker) -> list[Command]:
 
 
 def departures(sub: Subscription, left: Sequence[int]) -> list[Command]:
-    """Give the keys of members that have left to the others; say, once, where there is none."""
+    """Give the keys of members that left to the others; warn once if there is no other."""
     commands: list[Command] = []
     for id_ in left:
         worker = sub.workers.get(id_)
@@ -207,7 +209,7 @@ def departures(sub: Subscription, left: Sequence[int]) -> list[Command]:
 
 
 def _leave(sub: Subscription, worker: Worker, event: WorkerEvent, notice: Notice) -> list[Command]:
-    """Give up a worker: others get its slots as they drain, and what it has not started."""
+    """Give up a worker: others get its slots as they drain, and its unstarted records."""
     _send_away(sub, worker, event)
     kept = () if worker.written_off else returns.recall(sub, [worker])
     commands = [*draining.change(sub), *kept, notice]
@@ -222,10 +224,10 @@ def _send_away(sub: Subscription, worker: Worker, event: WorkerEvent) -> None:
 
 
 def _abandon(sub: Subscription, worker: Worker) -> list[Command]:
-    """Have the pool report what a worker that is given up still has: it has answered its recall.
+    """Abandon a worker in the pool, which then reports its remaining leases.
 
-    What it was running has failed, and must close its lane before the next one of that starts: so
-    its slots drain until that is reported.
+    The worker must have answered its recall. Its running records have failed, and each must close
+    its lane before the next record of it starts. So its slots drain until they are reported.
     """
     if worker.recalls or worker.dismissed:
         return []
@@ -234,19 +236,19 @@ def _abandon(sub: Subscription, worker: Worker) -> list[Command]:
 
 
 def recall_answered(sub: Subscription, worker: Worker) -> list[Command]:
-    """Go on with whoever leaves or is held up, now that its unstarted leases have come back."""
+    """Continue the departure of a worker after its unstarted leases have come back."""
     if worker.state is not WorkerState.LEAVING:
         return []
     return _gone(sub) if worker.dismissed else _abandon(sub, worker)
 
 
 def slice_ended(sub: Subscription) -> list[Command]:
-    """See to whoever may have waited for the end of a slice."""
+    """Remove workers that were waiting for the end of a slice."""
     return _gone(sub)
 
 
 def _gone(sub: Subscription) -> list[Command]:
-    """Forget the workers that leave, have no lease left and nothing to answer."""
+    """Remove leaving workers that have no leases and no recall to answer."""
     commands: list[Command] = []
     for worker in sub.changing[:]:
         if worker.state is not WorkerState.LEAVING or worker.slices or worker.recalls:

@@ -1,12 +1,12 @@
-"""A worker's side of the core: who it is, what waits for it, and what it holds.
+"""Workers in the core: identity, state, waiting records and leases.
 
-A serial worker holds at most two slices, so that one waits while one runs, and the size of a slice
-follows the time that the last one took: a fast handler gets hundreds of records, one that takes 50
-ms gets one. That keeps small what a fence, a revoke or a worker that joins or leaves has to wait
-for or take back. One whose records end in any order may hold any number of slices: there, what
-waits has nothing in front of it.
+A serial worker holds at most two slices: one waits while one runs. The size of a slice follows the
+duration of the last one. A fast handler gets hundreds of records, one that takes 50 ms gets one.
+That limits how much a fence, a revoke or a joining or leaving worker has to wait for or recall. A
+worker whose records end in any order may hold any number of slices. No waiting record has another
+one in front of it there.
 
-What is done as one comes and goes stands in :mod:`.worker_lifecycle`.
+:mod:`.worker_lifecycle` has the actions when a worker joins or leaves.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 SLICES_MAX = 2
 WORTH_SECONDS = 0.0005
-"""Seconds of work that are worth a batch: of less, what waking a thread costs is the most of it."""
+"""Minimum work in seconds for a batch: below it, the thread wake-up is most of the cost."""
 
 FIRST_SLICE = 32
 
 
 class WorkerState(enum.Enum):
-    """Where a worker is in its life."""
+    """The state of a worker."""
 
     JOINING = "joining"
-    """It has its slots, and gets of them what was received before it joined, until all that is
-    settled, wherever it is: the rule of Pulsar 3.x."""
+    """It has its slots. It gets only records that were received before it joined, until those are
+    settled at all workers. This is the rule of Pulsar 3.x."""
     ACTIVE = "active"
-    """It has its slots, and gets what comes in them."""
+    """It has its slots, and gets all records of them."""
     LEAVING = "leaving"
-    """It has no slots any more, and gets nothing; its last leases have yet to end."""
+    """It has no slots and gets no leases; its last leases have not ended yet."""
     GONE = "gone"
     """It has neither slots nor leases."""
 
 
 class WorkerEvent(enum.Enum):
-    """What can happen to a worker as a whole."""
+    """An event that changes a worker's state."""
 
     CAUGHT_UP = "all that was received before it joined is settled"
     DISMISSED = "it is to go: fewer workers are wanted"
@@ -69,16 +69,16 @@ WORKER_TABLE: Mapping[WorkerState, Mapping[WorkerEvent, WorkerState]] = {
     _S.LEAVING: {_E.EMPTIED: _S.GONE},
     _S.GONE: {},
 }
-"""The state that follows; what is not here cannot happen."""
+"""The next state by state and event; a missing entry is an impossible event."""
 
 GETS_LEASES = (_S.JOINING, _S.ACTIVE)
 
 
 class Worker:
-    """What one worker holds and what waits for it.
+    """One worker's leases and waiting records.
 
-    ``id`` names it in leases and reports: no two workers of a subscription ever have the same one,
-    also when one takes the name of another that is gone.
+    ``id`` identifies it in leases and reports. It is unique in a subscription, also if a worker
+    takes the name of another one that is gone.
     """
 
     def __init__(
@@ -102,42 +102,42 @@ class Worker:
         self.slices_max = leases_max if individually else SLICES_MAX
         self.slice_max = slice_records if individually else max(1, leases_max // SLICES_MAX)
         self.slice_size = self.slice_max if individually else min(FIRST_SLICE, self.slice_max)
-        # How many records are worth a batch, by the time that the last one took.
+        # The number of records worth a batch, by the duration of the last one.
         self.worth = 1
         self.row = Row(id_ if state in GETS_LEASES else None) if row is None else row
         self.shares = row is not None
-        # By their ids, in the order of the leases.
+        # By slice id, in the order of the leases.
         self.slices: dict[int, Leased] = {}
         self.leased = 0
-        # While it joins: where the partitions had been received to before, and what is behind that.
+        # While it joins: the received ends before it joined, and the records received since.
         self.joined_at: Mapping[TopicPartition, int] = {}
         self.later = Backlog()
-        # Whether it leaves in order, and ends what it runs.
+        # Whether it was dismissed, so it finishes its running records.
         self.dismissed = False
-        # How often it was asked for what it has not started, and has not answered.
+        # The number of recalls that it has not answered.
         self.recalls = 0
-        # Those of its slices of which only a stuck record is left, and the one for whose end it
-        # waits because nobody else can do its work meanwhile.
+        # Its slices with only a stuck record left. It waits for one of them if no other thread can
+        # do its work.
         self.apart: set[int] = set()
         self.waits_for: int | None = None
-        # That one, where it only takes long: no ack timeout has passed.
+        # The slice that it waits for, if its record is only slow: no ack timeout has passed.
         self.detached: int | None = None
         self.idle_beats = 0
-        # Whether it has left, and there was nobody else.
+        # Whether it has left while there was no other worker.
         self.alone = False
-        # Whether it could not be restarted; and whether what it has in hand then counts as settled.
+        # Whether it could not be restarted, and whether its leases then count as settled.
         self.evicted = False
         self.written_off = False
         self.busy_seconds = 0.0
         self.starved_seconds = 0.0
         self.restarts = 0
-        # Without reliability: records that were dropped because it was full.
+        # Without reliability: the number of records dropped because it was full.
         self.shed = 0
 
     def on(self, event: WorkerEvent) -> None:
-        """Go to the state that follows.
+        """Change to the next state.
 
-        Raises :class:`InvariantError`, and changes nothing, where :data:`WORKER_TABLE` has none.
+        Raises :class:`InvariantError`, and changes nothing, if :data:`WORKER_TABLE` has none.
         """
         self.state = follow(WORKER_TABLE, self.state, event, self.name)
         if not self.shares:
@@ -145,11 +145,11 @@ class Worker:
 
     @property
     def present(self) -> bool:
-        """Say whether it has not been told to go, nor gone by itself."""
+        """Return whether it is joining or active."""
         return self.state in GETS_LEASES
 
     def room(self) -> int:
-        """Return how many records the next slice may have, 0 when there is to be none yet."""
+        """Return the maximum size of its next slice, 0 if it must not get one yet."""
         return min(self.slice_size, self._left())
 
     def places(self) -> int:
@@ -157,9 +157,9 @@ class Worker:
         return self._left() if self.individually else self.room()
 
     def _left(self) -> int:
-        """Return how many more it may hold, whatever is stuck beside it; 0 when it is to get none.
+        """Return how many more records it may hold, not counting stuck ones; 0 if it may get none.
 
-        Nothing goes to a worker that is being recalled: it would overtake what comes back.
+        A worker with an open recall gets none: they would overtake the returned records.
         """
         slices, leased = len(self.slices), self.leased
         if self.apart:
@@ -171,16 +171,16 @@ class Worker:
 
     @property
     def waits(self) -> bool:
-        """Say whether it does nothing until a record ends that is stuck."""
+        """Return whether it does nothing until a stuck or detached record ends."""
         return self.waits_for is not None
 
     @property
     def idle(self) -> bool:
-        """Say whether it has nothing to do, whatever is stuck beside it."""
+        """Return whether it has nothing to run, not counting stuck records."""
         return len(self.slices) == len(self.apart) and not self.waits
 
     def load(self) -> tuple[bool, int, int]:
-        """Return what tells who is to have a record that anybody may have: the least."""
+        """Return its sort key for a record that any worker may run: the least gets it."""
         return self.waits, self.leased + len(self.row.retries), self.id
 
     def waiting(self) -> int:
@@ -190,14 +190,14 @@ class Worker:
         return len(self.row) + len(self.row.granted)
 
     def take_ready(self, most: int) -> list[ClosedLane]:
-        """Take the lanes that were readied first, up to ``most`` and as many as fit."""
+        """Take the lanes that were queued first, up to ``most`` and as many as fit in bytes."""
         heads = [closed.head for closed in islice(self.row.retries, most)]
         return self.row.take_ready(self.bytes.fitting(heads, most))
 
     def hold_later(self) -> None:
-        """While it joins: put what was received since in a place where it waits for the rest.
+        """Move the records received since it joined to ``later``, while it joins.
 
-        What came back goes before what waits there, as it does everywhere.
+        As everywhere, returned records go before those that already wait there.
         """
         before: list[Record] = []
         since: list[Record] = []
@@ -214,32 +214,32 @@ class Worker:
         return record.offset() >= self.joined_at.get(partition_of(record), 0)
 
     def forget_before(self, partitions: Collection[TopicPartition]) -> None:
-        """While it joins: wait for nothing of these, which are gone; what comes of them is new.
+        """Stop waiting for records of these gone partitions, while it joins; later ones are new.
 
-        Else two that join could wait for each other, each for what the other holds for later.
+        Otherwise two joining workers could wait for each other's ``later`` records.
         """
         if self.joined_at:
             those = self.joined_at.items()
             self.joined_at = {each: 0 if each in partitions else end for each, end in those}
 
     def end_later(self) -> None:
-        """Put what waits there back behind all that was received before it.
+        """Append ``later`` to all records that were received before it.
 
-        What was routed just now, as a key that could not be read before, comes behind what waits.
+        Newly routed records, such as those of a key that could not be read before, come after it.
         """
         self.hold_later()
         self.row.merge().extend(self.later.take(len(self.later))[0])
 
     def lease(self, leased: Leased) -> None:
-        """Note that the slice is leased to it, in the same step in which it was admitted."""
+        """Add a slice, in the same step in which its room was checked."""
         self.slices[leased.slice.id] = leased
         self.leased += len(leased.slice.records)
         self.bytes.lease(leased)
 
     def release(self, leased: Leased, count: int, seconds: float) -> None:
-        """End all ``count`` leases of the oldest slice (of any, individually); learn its time.
+        """End all ``count`` leases of the oldest slice (of any, individually); set the slice size.
 
-        A stuck record is behind nothing, and its time tells nothing of others.
+        A stuck record has no slice in front of it, and its duration does not count for the size.
         """
         id_ = leased.slice.id
         if id_ in self.apart:
@@ -260,11 +260,11 @@ class Worker:
         self.bytes.release(leased)
         self.leased -= count
         self.busy_seconds += seconds
-        if count and not self.individually:  # what runs at once says nothing of how long a slice is
+        if count and not self.individually:  # concurrent records do not show a slice's duration
             self._resize(count, seconds)
 
     def end(self, leased: Leased, indices: Collection[int], seconds: float) -> None:
-        """End leases of a slice of which others go on; what it took is not learnt from."""
+        """End some leases of a slice while others go on; the slice size stays."""
         self.bytes.take_back(leased, indices)
         leased.end(indices)
         self.leased -= len(indices)
@@ -276,7 +276,7 @@ class Worker:
         return next((id_ for id_ in self.slices if id_ not in self.apart), None)
 
     def set_apart(self, leased: Leased, *, goes_on: bool) -> None:
-        """Note that of this slice only a stuck record is left, for which the worker may wait."""
+        """Mark a slice that has only a stuck record left, for which the worker may wait."""
         id_ = leased.slice.id
         self.slices[id_] = leased
         leased.free()
@@ -293,7 +293,7 @@ class Worker:
         leased.end(unstarted)
         self.leased -= len(unstarted)
         if not len(leased):
-            leased.free()  # nothing of it runs: others may have its shards before its end is told
+            leased.free()  # no record of it runs: others may have its shards before it is reported
 
     def _resize(self, count: int, seconds: float) -> None:
         fits = int(self.row.slice_seconds * count / seconds) if seconds > 0 else self.slice_max
@@ -302,9 +302,9 @@ class Worker:
 
 
 def merged(keyed: Iterable[Record], keyless: Iterable[Record]) -> list[Record]:
-    """Return both with each keyless record before what is later in its partition.
+    """Return all records, each keyless one before the later records of its partition.
 
-    Nothing else moves: a lane may run through several partitions.
+    The keyed records keep their order, because a lane may have records of several partitions.
     """
     alone: dict[tuple[str, int], deque[Record]] = {}
     for record in keyless:

@@ -1,5 +1,5 @@
-"""The demonstration: a year of real flights through a key-shared consumer, judged record by record.
+"""The demo: a year of real flights through a key-shared consumer.
 
-``data`` is the input, ``flights`` the handler, ``expected`` the answer worked out without this
-package's dispatch code.
+The judge checks every record. ``data`` is the input, ``flights`` the handler. ``expected`` computes
+the answer without this package's dispatch code.
 """

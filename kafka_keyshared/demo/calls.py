@@ -1,7 +1,8 @@
-"""The demo's slow part: a late flight costs a call that takes a while, as to a database.
+"""The simulated slow calls of the demo.
 
-Such waiting is what many workers are for. The calls are counted where they are made, so that the
-demo can say how many were under way at once, and how long they take one after the other.
+Each late flight makes a call that takes a while, as to a database. Many workers help with such
+waiting. The calls are counted at the caller. So the demo can show how many ran at the same time,
+and their total duration.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ CALL_SECONDS = 0.005
 
 
 class Waiting(NamedTuple):
-    """What was waited for, added up; ``at_once`` is the most calls that were under way together."""
+    """The totals of all calls; ``at_once`` is the maximum number of concurrent calls."""
 
     calls: int
     at_once: int
     one_by_one_s: float
-    """Seconds that one consumer waits, which has one record at a time."""
+    """Seconds that one consumer waits, which handles one record at a time."""
     per_partition_s: float
-    """The same for as many consumers as there are partitions: the one with the most calls."""
+    """Seconds for one consumer per partition: those of the partition with the most calls."""
 
 
 class Calls:
-    """The calls of one run; any thread makes them, any thread may look."""
+    """The calls of one run; any thread may make them and read the counts."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -41,12 +42,12 @@ class Calls:
         self.under_way = 0
 
     def make(self, partition: int) -> None:
-        """Wait for an answer; ``partition`` is that of the record it is about."""
+        """Wait for an answer; ``partition`` is the partition of the record."""
         with self._counted(partition):
             time.sleep(CALL_SECONDS)
 
     async def make_async(self, partition: int) -> None:
-        """Wait as :meth:`make` does, while the loop turns."""
+        """Wait like :meth:`make`, without blocking the event loop."""
         with self._counted(partition):
             await asyncio.sleep(CALL_SECONDS)
 
@@ -61,7 +62,7 @@ class Calls:
             self.under_way -= 1
 
     def waiting(self) -> Waiting:
-        """Return what was waited for so far."""
+        """Return the totals so far."""
         with self._lock:
             calls, busiest = self._made.total(), max(self._made.values(), default=0)
             return Waiting(
@@ -83,13 +84,13 @@ def calling(calls: Calls) -> type[Flights]:
 
 
 def awaiting(calls: Calls) -> type[Flights]:
-    """Return the handler class that does the same in coroutines: all of them share one instance."""
+    """Return the same handler class for coroutines, which all share one instance."""
 
     class Awaiting(Flights):
         _was_late = False
 
         async def handle(self, record: Record) -> None:  # type: ignore[override]
-            super().handle(record)  # in one piece: no other coroutine runs in between
+            super().handle(record)  # without an await, so no other coroutine runs in between
             if self._was_late:
                 self._was_late = False
                 await calls.make_async(record.partition())
@@ -102,7 +103,7 @@ def awaiting(calls: Calls) -> type[Flights]:
 
 
 class CallingElsewhere(Flights):
-    """The handler in a process of its own: it waits as long, and nobody counts it."""
+    """The handler in a separate process: it waits as long, but its calls are not counted."""
 
     def late(self, record: Record) -> None:
         """Wait for an answer."""

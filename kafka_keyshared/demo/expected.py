@@ -1,9 +1,9 @@
-"""The right answer to the demo, and the comparison with what its workers wrote.
+"""The expected answer of the demo, and the comparison with it.
 
-The fold is written out a second time here on purpose. It reads the data file from start to end and
-shares no code with the dispatcher, the handler or the encoding of messages, so a mistake in one of
-those cannot cancel itself out. The two compute the same operations in the same order on the same
-numbers, so floats must be equal to the last bit, not nearly equal.
+The fold is implemented a second time here on purpose. It reads the data file from start to end. It
+shares no code with the dispatcher, the handler or the message encoding. Therefore a mistake in one
+of those cannot cancel itself out. Both compute the same operations in the same order on the same
+numbers, so floats must be equal to the last bit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHOWN = 10
 
 
 class Aircraft(NamedTuple):
-    """What is known of one aircraft at the end of the year."""
+    """The state of one aircraft at the end of the year."""
 
     digest: str
     """Hex digest, 16 bytes, over all its departed flights in order."""
@@ -33,13 +33,13 @@ class Aircraft(NamedTuple):
 
 
 Answer = dict[str, Aircraft]
-"""Tail number -> aircraft; those that never departed are not in it."""
+"""Tail number -> aircraft, without the aircraft that never departed."""
 
 
 def expected(records: int | None = None) -> Answer:
     """Fold the data file in its own order: 4,037 aircraft, 328,521 departed flights.
 
-    ``records`` takes only so many from its start, weather included.
+    ``records`` limits the number of records from its start, weather included.
     """
     answer: Answer = {}
     unknown = Aircraft("", 0.0, 0)
@@ -61,7 +61,7 @@ def expected(records: int | None = None) -> Answer:
 
 
 def read_answers(directory: Path) -> list[Answer]:
-    """Read what the instances of the handler wrote to ``directory``, one answer per instance.
+    """Read the files of the handler instances in ``directory``, one answer per instance.
 
     :raises OSError: the directory or a file in it cannot be read.
     :raises ValueError: a line is not one that the handler writes; the message names the file.
@@ -85,11 +85,11 @@ def _read_answer(path: Path) -> Answer:
 
 
 def compare(right: Answer, actual: Iterable[Answer]) -> list[str]:
-    """Say in words how the answers of all handler instances differ from ``right``.
+    """Return the differences of all handler instances' answers from ``right`` as text.
 
-    An aircraft in two answers is a difference too: its flights were split over two states, so
-    neither can be right. Returns an empty list when there is none, else the first 10 differences
-    in order of tail number and, if there are more, how many.
+    An aircraft in two answers is a difference too. Its flights were split over two states, so
+    neither can be right. The result is an empty list without a difference. Otherwise it has the
+    first 10 differences by tail number and, if there are more, their number.
     """
     found: dict[str, list[Aircraft]] = {}
     for part in actual:

@@ -1,10 +1,11 @@
-"""The demo's handler, and a model for your own: state per key without a lock.
+"""The demo's handler, with state per key and without a lock.
 
-The records of one aircraft (the key) come one at a time and in order, and all of them to the same
-instance of this class, because each worker makes its own. So the state is a plain dict.
+It is also a model for your own handlers. The records of one aircraft (the key) come one at a time
+and in order. All of them go to the same instance of this class, because each worker makes its own.
+So the state is a plain dict.
 
-What the handler keeps is chosen so that order matters: swap two flights, lose one or run one twice,
-and both the digest and the delay of that aircraft come out different.
+The state depends on the order of flights. If two flights are swapped, or one is lost or run twice,
+both the digest and the delay of that aircraft change.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Record
 
 LATE_MINUTES = 60
-"""What leaves more than this behind its time is late."""
+"""A flight is late when its delay is above this number of minutes."""
 
 
 class CancelledFlight(Exception):  # noqa: N818 - named as the domain names it
@@ -35,8 +36,8 @@ class CancelledFlight(Exception):  # noqa: N818 - named as the domain names it
 class Flights:
     """Folds the departed flights of each aircraft, in the order in which they come.
 
-    ``close()`` writes the answer, one JSON object per aircraft and line, to a new file in the
-    directory that the environment variable ``FLIGHTS_OUT`` names; without it nothing is written.
+    ``close()`` writes the answer, one JSON object per aircraft and line, to a new file. The
+    environment variable ``FLIGHTS_OUT`` names the directory; without it nothing is written.
     """
 
     def __init__(self) -> None:
@@ -44,10 +45,10 @@ class Flights:
         self._state: dict[str, tuple[bytes, float, int]] = {}
 
     def handle(self, record: Record) -> None:
-        """Add one flight to its aircraft; weather needs nothing done and succeeds.
+        """Add one flight to its aircraft; weather is ignored and succeeds.
 
-        :raises CancelledFlight: the flight was cancelled. Raised before any state changes, so an
-            attempt that is run again starts from where the first one did.
+        :raises CancelledFlight: the flight was cancelled. Raised before any state changes, so that
+            another attempt begins with the same state.
         """
         row: Any = fastavro.schemaless_reader(BytesIO(record.value()), SCHEMA)
         if "flight" not in row:
@@ -56,7 +57,7 @@ class Flights:
             raise CancelledFlight(f"{row['carrier']}{row['flight']} on {row['month']}/{row['day']}")
         aircraft = row["tailnum"]
         digest, delay, departed = self._state.get(aircraft, (b"", 0.0, 0))
-        # Chained digests rather than one running hash object: this state can be written down.
+        # Chained digests instead of one running hash object, because this state can be stored.
         flown = "{month} {day} {sched_dep_time} {carrier} {flight} {dest} {dep_delay}"
         digest = blake2b(digest + flown.format_map(row).encode(), digest_size=16).digest()
         self._state[aircraft] = (digest, 0.9 * delay + row["dep_delay"], departed + 1)
@@ -64,16 +65,16 @@ class Flights:
             self.late(record)
 
     def late(self, record: Record) -> None:
-        """Do what is to be done about a late flight; here nothing, a subclass may wait for it."""
+        """Handle a late flight; does nothing here, but a subclass may wait."""
 
     def release(self, slots: Sequence[int]) -> dict[str, tuple[bytes, float, int]]:
-        """Give up what is known of the aircraft in these slots: another worker has them now."""
+        """Remove and return the state of the aircraft in these slots, which have moved."""
         moved = set(slots)
         found = [each for each in self._state if slot_of(each.encode()) in moved]
         return {aircraft: self._state.pop(aircraft) for aircraft in found}
 
     def adopt(self, slots: Sequence[int], state: dict[str, tuple[bytes, float, int]]) -> None:
-        """Go on with what the worker knew that had these slots before."""
+        """Take over the state of the worker that had these slots before."""
         del slots
         self._state.update(state)
 
@@ -87,7 +88,7 @@ class Flights:
             for a, (d, y, n) in self._state.items()
         ]
         path = Path(directory) / f"flights-{uuid.uuid4().hex}.jsonl"
-        # Renamed when whole: a reader sees a worker's complete answer or none.
+        # Renamed when complete, so that a reader sees a worker's complete answer or none.
         partial = path.with_suffix(".partial")
         partial.write_text("".join(lines), encoding="utf-8")
         partial.rename(path)

@@ -1,4 +1,4 @@
-"""The demo's ears: a client that writes every commit into the ledger, and hooks for the rest."""
+"""Ledger hooks of the demo: a reporting client, and callbacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafka_keyshared.model import TopicPartition
 class AuditedClient(KafkaClient):
     """A client that reports every commit before it is sent, and every answer.
 
-    ``accepted`` is told of each partition's position once the broker has accepted it.
+    ``accepted`` is called with each partition's position once the broker has accepted it.
     """
 
     ledger: Ledger
@@ -63,7 +63,7 @@ class AuditedClient(KafkaClient):
 
 
 def settled_in(text: str, partition: TopicPartition, position: int) -> Ranges:
-    """Return what the metadata really says, as inclusive ranges."""
+    """Return the settled offsets in the metadata, as inclusive ranges."""
     at = metadata.LogPosition(partition, position, topic_id_in(text))
     runs = metadata.decode(text, at).sections.get(metadata.DEFAULT_SUBSCRIPTION, ())
     return tuple((start, end - 1) for start, end in runs)
@@ -90,7 +90,7 @@ def on_dead_letter(ledger: Ledger) -> Callable[[DeadLettered], None]:
 
 
 def on_dropped(ledger: Ledger) -> Callable[[Dropped], None]:
-    """Return the hook that reports what was settled without its handler saying so."""
+    """Return the hook that reports records settled without a result of their handler."""
 
     def note(dropped: Dropped) -> None:
         for record in dropped.records:
@@ -100,7 +100,7 @@ def on_dropped(ledger: Ledger) -> Callable[[Dropped], None]:
 
 
 def on_rebalance(ledger: Ledger) -> Callable[[str, Sequence[TopicPartition]], None]:
-    """Return the hook that reports partitions that come and go."""
+    """Return the hook that reports assigned, revoked and lost partitions."""
     tell = {"assigned": ledger.assigned, "revoked": ledger.revoked, "lost": ledger.lost}
 
     def note(what: str, partitions: Sequence[TopicPartition]) -> None:

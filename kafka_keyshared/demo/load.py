@@ -1,4 +1,4 @@
-"""``keyshared demo load``: writes the year of flights to any cluster."""
+"""``keyshared demo load``: the producer of the flights to any cluster."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ NO_LIMIT = 1 << 50
 def load(
     conf: dict[str, Any], topic: str, partitions: int, progress: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Create the topic where it is missing and write 362,891 records to it.
+    """Create the topic if it is missing and write 362,891 records to it.
 
-    ``conf`` is the client's configuration, security included; the topic is created with
+    ``conf`` is the client's configuration, security included. The topic is created with
     ``partitions`` and the cluster's own replication. Raises
     :class:`~kafka_keyshared.errors.KeySharedError` when no broker answers or a record is refused
-    (what was written until then stays), :class:`ConfigError` when the topic is refused.
+    (earlier records stay). Raises :class:`ConfigError` when the topic is refused.
     """
     if partitions < 1:
         raise ConfigError(f"--partitions {partitions}: give at least 1")
@@ -46,8 +46,8 @@ def load(
 
 
 def _create_when_missing(conf: dict[str, Any], topic: str, partitions: int) -> bool:
-    # With the user's configuration, so that it works wherever the producer will. Quiet, because
-    # settings that only a producer has would each be warned about.
+    # With the user's configuration, so that it works wherever the producer will. Quiet, because the
+    # client would log a warning for each producer-only setting.
     admin = AdminClient({**conf, "log_level": 2})
     try:
         if topic in admin.list_topics(timeout=ANSWER_TIMEOUT).topics:

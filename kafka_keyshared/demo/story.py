@@ -1,8 +1,8 @@
-"""``keyshared demo --story``: what goes wrong in production, one after the other, as it looks.
+"""``keyshared demo --story``: production problems in sequence, with their diagnosis.
 
-An instance on the embedded cluster handles a trickle of records. Each chapter makes one thing go
-wrong, waits until the instance's own diagnosis names it, mends it, and waits until it does not any
-more. So a chapter lasts as long as the instance takes to see it, and no clock decides.
+An instance on the embedded cluster handles a low rate of records. Each chapter causes one problem,
+waits until the instance's own diagnosis names it, and fixes it. It then waits until the diagnosis
+no longer names it. So the length of a chapter depends on the instance, not on a clock.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ KEYS = [f"customer-{number}" for number in range(40)]
 BROKEN, SLOW = "customer-13", "customer-7"
 
 SESSION_MS = 8_000
-"""A rebalance of the embedded cluster lasts a second less, which is long enough to be named."""
+"""Session timeout; a rebalance of the embedded cluster takes 1 s less, long enough to be named."""
 
 PACE = 4.0
-"""Seconds for which what is named is left as it is, so that one can look at it."""
+"""Seconds for which a named problem stays, so that a viewer can look at it."""
 
 NAMED_WITHIN = 60.0
 
 
 class Told(NamedTuple):
-    """A chapter that is over: what was named, and after how many seconds; when it was mended."""
+    """A finished chapter: the finding, the seconds until it was named, and until it cleared."""
 
     chapter: str
     code: str
@@ -52,14 +52,14 @@ class Told(NamedTuple):
 
 
 def moving() -> str:
-    """Return a key that changes workers when there are more of them."""
+    """Return a key that gets another worker when workers are added."""
     before, after = (VnodeRing(worker_names(each)) for each in (WORKERS, MORE_WORKERS))
     slots = ((key, slot_of(key.encode())) for key in KEYS if key not in {BROKEN, SLOW})
     return next(key for key, slot in slots if before.owner(slot) != after.owner(slot))
 
 
 class Shop:
-    """The handler: it works, but for keys of which it was said that they fail or take long."""
+    """The handler: it succeeds, except for keys that are set to fail or to take long."""
 
     def __init__(self) -> None:
         self.failing: frozenset[str] = frozenset()
@@ -80,7 +80,7 @@ class Shop:
 
     @contextmanager
     def slow(self, key: str) -> Iterator[threading.Event]:
-        """Let records of a key take as long as this does; give what says that one has begun."""
+        """Make records of a key wait while the context is open; yield the event of the first."""
         self._entered[key] = threading.Event()
         self._gates[key] = threading.Event()
         try:
@@ -90,10 +90,10 @@ class Shop:
 
 
 class Story:
-    """One telling. ``tell`` is given each line of it.
+    """One run of the story. ``tell`` is called with each line of it.
 
-    With ``console`` that is served, and it stays open at the end until somebody ends it. ``pace``
-    and ``session_ms`` are for tests, which have nobody who looks.
+    With ``console`` the console is served, and it stays open at the end until the user ends it.
+    ``pace`` and ``session_ms`` are for tests, which have no viewer.
     """
 
     def __init__(
@@ -116,9 +116,10 @@ class Story:
         self._other: KeyShared | None = None
 
     def run(self) -> list[Told]:
-        """Tell it to its end, on the main thread.
+        """Run the story to its end, on the main thread.
 
-        Raises :class:`KeySharedError` when something is not named in a minute, or somebody ends it.
+        Raises :class:`KeySharedError` when a problem is not named within a minute, or the user ends
+        it.
         """
         with EmbeddedCluster() as cluster:
             cluster.create_topic(TOPIC, PARTITIONS)
@@ -159,7 +160,7 @@ class Story:
             workers=WORKERS,
             retry=RetryOptions(attempts=2, backoff=0.1),
             poison="block",
-            new_workers_wait=True,  # each worker has keys of its own, which drain and wait for it
+            new_workers_wait=True,  # each worker owns some of the keys, which drain and wait for it
             show_keys=True,
             **options,
         )
@@ -184,7 +185,7 @@ class Story:
             number += 1
         producer.purge()
 
-    # --- the chapters: each makes something go wrong, sees it named, and mends it ---
+    # --- the chapters: each causes a problem, waits for its finding, and fixes it ---
 
     def _chapters(self) -> None:
         self._until(self._joined, "the group has given out its partitions")
@@ -234,7 +235,7 @@ class Story:
         )
         with self._shop.slow(key) as entered:
             self._until(entered.is_set, f"a record of {key} runs")
-            with suppress(TimeoutError):  # it goes on by itself
+            with suppress(TimeoutError):  # the resize continues without a waiting caller
                 self._app.scale(MORE_WORKERS, 0.2)
             return self._see(code)
 
@@ -245,10 +246,10 @@ class Story:
         self._others_thread.start()
         return self._see(code)
 
-    # --- what they wait for ---
+    # --- waiting ---
 
     def _see(self, code: str) -> tuple[Finding, float]:
-        """Wait until a cause is named, and leave it for a while; return it, and after how long."""
+        """Wait until a cause is named, then pause; return the finding and the seconds it took."""
         began = time.monotonic()
         found: Finding = self._until(lambda: self._finding(code), f"{code} is named")
         took = time.monotonic() - began
@@ -277,7 +278,7 @@ class Story:
 
 
 class _Ended(Exception):  # noqa: N818 - nothing is wrong
-    """Somebody has ended the story."""
+    """The user has ended the story."""
 
 
 CHAPTERS: tuple[tuple[str, str, Callable[[Story, str], tuple[Finding, float]]], ...] = (

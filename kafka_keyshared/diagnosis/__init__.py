@@ -1,1 +1,1 @@
-"""What a status shows to be wrong: every cause there is, and the one function that finds them."""
+"""Diagnosis of a status: all causes, and the function that finds them."""

@@ -1,7 +1,7 @@
-"""Everything that a diagnosis may name, in the order in which it is to be mended.
+"""All causes that a diagnosis can name, in order of repair.
 
-What makes others go wrong stands before them: while no broker answers, no commit is accepted. Each
-cause has a section of its code in ``docs/reference/diagnosis.md``, which says the same. Codes and
+A cause stands before its consequences: while no broker answers, no commit is accepted. Each cause
+has a section named by its code in ``docs/reference/diagnosis.md``, with the same content. Codes and
 numbers are public: a number is never given to another cause.
 """
 
@@ -10,15 +10,18 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, TypeAlias
 
 Level: TypeAlias = Literal["fail", "warn"]
-"""``fail``: something stands still, or will, until somebody sees to it. ``warn``: it gets on, with
-less than it could, or it passes by itself."""
+"""Severity of a cause.
+
+``fail``: something has stopped, or will, until an operator acts. ``warn``: processing continues,
+but slower than possible, or the state passes by itself.
+"""
 
 PAGE = "reference/diagnosis.md"
-"""Where they are explained, below the folder of the documents."""
+"""The page that explains the causes, relative to the folder of the documents."""
 
 
 class Cause(NamedTuple):
-    """One cause: its stable name and number, what it means, and what to do."""
+    """One cause: its stable name and number, its meaning, and the remedy."""
 
     code: str
     number: int
@@ -272,4 +275,4 @@ CAUSES: tuple[Cause, ...] = (
     *(REBALANCE, NO_PARTITIONS, HANDLER_SLOW, KEY_DIVERTED, SET_FULL, SLOT_DRAINING),
     *(RETRY_WAITING, PAUSED, BEATS_FAILING, HOT_KEY, WINDOW_FULL, WORKERS_LIMIT, BROKER_LIMIT),
 )
-"""In the order of what is to be mended first."""
+"""In order of repair."""

@@ -1,4 +1,4 @@
-"""What a diagnosis says, as values."""
+"""Findings of a diagnosis, as values."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ HEALTHY = "healthy"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is wrong, and the record that it is about, as far as it is about one.
+    """A problem, and the record that it is about, if there is one.
 
     ``code``, ``number``, ``level``, ``cause``, ``cure`` and ``page`` are those of its cause
-    (:mod:`.causes`). ``sentence`` says what is so, for a person. ``key`` is None for a record
-    without one and where keys are hidden; ``slot`` is its slot all the same. It has been so for so
-    many ``seconds``, None where that is not known, and with ``count`` things in all. ``stack`` are
-    the calls that a handler is in, or that an attempt has failed in.
+    (:mod:`.causes`). ``sentence`` describes the state for a person. ``key`` is None for a record
+    without one and where keys are hidden; ``slot`` is its slot in both cases. ``seconds`` is the
+    duration, None if unknown. ``count`` is the number of affected things. ``stack`` are the calls
+    that a handler is in, or in which an attempt has failed.
     """
 
     code: str
@@ -39,28 +39,31 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with an instance, what is to be mended first at the beginning; or nothing."""
+    """All findings about an instance, in order of repair."""
 
     findings: tuple[Finding, ...] = ()
 
     @property
     def first(self) -> Finding | None:
-        """Return what is to be mended first; None where nothing is."""
+        """Return the finding to repair first; None without findings."""
         return self.findings[0] if self.findings else None
 
     @property
     def number(self) -> int:
-        """Return the number of its cause, 0 where nothing is wrong."""
+        """Return the number of the first finding's cause, 0 without findings."""
         return self.findings[0].number if self.findings else 0
 
     @property
     def healthy(self) -> bool:
-        """Say whether nothing waits for somebody; what passes by itself does not."""
+        """Return whether no finding needs an operator.
+
+        Findings of level ``warn`` do not count.
+        """
         return all(each.level != "fail" for each in self.findings)
 
     @property
     def text(self) -> str:
-        """Return it in a line: ``healthy``, or the sentence that matters."""
+        """Return the diagnosis in a line: ``healthy``, or the first finding's sentence."""
         if not self.findings:
             return HEALTHY
         more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""

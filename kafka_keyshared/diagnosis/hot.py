@@ -1,6 +1,6 @@
-"""Findings about a hot key: a key that gets more records than one worker runs.
+"""Findings about hot keys, which get more records than one worker runs.
 
-One is named as soon as its partition is held back because of it, while the other partitions go on.
+A hot key is named as soon as it holds its partition back, while the other partitions continue.
 :mod:`.limits` names one that keeps the whole backlog from falling.
 """
 
@@ -17,10 +17,10 @@ from kafka_keyshared.shared_status import HotKey
 from kafka_keyshared.status import PartitionStatus, Status, SubscriptionStatus
 
 HELD = 5.0
-"""Seconds for which the partition of a hot key is held back: a short burst is over before."""
+"""Minimum seconds for which a hot key holds its partition back. A short burst ends earlier."""
 
 SHARE_LEAST = 4
-"""A hot key holds its partition back if one record in this many that are held waits for it."""
+"""A hot key holds its partition back if one record in this many held ones waits for it."""
 
 NAMED = 3
 
@@ -77,9 +77,9 @@ def rates(hot: HotKey) -> str:
 def held_by(
     hot: HotKey, sub: SubscriptionStatus, status: Status
 ) -> list[tuple[float, PartitionStatus]]:
-    """Return the partitions of a hot key that are held back, each with for how many seconds.
+    """Return the partitions of a hot key that are held back, with their seconds.
 
-    Behind blocked or diverted keys a partition is held back for these.
+    If keys are blocked or diverted, a partition can be held back because of those instead.
     """
     blocked = any(sub.lanes.get(state) for state in ("blocked", "diverted", "diverting", "stuck"))
     reasons = _HOLDS[:1] if blocked else _HOLDS

@@ -1,7 +1,7 @@
-"""The diagnosis: one pure function of the status, for everybody who shows how an instance is.
+"""The diagnosis function, a pure function of the status for all displays.
 
-Each cause has a rule here, and the time after which it is one: before that it is what happens every
-day. A finding that is none would be believed once.
+Each cause has a rule here, and a minimum duration, below which the state is normal. A false finding
+would cost the reader's trust.
 """
 
 from __future__ import annotations
@@ -21,55 +21,55 @@ from kafka_keyshared.model import counted, does, in_words, some
 from kafka_keyshared.status import FailureRate, LaneStatus, Status, SubscriptionStatus, WorkerStatus
 
 SILENT = 10.0
-"""Seconds without a turn of the control loop: a status is made at every heartbeat, 0.5 s."""
+"""Seconds without a turn of the control loop. Each heartbeat (0.5 s) makes a status."""
 AWAY = 2.0
-"""Seconds without a broker: the client reconnects in less."""
+"""Seconds without a broker. The client reconnects in less."""
 COORDINATOR = 10.0
-"""Seconds without a coordinator: at a failover another one is found in less."""
+"""Seconds without a coordinator. A failover takes less."""
 COMMITS_IN_A_ROW = 2
-"""Failed commits in a row: one is sent again at once."""
+"""Failed commits in a row. The first one is retried at once."""
 REFUSED = 2.0
-"""Seconds that a right is missing: a change of the access-control lists passes in less."""
+"""Seconds that a right is missing. A change of the access-control lists takes less."""
 UNANSWERED = 10.0
-"""Seconds that a commit is on its way: a coordinator holds one back for 5 s at most."""
+"""Seconds that a commit is in flight. A coordinator holds one back for 5 s at most."""
 REBALANCING = 5.0
-"""Seconds: a rebalance in order is over before, but for a revoke that waits its deadline out."""
+"""Seconds of a rebalance. A normal one takes less, unless a revoke uses its whole deadline."""
 RESERVE = 10.0
-"""Seconds without a partition: a join may take two rounds."""
+"""Seconds without a partition. A join may take two rounds."""
 LETTERS = 2
-"""Refusals of one letter: a broker that restarts refuses one. One that is for good is enough."""
+"""Refusals of one dead letter. A restarting broker refuses one. A permanent one is enough."""
 UNREAD = 3.0
-"""Seconds that a key is unreadable: it is read again after one."""
+"""Seconds that a key is unreadable. The first retry comes after one second."""
 ABSENT = 10.0
-"""Seconds that records wait for a worker: one that restarts is back before."""
+"""Seconds that records wait for a worker. A restarting worker is back earlier."""
 SLOW = 30.0
-"""Seconds that one record runs, as the log has it."""
+"""Seconds that one record runs, as in the log."""
 FULL = 5.0
 """Seconds that a settled set has no room."""
 DRAINING = 5.0
-"""Seconds that a slot drains while something waits for it."""
+"""Seconds that a slot drains while records wait for it."""
 RETRYING = 10.0
 """Seconds since the first failure of a record that waits for another attempt."""
 BEATS = 15.0
-"""Seconds without a beat that was written: then it is silent to the others."""
+"""Seconds without a written beat, after which other instances see this one as silent."""
 
 HELD_FOR = 60.0
-"""Seconds for which a standstill that is over is named."""
+"""Seconds for which a past standstill stays in the diagnosis."""
 
 NAMED = 3
 ALL = 0.995
-"""Share that is called all."""
+"""Share from which a text says "all"."""
 
 _COORDINATED = frozenset({"", "up", "init", "term"})
-"""States of the client in which it has its coordinator, or has not asked for one."""
+"""States of the client in which it has its coordinator, or has not requested one."""
 
 _RANK = {cause.code: place for place, cause in enumerate(CAUSES)}
 
 
 def diagnose(status: Status, *, keys: bool = False) -> Diagnosis:
-    """Return what is wrong, what is to be mended first at the beginning.
+    """Return all findings, in order of repair.
 
-    With ``keys`` the keys of records are named; without, their slots alone.
+    With ``keys`` the texts name the keys of records, otherwise only their slots.
     """
     if status.phase != "running":
         return Diagnosis()
@@ -82,7 +82,7 @@ def diagnose(status: Status, *, keys: bool = False) -> Diagnosis:
 
 
 def _hidden(finding: Finding) -> Finding:
-    """Return it without the key, and with the slot instead where the sentence has it."""
+    """Return the finding without its key. The sentence names the slot instead."""
     if finding.key is None:
         return finding
     named, hidden = key_of(finding.key, finding.slot), key_of(None, finding.slot)
@@ -162,7 +162,7 @@ def _group(status: Status) -> Iterator[Finding]:
 
 
 def _held(status: Status) -> Iterator[Finding]:
-    """Yield a finding for each reason that holds partitions back and wants somebody."""
+    """Yield a finding for each reason that holds partitions back and needs an operator."""
     for reason, cause, after in (
         (Reason.DLQ_LIMIT, causes.DLQ_LIMIT, 0.0),
         (Reason.SET_FULL, causes.SET_FULL, FULL),
@@ -353,7 +353,7 @@ def _running(sub: SubscriptionStatus) -> Iterator[Finding]:
 
 
 def _detached(sub: SubscriptionStatus, worker: WorkerStatus) -> str:
-    """Return in words what waits for the record of a worker, if that is detached."""
+    """Return a text about the records that wait for a worker's detached record, if it has one."""
     if not worker.detached or worker.running is None or sub.shared is None:
         return ""
     at = place(worker.running)

@@ -1,7 +1,7 @@
-"""What keeps a member from getting on faster, where its backlog does not fall.
+"""The limit of a member's throughput, if its backlog does not fall.
 
-That a backlog is worked off with every worker busy is no fault, so nothing is said of it: only of
-one that has not become smaller in a minute, and that would take a while.
+A falling backlog with all workers busy is no fault. A finding needs a backlog that has not fallen
+in a minute and that would take some time to process.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from kafka_keyshared.status import Lately, Status
 
 WORK_LEAST = 10.0
 RECORDS_LEAST = 1_000
-"""A backlog below these is none: what is settled in so many seconds, and so many records."""
+"""Minimum backlog: the records settled in this many seconds, and this many records."""
 
 BUSY = 0.8
-"""Share of the workers that are busy all the time; they are idle between two slices."""
+"""Share of busy workers from which they are the limit. They are idle between two slices."""
 IDLE = 0.5
 FULL = 0.8
 ROOM = 0.2
-"""Share of the time that the window was full."""
+"""Shares of the time for which the window was full."""
 HOT = 0.5
-"""Share of what is held that is of one key."""
+"""Share of one key in all held records."""
 
 _EXPLAINED = frozenset(
     {
@@ -35,11 +35,11 @@ _EXPLAINED = frozenset(
         causes.MOST_ATTEMPTS_FAIL.code,
     }
 )
-"""What makes a backlog grow whatever the limit is."""
+"""Causes that make a backlog grow regardless of the limit."""
 
 
 def limits(status: Status, named: Collection[str]) -> Iterator[Finding]:
-    """Yield the limit, at most one; ``named`` are the codes that were found before."""
+    """Yield at most one limit. ``named`` are the codes found so far."""
     lately = status.lately
     backlogs = [each.backlog for each in status.partitions if each.backlog is not None]
     if lately is None or not _EXPLAINED.isdisjoint(named) or len(backlogs) != lately.partitions:

@@ -1,4 +1,4 @@
-"""How findings are put together, and what of them is named how."""
+"""Construction of findings, and the wording of places and keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_keyshared.status import SubscriptionStatus
 
 
 class Place(Protocol):
-    """Whatever stands somewhere in a log."""
+    """An object with a position in a log."""
 
     @property
     def topic(self) -> str:
@@ -31,7 +31,7 @@ def place(at: Place) -> str:
 
 
 def key_of(key: str | None, slot: int | None) -> str:
-    """Return a key in words: its text, its slot where that is hidden, or that there is none."""
+    """Return a key in words: its text, its slot if it is hidden, or that there is none."""
     if key is not None:
         return f"key {key!r}"
     return "a record without a key" if slot is None else f"a key of slot {slot:#06x}"
@@ -45,7 +45,7 @@ def found(
     at: Place | None = None,
     **more: Any,
 ) -> Finding:
-    """Return a finding of the cause; ``at`` is the record that it is about, with what it tells."""
+    """Return a finding of the cause. ``at`` is the record that it is about, with its attributes."""
     told: dict[str, Any] = {
         name: value
         for name in ("topic", "partition", "offset", "key", "slot", "seconds")

@@ -1,1 +1,1 @@
-"""Dead letters: how a record that could not be processed is kept."""
+"""Dead letters: storage and replay of records that could not be processed."""

@@ -1,9 +1,9 @@
-"""The Avro form of a dead letter: the record and everything about its failure in one value.
+"""The Avro form of a dead letter, with the failure included.
 
-The message keeps the record's key, so partitioning and compaction go on as before. Its value is
+The message keeps the record's key, so partitioning and compaction work as before. Its value is
 Avro's single-object encoding: the bytes C3 01, the CRC-64-AVRO fingerprint of the writer's schema
-and the record. So a reader knows the writer's schema without a registry, and Avro's own schema
-resolution fills in what a later or an earlier version lacks.
+and the record. Therefore a reader knows the writer's schema without a registry. Avro's own schema
+resolution fills in fields that another version lacks.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ HEAD_BYTES = len(MARKER) + FINGERPRINT_BYTES
 
 
 class UnreadableError(ValueError):
-    """A value says that it is a dead letter in Avro, and cannot be read as one."""
+    """A value is marked as a dead letter in Avro but cannot be decoded."""
 
 
 class Known(NamedTuple):
-    """The schemas that letters may be written with, and the one that they are read as."""
+    """The writer schemas of dead letters, and the reader schema."""
 
     writers: Mapping[bytes, Schema]
     reader: Schema
@@ -64,9 +64,9 @@ def schema_text(version: int = VERSION) -> str:
 
 
 def load_schema(text: str) -> Schema:
-    """Return the schema of a text, its times as plain numbers.
+    """Parse a schema, with timestamps as plain numbers.
 
-    A producer may put any number into a timestamp; one beyond the year 9999 is no ``datetime``.
+    A producer may put any number into a timestamp. One beyond the year 9999 is no ``datetime``.
     """
     found: Schema = json.loads(text, object_hook=_without_logical_type)
     return found
@@ -117,17 +117,17 @@ def pack(publish: Publish, group: str) -> tuple[bytes, Headers]:
 
 
 def write_file(out: IO[bytes], letters: Iterable[Mapping[str, Any]]) -> None:
-    """Write letters as an Avro object container file, block by block."""
+    """Write dead letters as an Avro object container file, block by block."""
     writer(out, json.loads(schema_text()), letters, codec="deflate")
 
 
 def _text(text: str) -> str:
-    # A lone surrogate is no Unicode text, and no reason to lose the letter.
+    # A lone surrogate is not valid Unicode, but the dead letter must not be lost because of it.
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def encode(letter: Mapping[str, Any], schemas: Known | None = None) -> bytes:
-    """Return the single-object encoding of a letter, written with the newest schema."""
+    """Return the single-object encoding of a dead letter, written with the newest schema."""
     schemas = schemas or known()
     out = io.BytesIO()
     out.write(MARKER + schemas.fingerprint)
@@ -136,7 +136,7 @@ def encode(letter: Mapping[str, Any], schemas: Known | None = None) -> bytes:
 
 
 def is_known(value: object) -> bool:
-    """Say whether a value begins as a dead letter of a known version does."""
+    """Return whether a value begins like a dead letter of a known version."""
     return (
         isinstance(value, bytes)
         and value.startswith(MARKER)
@@ -145,10 +145,10 @@ def is_known(value: object) -> bool:
 
 
 def decode(value: object, schemas: Known | None = None) -> dict[str, Any]:
-    """Return the letter in a value; raise :class:`UnreadableError` saying why there is none.
+    """Decode the dead letter in a value; raise :class:`UnreadableError` with the reason.
 
-    What the writer's version did not have is filled in from the defaults of ours, what ours does
-    not have is passed over.
+    Fields that the writer's version lacks get the defaults of our version. Fields that our version
+    lacks are skipped.
     """
     schemas = schemas or known()
     if not isinstance(value, bytes) or len(value) < HEAD_BYTES or not value.startswith(MARKER):

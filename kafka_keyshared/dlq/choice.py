@@ -1,4 +1,4 @@
-"""Which letters are meant."""
+"""The filter that selects dead letters."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from kafka_keyshared.dlq.selection import Selection
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a letter must be to be meant; None takes any.
+    """Conditions that a selected dead letter meets; None means no condition.
 
-    ``since`` and ``until`` are the times between which the letter was written, in milliseconds
+    ``since`` and ``until`` bound the time at which the dead letter was written, in milliseconds
     since 1970, the second exclusive. ``error`` is searched for in ``TYPE: MESSAGE``. ``partition``
-    and ``offset`` are those of the dead-letter topic; ``selection`` names places in it. What is no
-    letter of ours has neither source nor error, and is not meant by a choice that asks for them.
+    and ``offset`` are those of the dead-letter topic. ``selection`` names places in that topic. A
+    record that is no readable dead letter has neither source nor error. It never meets a condition
+    on them.
     """
 
     source_topic: str | None = None
@@ -30,7 +31,7 @@ class Choice:
     selection: Selection | None = None
 
     def takes(self, letter: Letter) -> bool:
-        """Say whether a letter is meant."""
+        """Return whether a dead letter meets the conditions."""
         return self._takes_place(letter) and self._takes_told(letter.told)
 
     def _takes_place(self, letter: Letter) -> bool:

@@ -1,8 +1,8 @@
-"""The dead letters of one group in one topic, for whoever looks at an instance of it.
+"""Listing and replay of a group's dead letters from a running instance.
 
-A reading and a replay like those of the command line, and what was replayed is noted in the same
-place: either knows what the other has sent. What this one holds is bounded by what an instance that
-consumes can spare.
+Reading and replay work as on the command line. The progress is stored in the same place, so each
+knows which dead letters the other has sent. The number of dead letters in memory is bounded,
+because the instance also consumes.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from kafka_keyshared.dlq.summary import Summary
 from kafka_keyshared.errors import ConfigError
 
 LETTERS_MOST = 10_000
-"""Letters of one replay."""
+"""Maximum number of dead letters in one replay."""
 
 
 class Wanted(NamedTuple):
-    """What is to be replayed, and how.
+    """The scope and options of a replay.
 
-    ``at`` is where a single letter stands, None means all. A record that was replayed
-    ``max_replays`` times is left alone. ``rate`` is in letters a second.
+    ``at`` is the place of a single dead letter; None means all. A record that was replayed
+    ``max_replays`` times is skipped. ``rate`` is in dead letters per second.
     """
 
     at: LetterPlace | None = None
@@ -43,10 +43,10 @@ class Wanted(NamedTuple):
 
 
 class Desk:
-    """Lists and replays the letters of ``group`` in the dead-letter topic ``topic``.
+    """Lists and replays the dead letters of ``group`` in the dead-letter topic ``topic``.
 
-    ``conf`` is the consumer's. Every call raises what :mod:`.scan` raises, and
-    :class:`ConfigError` where what was replayed cannot be known.
+    ``conf`` is the consumer's. Every call raises the errors of :mod:`.scan`. It raises
+    :class:`ConfigError` when the progress of earlier replays cannot be read.
     """
 
     def __init__(self, conf: Mapping[str, Any], topic: str, group: str) -> None:
@@ -57,9 +57,10 @@ class Desk:
         self._patience = Patience()
 
     def newest(self, most: int) -> list[tuple[Letter, bool]]:
-        """Return the newest letters, so many at most, and whether each was replayed.
+        """Return at most ``most`` of the newest dead letters, and whether each was replayed.
 
-        Looked for at the end of each partition: among records of others there are fewer of them.
+        Only the end of each partition is read. If it also has records of other groups, the result
+        has fewer dead letters.
         """
         progress = self._progress().load()
         summary = Summary(most)
@@ -76,20 +77,20 @@ class Desk:
         return summary.newest()
 
     def plan(self, wanted: Wanted) -> Plan:
-        """Return what a replay would send now; nothing is written."""
+        """Return the plan of a replay; nothing is written."""
         with self._reader() as consumer:
             bounds = scan.bounds_of(consumer, self._topic)
             return self._plan(wanted, consumer, bounds, self._progress().load())
 
     def replay(self, wanted: Wanted, stopped: Callable[[], bool]) -> tuple[Plan, Outcome]:
-        """Replay them until ``stopped`` says so; return the plan, and what became of it."""
+        """Replay dead letters until ``stopped`` returns true; return the plan and the outcome."""
         with self._progress() as progress, self._reader() as consumer:
             bounds = scan.bounds_of(consumer, self._topic)
             progress.open()
             progress.forget(bounds)
             ids = ids_of(self._conf, self._topic) if can_be_asked(self._conf) else None
             same = SameTopic(self._topic, ids)
-            # Once more, so that all of the plan is of the topic that was asked for.
+            # Read the bounds again, so that the whole plan is of the topic whose id was read.
             bounds = scan.bounds_of(consumer, self._topic)
             plan = self._plan(wanted, consumer, bounds, progress)
 

@@ -1,10 +1,10 @@
-"""The header form of a dead letter: the record unchanged, and where it came from and why.
+"""The header form of a dead letter: the record plus headers.
 
 (The other form is :mod:`.avro`.)
 
-Key, value and the record's own headers (in order, duplicates and nulls included) stay as they are;
-``keyshared.*`` headers are added behind them. Texts are UTF-8, numbers decimal, times milliseconds
-since 1970.
+Key, value and the record's own headers (in order, duplicates and nulls included) stay as they are.
+The ``keyshared.*`` headers behind them give source and failure. Texts are UTF-8, numbers decimal,
+times milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ FIRST_FAILURE = PREFIX + "first.failure"
 LAST_FAILURE = PREFIX + "last.failure"
 REPLAYS = PREFIX + "replays"
 TRACEPARENT = PREFIX + "traceparent"
-"""The span of the last attempt; the record's own ``traceparent`` stays its producer's."""
+"""The span of the last attempt. The record's own ``traceparent`` stays that of its producer."""
 CONTENT = PREFIX + "content"
-"""Names the form of a letter that is not in the header form."""
+"""The header that names the form of a dead letter that is not in the header form."""
 CONTENT_AVRO = b"avro"
 
 INT_MAX = 2**31 - 1
@@ -46,7 +46,7 @@ def own_headers(headers: Iterable[tuple[str, Any]]) -> Headers:
 
 
 def replays_of(headers: Iterable[tuple[str, Any]]) -> int:
-    """Return how often a record was replayed; 0 where it does not say, or not in a number.
+    """Return how often a record was replayed; 0 when the header is missing or no number.
 
     The last header of the name counts.
     """
@@ -59,8 +59,8 @@ def replays_of(headers: Iterable[tuple[str, Any]]) -> int:
 def headers_of(publish: Publish, group: str) -> Headers:
     """Return the headers of the record's dead letter.
 
-    A record that is itself a replayed dead letter keeps its replay count; the other ``keyshared.*``
-    headers of its earlier life are replaced.
+    A record that is itself a replayed dead letter keeps its replay count. Its other ``keyshared.*``
+    headers are replaced.
     """
     record = publish.record
     headers = read_headers(record)
@@ -84,7 +84,7 @@ def headers_of(publish: Publish, group: str) -> Headers:
 
 
 def span_headers(publish: Publish) -> Headers:
-    """Return what says which span the last attempt was, where it was one."""
+    """Return the header with the span of the last attempt, if there was a span."""
     trace = publish.last.trace
     return [(TRACEPARENT, trace.encode("ascii", "replace"))] if trace else []
 
@@ -95,9 +95,10 @@ def pack(publish: Publish, group: str) -> tuple[Any, Headers]:
 
 
 def source_of(headers: list[tuple[str, Any]] | None) -> tuple[str, int, int] | None:
-    """Return topic, partition and offset that a dead letter came from, None if it does not say.
+    """Return topic, partition and offset of a dead letter's source record, or None without them.
 
-    The last header of a name counts, so that a producer's look-alike further up changes nothing.
+    The last header of a name counts, so that a header of the same name from the producer has no
+    effect.
     """
     found = dict(headers or [])
     try:
@@ -112,7 +113,7 @@ def source_of(headers: list[tuple[str, Any]] | None) -> tuple[str, int, int] | N
 
 
 def is_place(topic: str, partition: int, offset: int) -> bool:
-    """Say whether there can be a record there."""
+    """Return whether topic, partition and offset are valid for a record."""
     return bool(topic) and 0 <= partition <= INT_MAX and 0 <= offset <= LONG_MAX
 
 

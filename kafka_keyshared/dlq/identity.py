@@ -1,4 +1,4 @@
-"""Sees whether a topic is still the one that it was when a replay of it was planned."""
+"""A check that a topic was not recreated during its replay."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
 
 def ids_of(conf: Mapping[str, Any], topic: str) -> Callable[[], Future[str | None]]:
-    """Return what asks the cluster for the id of a topic. It gets a new one when it is made anew.
+    """Return a function that queries the id of a topic; a recreated topic gets a new id.
 
-    The answer is None where there are no ids: brokers before 2.8 have none. Nor has an embedded
-    cluster, which is told apart by :func:`can_be_asked`.
+    The answer is None when there are no ids, as with brokers before 2.8. An embedded cluster has no
+    ids either; :func:`can_be_asked` detects it.
     """
     admin = AdminClient({**connection_conf(conf), "log_level": 2})
 
@@ -46,16 +46,16 @@ def ids_of(conf: Mapping[str, Any], topic: str) -> Callable[[], Future[str | Non
 
 
 def can_be_asked(conf: Mapping[str, Any]) -> bool:
-    """Say whether the cluster answers questions about a topic."""
+    """Return whether the cluster answers topic queries."""
     return has_controller(AdminClient({**connection_conf(conf), "log_level": 2}))
 
 
 class SameTopic:
-    """Asks every :data:`ASK_EVERY` seconds, and waits for no answer but the first.
+    """Queries the topic id every :data:`ASK_EVERY` seconds; only the first query blocks.
 
-    ``ids`` is None where nobody answers; then nothing is ever seen. The same is so where this user
-    may not ask. Letters are known again by what is in them, so this is not what keeps a new letter
-    from being taken for an old one; it ends a replay that still has old ones in its hands.
+    With ``ids`` None, or when this user may not query, it never detects a change. Dead letters are
+    identified by a hash of their content. Therefore this check does not guard against confusing a
+    new dead letter with an old one. It stops a replay that still holds old ones.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class SameTopic:
             self._ids = None
 
     def lost(self) -> str | None:
-        """Return why a replay of the topic has to end, once it is not the same any more."""
+        """Return why a replay must end because its topic has changed; None while it is the same."""
         if self._ids is None or self._why is not None:
             return self._why
         if self._asked is not None and self._asked.done():

@@ -1,8 +1,8 @@
-"""Which letters were replayed, kept in a file that only grows.
+"""The replay progress in an append-only file.
 
-The first line names the topic, each further one a batch of letters that the broker has
-acknowledged, as :mod:`.marks` has it. A line is forced to the disk before the next batch goes out;
-a torn last line, of a process that was killed, is cut off.
+The first line names the topic. Each further line is a batch of dead letters that the broker has
+acknowledged, in the format of :mod:`.marks`. A line is synced to disk before the next batch is
+sent. A torn last line, from a killed process, is cut off.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ VERSION = 1
 
 
 class Journal:
-    """The progress of replays of one topic: :meth:`load` it to look, :meth:`open` it to add.
+    """The progress of replays of one topic: :meth:`load` it to read, :meth:`open` it to add.
 
-    Both raise :class:`ConfigError` for a file that is no journal, or that of another topic.
+    Both raise :class:`ConfigError` for a file that is no journal, or the journal of another topic.
     """
 
     lost: None = None
-    """Nobody can take the place of whoever has the file's lock."""
+    """Always None, because the file lock cannot be taken over by another process."""
 
     def __init__(self, path: Path, topic: str) -> None:
         self.path = path
@@ -51,7 +51,7 @@ class Journal:
         return f"file {self.path}"
 
     def load(self) -> Self:
-        """Read what was replayed; a file that is not there says that nothing was."""
+        """Read the progress; a missing file means that nothing was replayed."""
         if self.path.exists():
             self._read()
         return self
@@ -83,7 +83,7 @@ class Journal:
             )
 
     def open(self) -> Self:
-        """Begin to write, which one process may; raise :class:`ConfigError` while another does."""
+        """Open for writing by one process; raise :class:`ConfigError` if it is locked."""
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
@@ -105,7 +105,7 @@ class Journal:
         return self
 
     def add(self, letters: Iterable[tuple[LetterPlace, int]]) -> None:
-        """Keep for good that these letters were replayed."""
+        """Record durably that these dead letters were replayed."""
         marks = dict(letters)
         self._write(told_of(marks))
         self._marks.update(marks.values())
@@ -125,7 +125,7 @@ class Journal:
             ) from error
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file and release its lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -138,7 +138,7 @@ class Journal:
 
 
 def sync_folder(folder: Path) -> None:
-    """Keep the names of its files for good: they are the content of their folder."""
+    """Sync a folder, which makes the names of its files durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,7 @@
-"""What is in a dead-letter topic, as values: letters of either form, and what is none of ours.
+"""The records of a dead-letter topic as values, including foreign ones.
 
-Nothing that anybody has written to the topic raises here: it is shown as what it is.
+No record in the topic makes :func:`read_letter` raise, regardless of its writer. A record that is
+no readable dead letter is returned with the reason.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kafka_keyshared.headers import HeadersError, read_headers
 
 
 class Kind(enum.StrEnum):
-    """In which form a letter is written; the last two are no letters that can be used."""
+    """The form of a dead letter; the last two are not usable dead letters."""
 
     HEADERS = "headers"
     AVRO = "avro"
@@ -24,7 +25,7 @@ class Kind(enum.StrEnum):
 
 
 class Source(NamedTuple):
-    """The record that a letter is of."""
+    """The record that a dead letter was made from."""
 
     topic: str
     partition: int
@@ -35,7 +36,7 @@ class Source(NamedTuple):
 
 
 class LetterPlace(NamedTuple):
-    """Where a letter stands in the dead-letter topic."""
+    """The position of a dead letter in the dead-letter topic."""
 
     partition: int
     offset: int
@@ -46,10 +47,10 @@ class LetterPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a letter says of its record's failure; None where it does not say.
+    """The failure that a dead letter describes; None for missing parts.
 
     Times are in milliseconds since 1970. ``trace`` is the ``traceparent`` of the last attempt's
-    span, where it was one.
+    span, if there was a span.
     """
 
     source: Source
@@ -66,7 +67,7 @@ class Told:
 
     @property
     def error(self) -> str:
-        """The error in words."""
+        """The error type and message as one text."""
         return ": ".join(part for part in (self.error_type, self.error_message) if part)
 
 
@@ -74,9 +75,9 @@ class Told:
 class Letter:
     """A record of the dead-letter topic.
 
-    ``key``, ``value`` and ``headers`` are those of the record that failed. Where ``told`` is None
-    this is no letter that can be read: then they are those of the message, and ``problem`` says
-    why. ``written`` is when the broker's topic got it, in milliseconds since 1970.
+    ``key``, ``value`` and ``headers`` are those of the failed record. When ``told`` is None, this
+    is no readable dead letter. They are then those of the message, and ``problem`` gives the
+    reason. ``written`` is the timestamp in the dead-letter topic, in milliseconds since 1970.
     """
 
     at: LetterPlace
@@ -90,7 +91,7 @@ class Letter:
 
 
 def read_letter(message: Any) -> Letter:
-    """Return what a message of a dead-letter topic is; it is the client's own object."""
+    """Read a message of a dead-letter topic, which is the client's own object."""
     at = LetterPlace(message.partition(), message.offset())
     kind_of_time, time = message.timestamp()
     written = time if kind_of_time and time >= 0 else None
@@ -170,7 +171,7 @@ def _time(milliseconds: int | None) -> int | None:
 
 
 def as_avro(letter: Letter) -> dict[str, Any]:
-    """Return a letter as the Avro schema has it, whatever form it came in.
+    """Return a dead letter in the fields of the Avro schema, from either form.
 
     Raises :class:`ValueError` for one that cannot be read.
     """

@@ -1,4 +1,4 @@
-"""How long it is borne that nothing comes from the cluster."""
+"""The read timeout for dead-letter commands."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError
 
 PATIENCE = 30.0
-"""Seconds without a word after which a cluster is given up."""
+"""Seconds without any answer after which the cluster counts as unavailable."""
 
 
 class Patience:
-    """Counts the seconds since something came; one for all clients of a command."""
+    """Counts the seconds since the last answer; all clients of a command share one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._since = clock()
 
     def heard(self, _error: KafkaError) -> None:
-        """Take an error of a client's."""
+        """Accept a client's error, which does not restart the timeout."""
 
     def began(self) -> None:
-        """Count from now: something is waited for, and nothing was before."""
+        """Restart the timeout, because a wait begins."""
         self._since = self._clock()
 
     def came(self) -> None:
-        """Take note that something came."""
+        """Restart the timeout, because an answer has come."""
         self.began()
 
     def over(self) -> str | None:
-        """Return why not to wait any longer; None while it is worth it.
+        """Return the reason for giving up once the timeout is over; None before.
 
-        To be asked about twice a second, while nothing comes.
+        The caller asks about twice a second while no answer comes.
         """
         silent = self._clock() - self._since
         return f"nothing came for {silent:.0f} s" if silent > PATIENCE else None

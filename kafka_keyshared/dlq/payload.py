@@ -1,7 +1,8 @@
-"""Shows bytes of a record: as text, JSON, Avro or hex, each under the name of its form.
+"""The display of record bytes as text, JSON, Avro or hex.
 
-``{"text": "paid"}``, ``{"json": {...}}``, ``{"avro": {...}}``, ``{"hex": "00ff"}``, or None for no
-bytes at all: so a text that looks like hex is not taken for it, and an export can be read back.
+Each is shown under the name of its form, or as None for null. The forms are ``{"text": "paid"}``,
+``{"json": {...}}``, ``{"avro": {...}}`` and ``{"hex": "00ff"}``. Therefore a text that looks like
+hex is unambiguous, and an export can be read back.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ WIRE_HEAD_BYTES = 5
 
 
 class Payload(enum.StrEnum):
-    """How keys and values are shown."""
+    """The display form of keys and values."""
 
     AUTO = "auto"
     TEXT = "text"
@@ -44,10 +45,10 @@ class Payload(enum.StrEnum):
 
 
 class Decoder:
-    """Shows keys and values. Whatever cannot be shown as asked for is hex, and says why.
+    """Shows keys and values; bytes that do not fit the form are shown as hex with the reason.
 
-    ``auto`` tries the Avro schema when there is one, then JSON for what begins as an object or a
-    list, then text, then hex. Keys and headers are no Avro.
+    ``auto`` tries the Avro schema if there is one, then JSON for an object or a list, then text,
+    then hex. Keys and headers are never Avro.
     """
 
     def __init__(self, payload: Payload, schema: Path | None = None) -> None:
@@ -75,10 +76,10 @@ class Decoder:
         return _hex(data) if how is Payload.HEX else _text(data)
 
     def _avro(self, data: bytes) -> Shown:
-        """Return a record whose bytes are used up to the last one.
+        """Decode a record that uses all bytes; return None if no encoding fits.
 
-        In Confluent's wire format, in the single-object encoding, or bare: they are tried in this
-        order, because bare Avro may begin with any byte.
+        It tries Confluent's wire format, then the single-object encoding, then bare Avro. Bare Avro
+        is last because it may begin with any byte.
         """
         starts = [0]
         if data.startswith(WIRE_MAGIC) and len(data) >= WIRE_HEAD_BYTES:
@@ -121,7 +122,7 @@ def _text(data: bytes) -> dict[str, Any]:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         return _hex(data, "not text in UTF-8")
-    # Control characters would act on the terminal, or be lost on the way through one.
+    # Control characters would act on the terminal, or be lost there.
     if any(not (each.isprintable() or each in "\n\r\t") for each in text):
         return _hex(data, "not text: it has control characters")
     return {"text": text}
@@ -146,7 +147,7 @@ _AS = {Payload.TEXT: _text, Payload.JSON: _json, Payload.HEX: _hex}
 
 
 def _jsonable(value: Any) -> Any:
-    """Return a value of Avro as JSON has it; what JSON has no word for becomes text."""
+    """Return an Avro value as JSON; a value without a JSON type becomes text."""
     if isinstance(value, Mapping):
         return {str(name): _jsonable(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

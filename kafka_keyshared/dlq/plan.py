@@ -1,9 +1,9 @@
-"""Which letters a replay sends, and which of them must wait for which.
+"""The plan of a replay: its dead letters and their order.
 
-Letters of one lane (a key of a source topic) go in the order of their source: partition, then
-offset. The dead-letter topic may hold them otherwise: it is partitioned its own way, and a letter
-that was refused once comes late. So the plan sorts all of them first, by 52 bytes each; with
-everything that belongs to it a letter takes less than :data:`BYTES_PER_LETTER` of memory.
+Dead letters of one lane (a key of a source topic) are sent by source partition, then by source
+offset. The dead-letter topic may have another order. It is partitioned differently, and a dead
+letter that was refused once comes late. Therefore the plan sorts all of them first, by 52 bytes
+each. With all its data a dead letter takes less than :data:`BYTES_PER_LETTER` of memory.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ NO_LANE = 0
 KEYS_NAMED = 1_000
 EXAMPLES = 10
 
-# Unsigned and with the high byte first, so that sorting the bytes sorts the numbers: lane, source
-# topic, partition and offset, digest, place in the dead-letter topic, mark.
+# Lane, source topic, partition and offset, digest, place in the dead-letter topic, mark. All are
+# unsigned and big-endian, so that sorting the bytes sorts the numbers.
 _ROW = struct.Struct(">QIIQQIQQ")
 _LANE = slice(0, 8)
 _LANE_OF = slice(0, 12)
@@ -40,7 +40,7 @@ _RECORD = slice(0, 32)
 
 
 class State(IntEnum):
-    """How far a letter of the plan is."""
+    """The state of a dead letter in the plan."""
 
     PENDING = 0
     HELD = 1
@@ -49,7 +49,7 @@ class State(IntEnum):
     GONE = 4
     FAILED = 5
     BEHIND = 6
-    """It stands behind one of its lane that failed."""
+    """It is behind a failed dead letter of its lane."""
 
 
 PASSED = (State.ACKED, State.GONE)
@@ -57,7 +57,7 @@ STOPPED = (State.FAILED, State.BEHIND)
 
 
 def digest_of(letter: Letter) -> int:
-    """Return 64 bits that are equal for two letters of one record, wherever they stand."""
+    """Return 64 bits that are equal for two dead letters of one record, wherever they are."""
     told = letter.told
     hashed = hashlib.blake2b(digest_size=8)
     hashed.update(repr((told and (told.source, told.timestamp), letter.key)).encode())
@@ -66,23 +66,22 @@ def digest_of(letter: Letter) -> int:
 
 
 def mark_of(letter: Letter, digest: int) -> int:
-    """Return 64 bits by which a letter at its place is known again.
+    """Return 64 bits that identify a dead letter at its place.
 
-    A topic that was made anew has other letters at the same places, so none of them counts as
-    replayed.
+    A recreated topic has other dead letters at the same places, so none of them counts as replayed.
     """
     text = repr((letter.at.partition, letter.at.offset, letter.written, digest))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 def is_replayed(letter: Letter, done: Collection[int]) -> bool:
-    """Say whether a letter is among those that were replayed, which are known by their marks."""
+    """Return whether a dead letter was replayed; ``done`` has the marks of the replayed ones."""
     return bool(len(done)) and mark_of(letter, digest_of(letter)) in done
 
 
 @dataclass(slots=True)
 class Refused:
-    """What is not replayed, counted; some places as examples."""
+    """Counts of the records that are not replayed, with some places as examples."""
 
     guarded: int = 0
     foreign: int = 0
@@ -92,18 +91,18 @@ class Refused:
     examples: dict[str, list[LetterPlace]] = field(default_factory=dict)
 
     def example(self, why: str, at: LetterPlace) -> None:
-        """Keep a place as an example while there are few."""
+        """Store a place as an example while there are few."""
         places = self.examples.setdefault(why, [])
         if len(places) < EXAMPLES:
             places.append(at)
 
 
 class Plan:
-    """The letters to be sent, collected by :meth:`add` and put in order by :meth:`close`.
+    """The dead letters to be sent, collected by :meth:`add` and sorted by :meth:`close`.
 
-    ``max_replays`` is the loop guard: a record that was replayed so often before is refused.
-    ``order`` is what a lane is: the records of a key, or all of a source partition. Raises
-    :class:`ConfigError` for more than ``max_letters``.
+    ``max_replays`` is the loop guard: a record with that many earlier replays is refused. ``order``
+    defines a lane: the records of a key, or all of a source partition. Raises :class:`ConfigError`
+    for more than ``max_letters``.
     """
 
     def __init__(self, max_replays: int, order: Order, max_letters: int) -> None:
@@ -124,7 +123,7 @@ class Plan:
     # --- collecting ---
 
     def add(self, letter: Letter, done: Container[int]) -> None:
-        """Take a letter into the plan; ``done`` has the marks of those that were replayed."""
+        """Add a dead letter to the plan; ``done`` has the marks of the replayed ones."""
         told = letter.told
         if told is None:
             foreign = letter.kind is Kind.FOREIGN
@@ -154,7 +153,7 @@ class Plan:
             self._done.add(row)
 
     def filled(self, letters: Iterable[Letter], done: Container[int]) -> Self:
-        """Take all of these into the plan, and close it."""
+        """Add all of these to the plan, and close it."""
         for letter in letters:
             self.add(letter, done)
         self.close()
@@ -172,7 +171,7 @@ class Plan:
         return lane
 
     def close(self) -> None:
-        """Put the letters in order, and leave out all but one of each record."""
+        """Sort the dead letters, and drop all but one of each record."""
         self.rows.sort()
         kept: list[bytes] = []
         for _, group in groupby(self.rows, key=lambda row: row[_RECORD]):
@@ -201,15 +200,15 @@ class Plan:
                 array("q", (index for _, index in pairs)),
             )
 
-    # --- what it says ---
+    # --- contents ---
 
     def targets(self) -> Counter[str]:
-        """Return how many letters come from each source topic."""
+        """Return the number of dead letters from each source topic."""
         names = list(self._topics)
         return Counter(names[_ROW.unpack(row)[1]] for row in self.rows)
 
     def keys(self) -> tuple[int, list[tuple[bytes, int]]]:
-        """Return how many lanes there are, and those with the most letters whose key is known."""
+        """Return the number of lanes, and the largest lanes whose key is known."""
         sizes = Counter(int.from_bytes(row[_LANE], "big") for row in self.rows)
         sizes.pop(NO_LANE, None)
         most = [
@@ -220,13 +219,13 @@ class Plan:
         return len(sizes), most
 
     def keyless(self) -> Counter[str]:
-        """Return how many letters of each source topic have no lane."""
+        """Return the number of dead letters without a lane, by source topic."""
         names = list(self._topics)
         alone = (row for row in self.rows if row[_LANE] == bytes(8))
         return Counter(names[_ROW.unpack(row)[1]] for row in alone)
 
     def lanes(self) -> Counter[str]:
-        """Return how many lanes each source topic has."""
+        """Return the number of lanes of each source topic."""
         names = list(self._topics)
         found = (row[_LANE_OF] for row in self.rows if row[_LANE] != bytes(8))
         return Counter(names[int.from_bytes(lane[8:], "big")] for lane, _ in groupby(found))
@@ -239,10 +238,10 @@ class Plan:
             highest[names[topic]] = max(partition, highest.get(names[topic], 0))
         return highest
 
-    # --- while it is carried out ---
+    # --- during the replay ---
 
     def find(self, partition: int, offset: int) -> int | None:
-        """Return the number of the letter at a place, None when none of the plan is there."""
+        """Return the number of the dead letter at a place, None if the plan has none there."""
         offsets, indexes = self._places.get(partition, (None, None))
         if offsets is None or indexes is None:
             return None
@@ -250,17 +249,17 @@ class Plan:
         return indexes[at] if at < len(offsets) and offsets[at] == offset else None
 
     def is_of(self, index: int, letter: Letter) -> bool:
-        """Say whether this is the letter that stood at its place when the plan was made."""
+        """Return whether this is the dead letter that was at its place at planning time."""
         return mark_of(letter, digest_of(letter)) == _placed(self.rows[index])[1]
 
     def before(self, index: int) -> int | None:
-        """Return the number of the letter that this one must wait for."""
+        """Return the number of the dead letter that this one must wait for."""
         if index == 0 or not self._same_lane(index - 1, index):
             return None
         return index - 1
 
     def behind(self, index: int) -> int | None:
-        """Return the number of the letter that waits for this one."""
+        """Return the number of the dead letter that waits for this one."""
         if index + 1 == len(self.rows) or not self._same_lane(index, index + 1):
             return None
         return index + 1
@@ -270,23 +269,23 @@ class Plan:
         return lane == self.rows[other][_LANE] and lane != bytes(8)
 
     def place(self, index: int) -> LetterPlace:
-        """Return where a letter stands."""
+        """Return the place of a dead letter."""
         return _placed(self.rows[index])[0]
 
     def settled_with(self, index: int) -> list[tuple[LetterPlace, int]]:
-        """Return place and mark of all letters that are done with once this one is replayed."""
+        """Return place and mark of all dead letters that are done once this one is replayed."""
         return [_placed(row) for row in (self.rows[index], *self._copies.get(index, ()))]
 
     def settled_before(self) -> list[tuple[LetterPlace, int]]:
-        """Return place and mark of copies of what was replayed before, not marked themselves."""
+        """Return place and mark of unmarked copies of already replayed dead letters."""
         return [_placed(row) for row in self._copies_of_done]
 
     def count(self, state: State) -> int:
-        """Return how many letters are in a state."""
+        """Return the number of dead letters in a state."""
         return self.state.count(state)
 
 
 def _placed(row: bytes) -> tuple[LetterPlace, int]:
-    """Return where a letter stands, and its mark."""
+    """Return the place of a dead letter, and its mark."""
     *_, partition, offset, mark = _ROW.unpack(row)
     return LetterPlace(partition, offset), mark

@@ -1,14 +1,16 @@
-"""Which letters were replayed, kept in Kafka beside them: in the compacted topic ``<DLQ>.replays``.
+"""The replay progress in the compacted Kafka topic ``<DLQ>.replays``.
 
-All of it is in partition 0, so that everybody sees it in one order. A key says whose record it is:
-``{"keyshared": "replay", "id": ..., "run": ...}``, and of a batch of letters also its number. The
-value of a batch is what a line of :mod:`.journal` is. The value of a run, without a number, says
-who it is and whether it ``asks`` or ``works``; a run that ends deletes it.
+All records are in partition 0, so that all readers see the same order. A key names the writer of
+the record: ``{"keyshared": "replay", "id": ..., "run": ...}``. The key of a batch of dead letters
+also has its number. The value of a batch is the same as a line of :mod:`.journal`. The value of a
+run, whose key has no number, identifies the process and says whether it ``asks`` or ``works``. A
+run that ends deletes it.
 
-Of one id one run works at a time. Who begins asks, and listens to those that asked before and have
-not said that they ended. One that is there answers, and the later one is refused. One that is
-silent for :data:`SILENCE` seconds was killed, and the later one takes its place; should it be only
-very slow, it reads that, sends nothing more, and still writes down what it had sent.
+One run of an id works at a time. A new run asks, and listens for runs that asked before and have
+not deleted their record. A live run answers, and the new run is refused. A run that is silent for
+:data:`SILENCE` seconds counts as killed, and the new run replaces it. If the old run was only very
+slow, it reads that it was replaced. It then sends no further dead letter, but still records those
+that it had sent.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingErro
 DEFAULT_ID = "default"
 
 SILENCE = 15.0
-"""Seconds for which somebody who is at work may leave a question without an answer."""
+"""Seconds after which a run that has not answered counts as killed."""
 
 _PARTITION = 0
 _WAIT = 0.2
@@ -53,16 +55,16 @@ _IN_A_FILE = "keep the progress in a file with --state PATH"
 
 
 def progress_topic(topic: str) -> str:
-    """Return the topic that has the progress of the replays of a dead-letter topic."""
+    """Return the topic with the replay progress of a dead-letter topic."""
     return f"{topic}.replays"
 
 
 class KafkaProgress:
     """The progress of the replays with one id of one dead-letter topic.
 
-    :meth:`load` it to look, :meth:`open` it to add. ``connect`` makes a consumer of no group. Both
-    raise what :mod:`.scan` raises, and :class:`ConfigError` where the topic cannot be used.
-    ``lost`` says why this run has to stop, once another one has taken its place.
+    :meth:`load` it to read, :meth:`open` it to add. ``connect`` returns a consumer without a group.
+    Both raise the errors of :mod:`.scan`, and :class:`ConfigError` when the topic cannot be used.
+    ``lost`` is the reason why this run must stop, once another run has replaced it.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class KafkaProgress:
         self._end = 0
         self._asked_at: int | None = None
         self._works = False
-        # The broker has not taken what mattered, so it is not told of the end either.
+        # The broker has refused an important write, so the end of the run is not written either.
         self._mute = False
         self._writer: Writer | None = None
         self._listener: threading.Thread | None = None
@@ -113,10 +115,10 @@ class KafkaProgress:
     def __str__(self) -> str:
         return f"topic {self.topic}, id {self.id}"
 
-    # --- looking ---
+    # --- reading ---
 
     def load(self) -> Self:
-        """Read what was replayed; a topic that is not there says that nothing was."""
+        """Read the progress; a missing topic means that nothing was replayed."""
         try:
             return self._load()
         except ConfigError as error:
@@ -140,13 +142,14 @@ class KafkaProgress:
             self._take(message)
 
     def _take(self, message: Message) -> None:
-        """Take a record in; one that is not of a replay is remembered as that."""
+        """Process a record; remember the place of a foreign record."""
         key, value = read(message)
         if key is None:
             self.foreign.append(f"{self.topic}-{message.partition()}@{message.offset()}")
         elif key.batch is not None:
             if value is None:
-                # Its letters are gone, so what is known of them does no harm until it is, too.
+                # Its dead letters are deleted. Their marks may stay in memory, where they do no
+                # harm.
                 self._batches.pop(key, None)
             else:
                 places = places_in(value)
@@ -161,7 +164,7 @@ class KafkaProgress:
                 self._runs[key.run] = str(value.get("who"))
 
     def forgotten(self) -> str | None:
-        """Return why the broker forgets in time what is kept here, when it says that it does."""
+        """Return a warning if retention will delete the stored progress, else None."""
         if not self.there:
             return None
         admin = AdminClient({**connection_conf(self._conf), "log_level": 2})
@@ -171,7 +174,7 @@ class KafkaProgress:
         try:
             found = admin.describe_configs([asked], request_timeout=5)[asked].result(10)
         except (KafkaException, TimeoutError):
-            return None  # not everybody may ask
+            return None  # this user may lack the right to query it
         policy = found["cleanup.policy"].value
         if "delete" not in policy or found["retention.ms"].value == "-1":
             return None
@@ -184,11 +187,11 @@ class KafkaProgress:
     # --- adding ---
 
     def open(self, note: Callable[[str], None] = lambda _: None) -> Self:
-        """Begin to write, which one run may at a time.
+        """Open for writing, by one run at a time.
 
-        ``note`` is told what takes long. Raises :class:`ConfigError` while another run with this
-        id is at work, when the topic is somebody else's, and when this user may not make it, read
-        it or write to it.
+        ``note`` is called with a text before a long wait. Raises :class:`ConfigError` while another
+        run with this id is at work, and when the topic has foreign records. Raises it also when
+        this user may not create, read or write the topic.
         """
         try:
             self._load()
@@ -196,7 +199,7 @@ class KafkaProgress:
             if not self.there:
                 make_topic(self._conf, self.topic, {"cleanup.policy": "compact"})
             self._writer = Writer(self._conf, self.topic, _PARTITION, self._patience, self._clock)
-            # The first word shows whether this user may write at all.
+            # The first write shows whether this user may write at all.
             self._asked_at = self._say({"state": "asks", "who": self._who})
         except ConfigError as error:
             self.close()
@@ -226,7 +229,7 @@ class KafkaProgress:
             )
 
     def _await_silence(self, consumer: Consumer, note: Callable[[str], None]) -> None:
-        """Return when nobody who asked before is there any more."""
+        """Wait until no run that asked before is alive."""
         if not self._runs:
             return
         first = next(iter(self._runs.values()))
@@ -248,7 +251,7 @@ class KafkaProgress:
                 )
 
     def _listen(self, consumer: Consumer) -> None:
-        """Answer who asks, and see whether somebody has taken this run's place."""
+        """Answer runs that ask, and detect a run that has replaced this one."""
         try:
             while not self._done.is_set() and self.lost is None:
                 message = consumer.poll(_WAIT)
@@ -266,7 +269,7 @@ class KafkaProgress:
             consumer.close()
 
     def _answered(self, message: Message) -> tuple[Key | None, dict[str, Any] | None]:
-        """Return what a record says, after telling who asks in it that this run is there."""
+        """Parse a record; if another run asks in it, answer that this run is there."""
         key, value = read(message)
         if (
             key is not None
@@ -276,17 +279,17 @@ class KafkaProgress:
             and value.get("state") == "asks"
         ):
             state = "works" if self._works else "asks"
-            # Whoever gets no answer takes this run's place, and it hears of that.
+            # Without an answer the other run replaces this one, and this run reads that.
             with suppress(KeySharedError):
                 self._say({"state": f"{state}, too", "who": self._who})
         return key, value
 
     def _say(self, value: dict[str, Any]) -> int:
-        """Write what this run is doing, and return where that stands."""
+        """Write the state of this run, and return the offset of the record."""
         return self._write(Key(self.id, self._run, None), value)
 
     def add(self, letters: Iterable[tuple[LetterPlace, int]]) -> None:
-        """Keep for good that these letters were replayed."""
+        """Record durably that these dead letters were replayed."""
         marks = dict(letters)
         self._number += 1
         try:
@@ -300,7 +303,7 @@ class KafkaProgress:
         self._marks.update(marks.values())
 
     def forget(self, bounds: scan.Bounds) -> int:
-        """Delete the batches of which no letter is there any more; return how many."""
+        """Delete the batches whose dead letters are all deleted; return their number."""
         gone = [
             key
             for key, places in self._batches.items()
@@ -318,7 +321,7 @@ class KafkaProgress:
         return self._writer.write(key.packed(), packed(value), patient=patient)
 
     def close(self) -> None:
-        """Say that this run has ended, and let go."""
+        """Write that this run has ended, and stop its threads."""
         self._done.set()
         if self._listener is not None:
             self._listener.join()
@@ -326,7 +329,7 @@ class KafkaProgress:
         if self._writer is None:
             return
         if self._asked_at is not None and not self._mute:
-            # Without it, the next run listens whether this one is there before it begins.
+            # Without this record, the next run waits for an answer of this one before it begins.
             with suppress(KeySharedError):
                 self._write(Key(self.id, self._run, None), None, patient=False)
         self._writer = None

@@ -1,4 +1,4 @@
-"""A record of the topic ``<DLQ>.replays``: whose it is, and what it says."""
+"""The records of the topic ``<DLQ>.replays``: keys and values."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _KIND = {"keyshared": "replay"}
 
 
 class Key(NamedTuple):
-    """Whose record it is; ``batch`` is None for the run itself."""
+    """The key of a record; ``batch`` is None for the record of the run itself."""
 
     id: str
     run: str
     batch: int | None
 
     def packed(self) -> bytes:
-        """Return it as it is written."""
+        """Return the key as bytes."""
         known = {**_KIND, "id": self.id, "run": self.run}
         return json.dumps(known if self.batch is None else known | {"batch": self.batch}).encode()
 
 
 def packed(value: Mapping[str, Any] | None) -> bytes | None:
-    """Return a value as it is written; None deletes what has the same key."""
+    """Return a value as bytes; None deletes the record with the same key."""
     return None if value is None else json.dumps(value).encode()
 
 
 def read(message: Message) -> tuple[Key | None, dict[str, Any] | None]:
-    """Return key and value of a record; no key for one that is not of a replay."""
+    """Return key and value of a record; the key is None for a foreign record."""
     try:
         known: Any = json.loads(message.key() or b"")
         if known.pop("keyshared", None) != _KIND["keyshared"]:
@@ -51,6 +51,6 @@ def read(message: Message) -> tuple[Key | None, dict[str, Any] | None]:
 
 
 def this_run() -> str:
-    """Return in words which process this is, for whoever finds it at work."""
+    """Return a description of this process, which another run shows while this one works."""
     now = datetime.now(UTC).isoformat(" ", "seconds").removesuffix("+00:00")
     return f"process {os.getpid()} on {socket.gethostname()}, begun {now} UTC"

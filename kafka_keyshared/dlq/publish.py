@@ -1,7 +1,8 @@
-"""Writes dead letters with an idempotent producer; settled only when the broker has acknowledged.
+"""The writer of dead letters, with an idempotent producer.
 
-The producer is served by the owner thread, so its answers reach the core like everything else:
-through the mailbox. It is made when the first dead letter is due.
+A dead letter is settled only when the broker has acknowledged it. The owner thread serves the
+producer. Therefore the broker's answers reach the core through the mailbox like all other events.
+The producer is created when the first dead letter is due.
 """
 
 from __future__ import annotations
@@ -23,28 +24,31 @@ from kafka_keyshared.logs import quietly
 from kafka_keyshared.model import name_of
 
 Form: TypeAlias = Literal["headers", "avro"]
-"""How a dead letter says what happened: in headers beside the record, or in an Avro envelope."""
+"""The form of the failure's description: headers beside the record, or an Avro envelope."""
 
 MESSAGE_BYTES_MAX = 64 << 20
-"""The producer refuses nothing for its size; whether a dead letter fits is the broker's to say."""
+"""Producer limit that refuses no size; the broker decides whether a dead letter fits."""
 
 CODECS = ("zstd", "lz4", "gzip")
-"""The client may be built without any of them. Brokers take zstd from 2.1 on (KIP-110)."""
+"""Codecs by preference; the client may be built without any of them.
+
+Brokers accept zstd from 2.1 on (KIP-110).
+"""
 
 JAVAS_PARTITIONER = "murmur2_random"
-"""What Java's clients choose the partition of a key by, and Spark: librdkafka's name of it."""
+"""librdkafka's name of the partitioner for keys that Java's clients and Spark use."""
 
 REMAKE_AFTER = 0.9
-"""Seconds for which no producer is made after one failed for good: less than the first back-off."""
+"""Seconds without a new producer after a fatal error; less than the first back-off."""
 
 _ALONE: Mapping[str, Any] = {"batch.num.messages": 1}
 
 
 class _Line:
-    """A producer, and how many of its letters the broker has not answered.
+    """A producer with its count of unanswered dead letters.
 
-    ``fatal`` is the error after which such a producer refuses everything, whatever is mended at the
-    broker.
+    ``fatal`` is the error after which the producer refuses everything, even after the broker is
+    fixed.
     """
 
     def __init__(self, conf: Mapping[str, Any], *, alone: bool) -> None:
@@ -54,25 +58,26 @@ class _Line:
         self.producer = Producer(quietly({**conf, **(_ALONE if alone else {})}))
 
     def serve(self, act: Callable[[], object]) -> None:
-        """Let answers in by ``act``, out of which the client raises what is fatal."""
+        """Call ``act`` to process answers; the client raises fatal errors from it."""
         try:
             act()
         except KafkaException as error:
             self.fatal = error.args[0]
         if self.fatal is not None and self.unanswered:
-            # Refused now, and written again by the next producer, instead of after a time-out.
+            # Refuse them now so that the next producer writes them again, without waiting for a
+            # time-out.
             self.producer.purge()
 
 
 class DeadLetterPublisher:
     """Writes the records of :class:`Publish` commands to the topic that ``topic_for`` names.
 
-    ``conf`` is the consumer's; what concerns the connection is taken over. ``post`` is told the
-    outcome of each dead letter, a refusal with the topic, the reason and what to do. ``form`` is
-    how the letters are written.
+    ``conf`` is the consumer's; its connection settings are used. ``post`` is called with the
+    outcome of each dead letter. A refusal has the topic, the reason and the cure. ``form`` is the
+    form of the dead letters.
 
-    A broker measures its limit on whole batches. So a letter that was refused for its size in
-    company is sent again alone before that is called a refusal.
+    A broker applies its size limit to whole batches. So a dead letter that was refused for its size
+    in a shared batch is sent again alone. Only a second refusal is reported.
     """
 
     def __init__(
@@ -94,7 +99,7 @@ class DeadLetterPublisher:
         self._post = post
         self._clock = clock
         self._lines: list[_Line] = []
-        # The last fatal error and until when no producer is made after it.
+        # The last fatal error, and the time until which no new producer is created.
         self._failed: tuple[KafkaError, float] | None = None
 
     def publish(self, publish: Publish) -> None:
@@ -150,14 +155,14 @@ class DeadLetterPublisher:
             if error.fatal() or error.code() == KafkaError._FATAL:
                 line.fatal = line.fatal or error
             if line.fatal is not None:
-                # Why the producer failed, and not that its queue was emptied for it.
+                # Report why the producer failed, and not that its queue was purged because of that.
                 error = line.fatal
                 self._failed = (error, self._clock() + REMAKE_AFTER)
         why = why_refused(self._topic_for, publish, error)
         self._post(DeadLettered(publish, why, for_good=is_for_good(error)))
 
     def serve(self) -> None:
-        """Let the broker's answers in."""
+        """Process the broker's answers."""
         for line in list(self._lines):
             if line.unanswered:
                 line.serve(partial(line.producer.poll, 0))
@@ -165,13 +170,14 @@ class DeadLetterPublisher:
                 self._lines.remove(line)
 
     def unanswered(self) -> int:
-        """Return how many dead letters have not been answered."""
+        """Return the number of unanswered dead letters."""
         return sum(line.unanswered for line in self._lines)
 
     def close(self, timeout: float) -> None:
-        """Wait at most ``timeout`` seconds for what is on the way, then disconnect."""
+        """Wait at most ``timeout`` seconds for unanswered dead letters, then disconnect."""
         deadline = self._clock() + timeout
-        # Twice, because what is refused in company goes on its way again while the first waits.
+        # Twice, because the first flush may send dead letters again that were refused in a shared
+        # batch.
         for _ in range(2):
             for line in list(self._lines):
                 left = max(0.0, deadline - self._clock())
@@ -195,7 +201,7 @@ _CURES: Mapping[int, str] = {
 
 
 def cure_for(error: KafkaError) -> str:
-    """Return what to do about a topic that the broker does not let us write to."""
+    """Return the cure for a topic that the broker does not let this user write to."""
     return _CURES.get(error.code(), "see what `keyshared doctor` says about it")
 
 
@@ -206,16 +212,16 @@ _FOR_GOOD = frozenset(
         *(KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED),
         *(KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION),
         *(KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.POLICY_VIOLATION),
-        # The client has tried for 30 s by itself: so it is where the topic was deleted.
+        # The client has retried for 30 s. This happens when the topic was deleted.
         KafkaError._MSG_TIMED_OUT,
     }
 )
 
 
 def is_for_good(error: Exception | KafkaError) -> bool:
-    """Say whether another try gets the same answer until a person changes something.
+    """Return whether a retry fails the same way until an operator changes something.
 
-    So it is with whatever the client refuses to take, but for a full queue.
+    This holds for everything that the client refuses, except for a full queue.
     """
     if isinstance(error, KafkaError):
         return error.code() in _FOR_GOOD
@@ -225,7 +231,7 @@ def is_for_good(error: Exception | KafkaError) -> bool:
 def why_refused(
     topic_for: Callable[[str], str], publish: Publish, error: Exception | KafkaError
 ) -> str:
-    """Return in words where a dead letter was not written, why, and what to do about it."""
+    """Return a text with the topic that refused a dead letter, the reason and the cure."""
     record = publish.record
     topic = topic_for(record.topic())
     if not isinstance(error, KafkaError):
@@ -238,10 +244,10 @@ def why_refused(
 
 
 def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the producer's configuration: the consumer's connection, idempotent, not hurried.
+    """Return the producer's configuration: the consumer's connection, idempotent, with linger.
 
-    A key has the partition that Spark gives it, so that what pods and Spark write of it is in one.
-    A record that was compressed has to fit again, so letters are compressed too.
+    The partitioner is Spark's, so that pods and Spark write a key to the same partition. A record
+    that was compressed must fit again, so dead letters are compressed too.
     """
     shared = connection_conf(conf)
     for name in _OF_ORDER:
@@ -258,11 +264,11 @@ def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _OF_ORDER = ("max.in.flight", "max.in.flight.requests.per.connection")
-"""An idempotent producer keeps order with the client's own value, and is refused with a larger."""
+"""Settings that an idempotent producer refuses when too large; the client's default keeps order."""
 
 
 def _compression(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the user's compression, or ours where there is none: of letters and outputs."""
+    """Return the compression for dead letters and outputs: the user's setting, or our default."""
     given = {name: conf[name] for name in FOR_LETTERS if name in conf}
     if "compression.type" not in given and "compression.codec" not in given:
         given["compression.type"] = best_codec()
@@ -270,12 +276,12 @@ def _compression(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def codec_of(conf: Mapping[str, Any]) -> str:
-    """Return the name of the codec that letters are compressed with, ``none`` for none."""
+    """Return the name of the codec for dead letters, ``none`` without compression."""
     found = _compression(conf)
     return str(found.get("compression.type", found.get("compression.codec"))).lower()
 
 
 @cache
 def best_codec() -> str:
-    """Return the name of the first codec of ``zstd``, ``lz4`` and ``gzip`` that the client has."""
+    """Return the first codec of ``zstd``, ``lz4`` and ``gzip`` that the client supports."""
     return next((each for each in CODECS if ask({"compression.type": each}) is None), "none")

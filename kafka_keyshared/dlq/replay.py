@@ -1,11 +1,11 @@
-"""Carries out a plan: sends letters in the order of their lanes, and keeps what was acknowledged.
+"""The execution of a replay plan, with durable progress.
 
-A letter is sent when the one before it in its lane is acknowledged, so one of a lane is on its way
-at any time, and one that is refused stops its lane and no other. The topic is read from front to
-back; what comes before its turn is held, up to :data:`HELD_BYTES`, and what does not fit is left
-for the next reading. Each reading sends at least the first letter left of every lane, so it ends.
-
-At most :data:`BATCH` letters are sent and not yet in the journal: so many may repeat after a crash.
+Dead letters are sent in lane order. A dead letter is sent when the one before it in its lane is
+acknowledged. So each lane has at most one dead letter in flight, and a refused one stops only its
+own lane. The topic is read from front to back. A dead letter that is read before its turn is held
+in memory, up to :data:`HELD_BYTES`. One that does not fit is left for the next reading. Each
+reading sends at least the first remaining dead letter of every lane, so the replay ends. At most
+:data:`BATCH` dead letters are sent but not yet in the journal. That many may repeat after a crash.
 """
 
 from __future__ import annotations
@@ -23,49 +23,49 @@ from kafka_keyshared.dlq.plan import PASSED, STOPPED, Plan, State
 BATCH = 500
 HELD_BYTES = 32 << 20
 JOURNAL_AFTER = 0.5
-"""Seconds that an acknowledged letter waits for others to be written down with."""
+"""Seconds that an acknowledged dead letter waits to be journaled together with others."""
 
 ANSWERS_AFTER_STOP = 20.0
-"""Seconds for which a replay that is stopped waits for what is on its way."""
+"""Seconds that a stopped replay waits for the answers to sent dead letters."""
 
 RECORD_OVERHEAD = 500
-"""Bytes that a held letter takes beside its key and value, about."""
+"""Approximate bytes that a held dead letter takes beside its key and value."""
 
 _WAIT = 0.1
 
 
 class Refusal(NamedTuple):
-    """Why a letter was not taken. ``everywhere``: nothing else would be taken either."""
+    """The reason for a refusal. ``everywhere``: every other dead letter would be refused too."""
 
     why: str
     everywhere: bool
 
 
 class Sender(Protocol):
-    """Sends records and tells what became of each, from inside :meth:`serve` only."""
+    """Sends records and reports their outcome, only from inside :meth:`serve`."""
 
     def send(
         self, letter: Letter, headers: Headers, tell: Callable[[Refusal | None], None]
     ) -> None:
-        """Send the record of a letter."""
+        """Send the record of a dead letter."""
 
     def serve(self, timeout: float) -> None:
         """Wait for answers, at most ``timeout`` seconds."""
 
 
 class Keeper(Protocol):
-    """Keeps for good which letters were replayed."""
+    """Durable storage of the replay progress."""
 
     def add(self, letters: Iterable[tuple[LetterPlace, int]]) -> None:
-        """Return when it is kept."""
+        """Store the marks, and return when they are durable."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the letters of a plan.
+    """The outcome of a plan.
 
-    ``why`` counts the reasons of those that were refused; ``examples`` are some of their places.
-    ``halted`` says why all of it ended early.
+    ``why`` counts the reasons of refusals, and ``examples`` has some of their places. ``halted`` is
+    the reason for an early end.
     """
 
     replayed: int = 0
@@ -79,22 +79,22 @@ class Outcome:
 
     @property
     def whole(self) -> bool:
-        """Whether every letter of the plan was replayed, or is no longer there."""
+        """Whether every dead letter of the plan was replayed or is deleted."""
         return not (self.refused or self.behind or self.left)
 
 
 def headers_for(letter: Letter) -> Headers:
-    """Return the headers to replay a record with: its own, and one replay more."""
+    """Return the headers of a replayed record: its own, and the increased replay count."""
     replays = letter.told.replays if letter.told else 0
     return [*letter.headers, (REPLAYS, str(replays + 1).encode())]
 
 
 class Replay:
-    """One carrying out of a plan.
+    """One execution of a plan.
 
-    ``read`` yields the letters of the topic from its beginning, again at each call. ``stopped`` is
-    asked before each letter. ``rate`` is in letters a second. After a stop, answers are waited for
-    at most ``patience`` seconds.
+    ``read`` yields the dead letters of the topic from its beginning, again at each call.
+    ``stopped`` is called before each dead letter. ``rate`` is in dead letters per second. After a
+    stop, the replay waits for answers at most ``patience`` seconds.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Replay:
         self.outcome = Outcome()
 
     def run(self, read: Callable[[], Iterable[Letter]]) -> Outcome:
-        """Send everything that can be sent."""
+        """Send all dead letters that can be sent."""
         plan = self._plan
         if copies := plan.settled_before():
             self._keeper.add(copies)
@@ -165,7 +165,7 @@ class Replay:
             self._drain()
 
     def _pass_over(self, seen: bytearray) -> None:
-        """What was not there is gone, by retention or compaction, and nobody waits for it."""
+        """Mark unseen dead letters as deleted by retention or compaction, and free their lanes."""
         plan = self._plan
         for index, state in enumerate(plan.state):
             if state == State.PENDING and not seen[index]:
@@ -173,11 +173,11 @@ class Replay:
                 self._set_free(index)
 
     def _drain(self) -> None:
-        """Wait for all answers, and send what they set free unless it has ended."""
+        """Wait for all answers, and send the dead letters that they free unless ended."""
         while self._on_the_way or (self._free and not self._ended()):
             self._serve(_WAIT)
             if self._on_the_way and self._waited_enough():
-                # Whether they were written is not known. They are sent again by the next replay.
+                # It is unknown whether they were written. The next replay sends them again.
                 self.outcome.halted = self.outcome.halted or (
                     f"{self._on_the_way} letters had no answer {self._patience:g} s after the stop"
                 )
@@ -206,7 +206,7 @@ class Replay:
         return before is None or self._plan.state[before] in PASSED
 
     def _take(self, index: int, letter: Letter) -> None:
-        """Send a letter, hold it until its turn, or leave it for the next reading."""
+        """Send a dead letter, hold it until its turn, or leave it for the next reading."""
         plan, size = self._plan, _size(letter)
         while not self._ended() and (
             not self._is_free(index) and size > self._room and self._on_the_way
@@ -258,7 +258,7 @@ class Replay:
     def _refused(self, index: int, refusal: Refusal) -> None:
         plan, outcome = self._plan, self.outcome
         if refusal.everywhere:
-            # Whether it was written is not known. It is sent again by the next replay.
+            # It is unknown whether it was written. The next replay sends it again.
             plan.state[index] = State.PENDING
             outcome.halted = outcome.halted or refusal.why
             return
@@ -279,7 +279,7 @@ class Replay:
         return letter
 
     def _serve(self, timeout: float) -> None:
-        """Let answers in, and send what they set free."""
+        """Process answers, and send the dead letters that they free."""
         self._let_in(timeout)
         while self._free and not self._ended():
             index = self._free.popleft()

@@ -1,8 +1,8 @@
-"""Reads a dead-letter topic from one end to the other, without a group, in constant memory.
+"""A full reading of a dead-letter topic in constant memory.
 
-The ends are those of the moment when the reading began. A partition is done when a record at or
-beyond its end arrives, or the client says that there is nothing more: behind the last record there
-may be transaction markers, which are offsets without a record.
+It joins no group. The ends are fixed when the reading begins. A partition is done when a record at
+or beyond its end arrives, or the client reports its end. Behind the last record there may be
+transaction markers, which are offsets without a record.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ _REFUSALS = {
 }
 
 Bounds = Mapping[int, tuple[int, int]]
-"""For each partition the first offset and the end."""
+"""The first offset and the end of each partition."""
 
 
 def reader_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a consumer that only reads what it is assigned."""
+    """Return the configuration of a consumer that only reads its assigned partitions."""
     return {
         "group.id": "keyshared-dlq",
         **conf,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
-        # What is only asked for is not made.
+        # A query must not create a topic.
         "allow.auto.create.topics": False,
-        # Where retention has deleted what was there when the reading began.
+        # Used when retention has deleted records since the reading began.
         "auto.offset.reset": "earliest",
-        # A replay may be as slow as it is told to be.
+        # A replay with a low rate polls rarely.
         "max.poll.interval.ms": 86_400_000,
         "queued.max.messages.kbytes": 16_384,
     }
 
 
 def connected(conf: Mapping[str, Any], patience: Patience | None = None) -> Consumer:
-    """Return a consumer that belongs to no group, to be closed; ``patience`` hears its errors."""
+    """Return a consumer without a group, closed by the caller; ``patience`` gets its errors."""
     return outsider(reader_conf(conf), [], patience.heard if patience else lambda _: None)
 
 
 def partitions_of(consumer: Consumer) -> dict[str, int]:
-    """Return how many partitions there are of each topic."""
+    """Return the number of partitions of each topic."""
     topics = consumer.list_topics(timeout=ANSWER_TIMEOUT).topics
     return {name: len(topic.partitions) for name, topic in topics.items() if topic.partitions}
 
@@ -72,11 +72,11 @@ def bounds_of(
     timeout: float = ANSWER_TIMEOUT,
     clock: Callable[[], float] = time.monotonic,
 ) -> Bounds:
-    """Return where each partition begins and ends now.
+    """Return the current begin and end of each partition.
 
-    Raises :class:`TopicMissingError` when there is no such topic, :class:`ConfigError` when this
-    user may not know, and :class:`BrokerUnavailableError` when nobody answers within ``timeout``
-    seconds, or not all partitions within twice that.
+    Raises :class:`TopicMissingError` when there is no such topic, and :class:`ConfigError` when
+    this user may not see it. Raises :class:`BrokerUnavailableError` when no broker answers within
+    ``timeout`` seconds, or not all partitions within twice that.
     """
     give_up = clock() + 2 * timeout
     try:
@@ -105,10 +105,10 @@ def bounds_of(
 
 
 def _require_sight(consumer: Consumer, topic: str, timeout: float) -> None:
-    """Raise :class:`ConfigError` where a topic is missing in the list because it is hidden.
+    """Raise :class:`ConfigError` if a topic is missing in the list because it is hidden.
 
-    To whoever may not see it, a broker does not say whether it is there. It says which of both is
-    so of a topic that it is asked for by name.
+    A broker hides a topic in the list from a user without the right to see it. When the topic is
+    queried by name, the broker says which is the case.
     """
     asked = consumer.list_topics(topic, timeout).topics.get(topic)
     error = None if asked is None else asked.error
@@ -117,13 +117,13 @@ def _require_sight(consumer: Consumer, topic: str, timeout: float) -> None:
 
 
 def meant(topic: str, there: Container[str]) -> str | None:
-    """Return the dead-letter topic of a topic in which no dead letter was found, if it has one."""
+    """Return the dead-letter topic of a topic without dead letters, if it has one."""
     name = f"{topic}{DLQ_SUFFIX}"
     return name if name in there else None
 
 
 def _hint(topic: str, there: Container[str]) -> str:
-    """Return what else may be meant where a topic is not there."""
+    """Return a hint about the topic that the user may have meant."""
     base = topic.removesuffix(DLQ_SUFFIX)
     if base.endswith(DLQ_SUFFIX) and base in there:
         source = base.removesuffix(DLQ_SUFFIX)
@@ -148,10 +148,10 @@ def letters(
     patience: Patience | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[Letter]:
-    """Yield the letters that are meant, of what is there within ``bounds`` (None: now).
+    """Yield the chosen dead letters within ``bounds`` (None: the current bounds).
 
-    Raises :class:`ConfigError` for a partition that there is none of, for a selection of letters
-    in another topic, and what :func:`bounds_of` and :func:`messages` raise.
+    Raises :class:`ConfigError` for a partition that does not exist and for a selection of another
+    topic. Raises the errors of :func:`bounds_of` and :func:`messages`.
     """
     found = dict(bounds or bounds_of(consumer, topic))
     if choice.partition is not None:
@@ -182,10 +182,10 @@ def messages(
     patience: Patience | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[Message]:
-    """Yield the records within the bounds; those of one partition in the order of their offsets.
+    """Yield the records within the bounds, each partition in the order of its offsets.
 
-    Ends early when nothing comes and ``stopped`` says so. Raises :class:`ConfigError` when the
-    topic may not be read, and :class:`BrokerUnavailableError` when ``patience`` is over.
+    Ends early when no record comes and ``stopped`` returns true. Raises :class:`ConfigError` when
+    the topic may not be read, and :class:`BrokerUnavailableError` when ``patience`` is over.
     """
     patience = patience or Patience()
     left = {partition: bound for partition, bound in bounds.items() if bound[0] < bound[1]}
@@ -216,12 +216,12 @@ def messages(
                 end = left[partition][1]
                 if error is not None or offset + 1 >= end:
                     del left[partition]
-                    # Not paused: that would outlast this reading.
+                    # Not paused, because a pause would outlast this reading.
                     consumer.incremental_unassign([ClientPartition(topic, partition)])
                 if error is None and offset < end:
                     yield message
     finally:
-        # It is closed already when whoever reads has ended with an error.
+        # The consumer is already closed when the caller has ended with an error.
         with suppress(RuntimeError):
             consumer.unassign()
 

@@ -1,9 +1,9 @@
-"""A selection: a file that names letters one by one, in JSON lines.
+"""A selection file: dead letters named one by one.
 
-A line is an object with the letter's place ``at`` (``"0:12"``), and where they are known the
-``topic`` that it stands in and its ``mark`` (:func:`.plan.mark_of`, in hexadecimal digits).
-Whatever else is in it is passed over: so what ``dlq export`` writes is a selection as well, and
-what other tools have left of that.
+It has JSON lines. A line is an object with the dead letter's place ``at`` (``"0:12"``). It also has
+the ``topic`` and the ``mark`` (:func:`.plan.mark_of`, in hexadecimal digits) if they are known. All
+other fields are ignored. Therefore the output of ``dlq export`` is also a selection, as is any part
+of it that other tools have kept.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from kafka_keyshared.dlq.plan import digest_of, mark_of
 from kafka_keyshared.errors import ConfigError
 
 ANY = 0
-"""In place of a mark: whatever letter stands there is meant."""
+"""Value in place of a mark: any dead letter at that place is selected."""
 
-# With the high byte first, so that sorting the bytes sorts the offsets.
+# Big-endian, so that sorting the bytes sorts the offsets.
 _ROW = struct.Struct(">QQ")
 _OFFSET = slice(0, 8)
 _AT = re.compile(r"(\d{1,10}):(\d{1,19})")
@@ -36,7 +36,7 @@ class _Line(msgspec.Struct):
 
 
 class Selection:
-    """The letters that a file names; each takes some 70 bytes of memory.
+    """The dead letters that a file names; each takes some 70 bytes of memory.
 
     Raises :class:`ConfigError` for a file that cannot be read, or that is no selection.
     """
@@ -46,7 +46,7 @@ class Selection:
         self._topic = ""
         self._rows: dict[int, list[bytes]] = {}
         self.met = 0
-        """How many of them were seen where they should be."""
+        """Number of selected dead letters that were found at their place."""
         decode = msgspec.json.Decoder(_Line).decode
         number = 0
         try:
@@ -84,7 +84,7 @@ class Selection:
         return sum(map(len, self._rows.values()))
 
     def require(self, topic: str) -> None:
-        """Raise :class:`ConfigError` where its letters stand in another topic."""
+        """Raise :class:`ConfigError` if the selection is of another topic."""
         if self._topic not in ("", topic):
             raise ConfigError(
                 f"--selection {self._file} is of letters in {self._topic!r}, and these are in "
@@ -92,7 +92,7 @@ class Selection:
             )
 
     def within(self, partition: int, low: int, high: int) -> tuple[int, int]:
-        """Return the bounds in which its letters of a partition stand, of those given."""
+        """Return the part of the given bounds that has selected dead letters of a partition."""
         rows = self._rows.get(partition)
         if not rows:
             return high, high
@@ -100,9 +100,9 @@ class Selection:
         return max(low, first), min(high, last + 1)
 
     def takes(self, letter: Letter) -> bool:
-        """Say whether this letter is one of them, and count it.
+        """Return whether this dead letter is selected, and count it.
 
-        Another one at its place, in a topic that was made anew, is not.
+        Another dead letter at its place, in a recreated topic, is not selected.
         """
         rows = self._rows.get(letter.at.partition, ())
         offset = _ROW.pack(letter.at.offset, 0)

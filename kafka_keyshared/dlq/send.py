@@ -1,4 +1,4 @@
-"""Sends replayed records with an idempotent producer."""
+"""The producer of replayed records, which is idempotent."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ Tell = Callable[[Refusal | None], None]
 
 
 class KafkaSender:
-    """Sends the records of letters to ``to``, or where each came from.
+    """Sends the records of dead letters to ``to``, or to their source topics.
 
-    ``partitions`` says how many there are of each topic. A record goes back to the partition that
-    it came from, so that it is read by whoever reads the rest of its key. Where there is no such
-    partition, with ``to`` and with a ``partitioner`` (librdkafka's name of one) the key chooses;
-    when none is named, as Java's producers let it.
+    ``partitions`` has the number of partitions of each topic. A record goes back to its source
+    partition, so that the reader of its key's other records reads it. With ``to``, with a
+    ``partitioner`` (librdkafka's name), or without such a partition, the key chooses the partition.
+    The default partitioner is that of Java's producers.
 
-    The record's own timestamp is not sent along: with an old one, retention would delete it.
+    The record's own timestamp is not sent, because retention would delete a record with an old one.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class KafkaSender:
         self._by_key = to is not None or partitioner is not None
         self._conf = {
             **producer_conf(conf),
-            # One letter of a key is on its way at a time: waiting for company only makes it slow.
+            # Each key has one record in flight, so a linger time would only add delay.
             "linger.ms": 0,
             "partitioner": partitioner or JAVAS_PARTITIONER,
-            # Until the patience is over, a letter is tried again with the number that it has, so
-            # that it is written once. A new attempt might write it a second time.
+            # Until the patience is over, the client retries a record with the same sequence number,
+            # so that it is written once. A new attempt might write it a second time.
             "delivery.timeout.ms": GIVEN_UP_MS,
-            # What goes wrong is told once, in the result.
+            # The result reports each error once.
             "log_level": 2,
             "error_cb": self._patience.heard,
         }
@@ -75,7 +75,7 @@ class KafkaSender:
         self._alone: Producer | None = None
 
     def send(self, letter: Letter, headers: Headers, tell: Tell) -> None:
-        """Send a record; ``tell`` hears of it from inside :meth:`serve`, or at once."""
+        """Send a record; ``tell`` is called from inside :meth:`serve`, or at once."""
         self._send(letter, headers, tell, self._shared)
 
     def _send(self, letter: Letter, headers: Headers, tell: Tell, producer: Producer) -> None:
@@ -96,12 +96,12 @@ class KafkaSender:
             if self._given_up is not None and error is not None:
                 tell(Refusal(self._given_up, True))
                 return
-            if error is None or error.code() > 0:  # below are the client's own
+            if error is None or error.code() > 0:  # codes below zero are the client's own
                 self._patience.came()
             if error is None:
                 tell(None)
             elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE and producer is not self._alone:
-                # A broker measures its limit on whole batches: alone it may fit.
+                # A broker applies its limit to whole batches. The record may fit alone.
                 self._send(letter, headers, tell, self._lone())
             else:
                 tell(_refusal(topic, self._fatal or error))
@@ -144,7 +144,7 @@ class KafkaSender:
         try:
             producer.poll(timeout)
         except KafkaException as error:
-            # What is fatal is raised here. Nothing of what it still has will be answered.
+            # The client raises fatal errors here. None of its unanswered records will be answered.
             self._fatal = error.args[0]
             producer.purge()
 

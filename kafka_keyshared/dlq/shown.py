@@ -1,4 +1,4 @@
-"""A letter as JSON has it, whole or in a line, and an output of a handler."""
+"""The JSON forms of dead letters and handler outputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafka_keyshared.model import Output
 
 
 def whole(letter: Letter, decoder: Decoder) -> dict[str, Any]:
-    """Return everything in a letter, for JSON."""
+    """Return the full content of a dead letter, for JSON."""
     told = letter.told
     result: dict[str, Any] = {
         "at": str(letter.at),
@@ -45,7 +45,7 @@ def whole(letter: Letter, decoder: Decoder) -> dict[str, Any]:
 
 
 def when(milliseconds: int | None) -> str | None:
-    """Return a time in UTC as text; a number where it is beyond the calendar."""
+    """Return a time in UTC as text; a time outside the calendar as a number."""
     if milliseconds is None:
         return None
     try:
@@ -56,7 +56,7 @@ def when(milliseconds: int | None) -> str | None:
 
 
 def in_a_line(letter: Letter) -> dict[str, Any]:
-    """Return what a list has room for: no value and no headers."""
+    """Return the fields of a dead letter for a list: no value and no headers."""
     told = letter.told
     return {
         "at": str(letter.at),
@@ -71,7 +71,7 @@ def in_a_line(letter: Letter) -> dict[str, Any]:
 
 
 def output_line(identity: str, output: Output) -> str:
-    """Return an output of a handler as a line of JSON, with the name by which it is known."""
+    """Return an output of a handler as a line of JSON, with its identity."""
     decoder = Decoder(Payload.AUTO)
     headers = [{"name": name, "value": decoder.plain(value)} for name, value in output.headers]
     shown = {"key": decoder.plain(output.key), "value": decoder.value(_bytes(output.value))}

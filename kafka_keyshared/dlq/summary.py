@@ -1,4 +1,4 @@
-"""What ``dlq ls`` tells of a topic, counted as the letters go by."""
+"""The counts that ``dlq ls`` shows of a topic."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace
 
 MOST_GROUPS = 1_000
-"""Error types and names come from outside: so many kinds are told apart, the rest is one."""
+"""Maximum number of groups, because error types and names come from outside; others are merged."""
 
 OTHERS = "(others)"
 
 NO_LETTERS = frozenset(f"({kind.value})" for kind in (Kind.FOREIGN, Kind.UNREADABLE))
-"""In the place of a source topic: what is counted and is no letter."""
+"""Group names in place of a source topic, for records that are no readable dead letters."""
 
 
 @dataclass(slots=True)
 class Count:
-    """Letters of one source topic and group with one type of error.
+    """Dead letters of one source topic and group with one type of error.
 
-    Times are in milliseconds since 1970. ``replayed`` counts those that a replay has sent,
-    ``replays`` is how often one of them had been replayed before it was written.
+    Times are in milliseconds since 1970. ``replayed`` counts the dead letters that a replay has
+    sent. ``replays`` is the highest replay count among their records.
     """
 
     letters: int = 0
@@ -31,7 +31,7 @@ class Count:
     replays: int = 0
 
     def add(self, letter: Letter, *, replayed: bool) -> None:
-        """Count a letter."""
+        """Count a dead letter."""
         self.letters += 1
         self.replayed += replayed
         if letter.written is not None:
@@ -43,7 +43,7 @@ class Count:
 
 @dataclass(slots=True)
 class Summary:
-    """Counts by source topic, group and type of error, and the newest ``limit`` letters."""
+    """Counts by source topic, group and type of error, and the newest ``limit`` dead letters."""
 
     limit: int
     counts: dict[tuple[str, str, str], Count] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Summary:
     _newest: list[tuple[int, LetterPlace, Letter, bool]] = field(default_factory=list)
 
     def add(self, letter: Letter, *, replayed: bool = False) -> None:
-        """Count a letter, and keep it while it is among the newest."""
+        """Count a dead letter, and keep it while it is among the newest."""
         self.kinds[letter.kind] += 1
         told = letter.told
         kind = (f"({letter.kind.value})", "", "")
@@ -62,7 +62,7 @@ class Summary:
         self.counts.setdefault(kind, Count()).add(letter, replayed=replayed)
         if self.limit < 1:
             return
-        # No two letters stand at one place, so letters themselves are never compared.
+        # Places are unique, so the dead letters themselves are never compared.
         entry = (letter.written or 0, letter.at, letter, replayed)
         if len(self._newest) < self.limit:
             heapq.heappush(self._newest, entry)
@@ -71,14 +71,14 @@ class Summary:
 
     @property
     def letters(self) -> int:
-        """How many there are that can be read as such."""
+        """The number of readable dead letters."""
         return self.kinds[Kind.HEADERS] + self.kinds[Kind.AVRO]
 
     @property
     def replayed(self) -> int:
-        """How many of them a replay has sent."""
+        """The number of dead letters that a replay has sent."""
         return sum(count.replayed for count in self.counts.values())
 
     def newest(self) -> list[tuple[Letter, bool]]:
-        """Return the newest letters and whether each was replayed, the newest first."""
+        """Return the newest dead letters and whether each was replayed, the newest first."""
         return [(letter, done) for *_, letter, done in sorted(self._newest, reverse=True)]

@@ -1,4 +1,4 @@
-"""Sees to it that topics exist: of dead letters, and of what is kept beside them."""
+"""Checks and creation of dead-letter topics and progress topics."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _PAUSE = threading.Event()
 def require_topics(
     conf: Mapping[str, Any], topics: Sequence[str], *, create: bool, timeout: float
 ) -> None:
-    """Check that the topics exist; make the missing ones when ``create`` says so.
+    """Check that the topics exist; create the missing ones if ``create`` is set.
 
-    Raises :class:`TopicMissingError` naming the topic, :class:`BrokerUnavailableError` when nobody
-    answers within ``timeout`` seconds.
+    Raises :class:`TopicMissingError` naming the topic, and :class:`BrokerUnavailableError` when no
+    broker answers within ``timeout`` seconds.
     """
     reasons: list[str] = []
     own: dict[str, Any] = connection_conf(conf)
@@ -62,9 +62,9 @@ def require_topics(
 def make_topic(
     conf: Mapping[str, Any], topic: str, config: Mapping[str, str], timeout: float = MAKE_TIMEOUT
 ) -> None:
-    """Make a topic of one partition with this configuration, and return when it can be written.
+    """Create a topic of one partition with this configuration, and return when it can be written.
 
-    Raises :class:`TopicMissingError` when it cannot be made.
+    Raises :class:`TopicMissingError` when it cannot be created.
     """
     admin = AdminClient({**connection_conf(conf), "log_level": 2})
     try:
@@ -83,7 +83,7 @@ def make_topic(
 
 
 def has_controller(admin: AdminClient, timeout: float = MAKE_TIMEOUT) -> bool:
-    """Say whether somebody administers topics: an embedded cluster has nobody who does."""
+    """Return whether the cluster has a controller; an embedded cluster has none."""
     there = admin.list_topics(timeout=timeout)
     return there.controller_id in there.brokers
 
@@ -96,14 +96,14 @@ def _make(
     partitions: int = -1,
 ) -> None:
     if not has_controller(admin, timeout):
-        admin.list_topics(topic, timeout)  # an embedded cluster makes what is asked for by name
+        admin.list_topics(topic, timeout)  # an embedded cluster creates a topic on query
         return
     wanted = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config))
     try:
-        # Its own time-out comes first, and says what was waited for.
+        # The client's own time-out comes first, and its error names the cause.
         made = admin.create_topics([wanted], operation_timeout=timeout, request_timeout=timeout)
         made[topic].result(2 * timeout)
     except KafkaException as error:
-        # Another instance, which started at the same time, may have been faster.
+        # Another instance, started at the same time, may have created it.
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise

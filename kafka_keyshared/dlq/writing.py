@@ -1,4 +1,4 @@
-"""Writes records one by one, each of them acknowledged before the next."""
+"""A writer of single records, each acknowledged before the next."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kafka_keyshared.dlq.publish import cure_for, producer_conf
 from kafka_keyshared.errors import ConfigError, KeySharedError
 
 AT_LEAST = 5.0
-"""Seconds for which an answer is waited for, however short the patience."""
+"""Minimum seconds of waiting for an answer, however short the patience."""
 
 GIVEN_UP_MS = 3_600_000
-"""Until when the client itself waits: not as long as somebody else does."""
+"""Delivery timeout of the client, longer than any wait of a caller."""
 
 _DENIED = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -26,7 +26,7 @@ _DENIED = (
 
 
 class Writer:
-    """Writes into a partition of a topic. Two threads may use it."""
+    """Writes to one partition of a topic. Two threads may use it."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class Writer:
     def write(self, key: bytes, value: bytes | None, *, patient: bool = True) -> int:
         """Write a record, and return its offset once the broker has acknowledged it.
 
-        Without patience it is waited for :data:`AT_LEAST` seconds. Raises :class:`ConfigError`
-        when this user may not write, and :class:`KeySharedError` with any other reason.
+        Without ``patient`` it waits :data:`AT_LEAST` seconds. Raises :class:`ConfigError` when this
+        user may not write, and :class:`KeySharedError` for any other reason.
         """
         answered = threading.Event()
         error: KafkaError | None = None
@@ -80,11 +80,12 @@ class Writer:
         return offset
 
     def _await(self, answered: threading.Event, *, patient: bool) -> str | None:
-        """Wait for an answer; return why it is not waited for any longer."""
+        """Wait for an answer; return the reason for giving up, or None."""
         began = self._clock()
         while not answered.is_set():
             self._producer.poll(0.1)
-            # Others of this command may have waited in vain for long before it is this one's turn.
+            # Other waits of this command may have used up most of the shared patience before this
+            # one.
             waited = self._clock() - began
             if waited >= AT_LEAST and not answered.is_set():
                 why = self._patience.over() if patient else f"no answer within {waited:.0f} s"

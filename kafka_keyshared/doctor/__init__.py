@@ -1,1 +1,1 @@
-"""What ``keyshared doctor`` knows: facts asked of a cluster, checks over them, findings."""
+"""The parts of ``keyshared doctor``: cluster queries, checks, findings."""

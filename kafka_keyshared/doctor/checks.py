@@ -1,7 +1,7 @@
-"""What ``keyshared doctor`` looks at on a cluster, one function per check, over small facts.
+"""Cluster checks of ``keyshared doctor``: pure functions over small facts.
 
-Nothing here asks anybody: :mod:`.doctor` gathers the facts and these functions judge them.
-A check that fails says why and what to do; so does one that only warns.
+Nothing here queries a cluster: :mod:`.survey` gathers the facts and these functions judge them. A
+check that fails or warns gives the reason and the remedy.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from kafka_keyshared.doctor.findings import Check, Finding, Kind, Status, conclu
 from kafka_keyshared.model import TopicPartition, counted, some
 
 METADATA_BYTES = 4_096
-"""What a settled set in the commit metadata may take: the broker's default limit."""
+"""Maximum size of a settled set in the commit metadata: the broker's default limit."""
 
 CLOCK_SECONDS = 5.0
-"""How far clocks may be apart before it is worth a word."""
+"""Clock difference in seconds from which a check warns."""
 
 
 class TopicFacts(NamedTuple):
-    """A topic. What the cluster does not tell is None; ``may`` names the operations allowed.
+    """A topic. Facts that the cluster does not return are None. ``may``: the allowed operations.
 
     ``max_message_bytes`` is measured after compression, by the topic's ``compression``:
-    ``producer`` keeps what each producer chose.
-
-    ``broker_time``: the broker stamps the records (``message.timestamp.type=LogAppendTime``).
+    ``producer`` keeps what each producer chose. ``broker_time``: the broker stamps the records
+    (``message.timestamp.type=LogAppendTime``).
     """
 
     name: str
@@ -49,9 +48,9 @@ class TopicFacts(NamedTuple):
 class PartitionFacts(NamedTuple):
     """A partition's log, from ``first`` to before ``end``, and the group's committed position.
 
-    ``metadata`` is what was committed beside it, None where that is no text. ``unknown`` is why the
-    cluster did not tell all of it; the numbers then mean nothing. ``topic_id`` is None where no
-    broker tells the id of the topic.
+    ``metadata`` was committed with the position, None where it is no text. ``unknown`` is why the
+    cluster did not return all of it; the numbers then mean nothing. ``topic_id`` is None where no
+    broker returns the id of the topic.
     """
 
     topic: str
@@ -65,7 +64,7 @@ class PartitionFacts(NamedTuple):
 
 
 class Stamp(NamedTuple):
-    """A time that a broker wrote between two moments of this machine's clock, in ms since 1970."""
+    """A broker's timestamp between two readings of this machine's clock, in ms since 1970."""
 
     after: int
     stamped: int
@@ -76,7 +75,7 @@ class Stamp(NamedTuple):
 
 
 def topics(wanted: Sequence[str], there: Mapping[str, TopicFacts]) -> Check:
-    """Judge whether every topic is there, and every pattern matches something."""
+    """Check that every topic exists, and that every pattern matches a topic."""
     findings: list[Finding] = []
     seen: list[str] = []
     for name in wanted:
@@ -125,10 +124,10 @@ def positions(
     conf: Mapping[str, Any],
     owners: Container[TopicPartition] | None = None,
 ) -> Check:
-    """Tell the lag of each topic, and judge where partitions without a position would start.
+    """Report the lag of each topic, and check where partitions without a position would start.
 
-    A commit of a partition that is not in ``owners`` should name no running record: its last owner
-    ended without a clean stop if it does. None: they are not known.
+    ``owners`` are the partitions with an owner, None if unknown. The commit of any other partition
+    should name no running record. If it does, its last owner ended without a clean stop.
     """
     from_start = starts_at_beginning(conf)
     seen: list[str] = []
@@ -158,7 +157,7 @@ def positions(
 
 
 def running_in(text: str | None, at: LogPosition) -> tuple[list[int], int]:
-    """Return which records a commit names as running, and how many more there were."""
+    """Return the records that a commit names as running, and the number of further ones."""
     every = [each.running for each in decode(text, at).notes.values()]
     offsets = {offset for running in every for offset in running.numbers}
     return sorted(offsets), sum(running.more for running in every)
@@ -167,7 +166,7 @@ def running_in(text: str | None, at: LogPosition) -> tuple[list[int], int]:
 def _ended_uncleanly(
     partitions: Sequence[PartitionFacts], owners: Container[TopicPartition]
 ) -> list[Finding]:
-    """Name the records that ran when the last owner of partitions without one ended."""
+    """Name the records that ran when the last owner of now unowned partitions ended."""
     where: list[str] = []
     names: list[str] = []
     more = 0
@@ -197,11 +196,11 @@ def _ended_uncleanly(
 
 
 NAMED_RUNNING = 10
-"""So many records that were running are named."""
+"""Maximum number of such records that are named."""
 
 
 def _starts_at_end(topic: str, new: int, partitions: int, records: int) -> Finding:
-    """Tell of records that are there and that a start would leave behind unread."""
+    """Report existing records that a start at the end would never read."""
     why = (
         f"{topic}: {new} of {counted(partitions, 'partition')} have no committed position and "
         f"start at their end (auto.offset.reset=latest): {counted(records, 'record')} already in "
@@ -215,7 +214,7 @@ def _starts_at_end(topic: str, new: int, partitions: int, records: int) -> Findi
 
 
 def _untold(partitions: Sequence[PartitionFacts]) -> list[Finding]:
-    """Return what is not known of some partitions while the others are."""
+    """Return findings for partitions without an answer while others have one."""
     by_reason: dict[str, list[str]] = {}
     for each in partitions:
         if each.unknown:
@@ -232,7 +231,7 @@ def _untold(partitions: Sequence[PartitionFacts]) -> list[Finding]:
 
 
 def retention(partitions: Sequence[PartitionFacts]) -> Check:
-    """Judge whether what the group has yet to read is still there."""
+    """Check that the records that the group has yet to read still exist."""
     findings = []
     known = [each for each in partitions if each.committed is not None and not each.unknown]
     for each in known:
@@ -270,9 +269,9 @@ def dead_letters(
     create: bool,
     codec: str = "zstd",
 ) -> Check:
-    """Judge whether each source's dead letters can be written to the topic that is meant.
+    """Check that each source's dead letters can be written to their topic.
 
-    ``codec`` is what letters are compressed with.
+    ``codec`` is the compression of dead letters.
     """
     findings: list[Finding] = []
     seen: dict[str, str] = {}
@@ -320,14 +319,14 @@ def _can_take(dlq: TopicFacts, source: TopicFacts) -> list[Finding]:
 
 
 STRENGTH = ("none", "uncompressed", "snappy", "lz4", "gzip", "zstd")
-"""Codecs, by how small they make text: later ones smaller."""
+"""Codecs in order of compression, the strongest last."""
 
 
 def _compresses(dlq: TopicFacts, source: TopicFacts, codec: str) -> Iterator[Finding]:
     """Yield a dead-letter topic in which a record takes more bytes than in its source.
 
-    A topic limits what its batches take after compression. Where producers choose the codec of the
-    source, its records may be compressed with the best.
+    A topic limits the size of its batches after compression. If producers choose the codec of the
+    source, its records may be compressed with the strongest.
     """
     most, needed = dlq.max_message_bytes, source.max_message_bytes
     if most is None or needed is None or dlq.compression is None or source.compression is None:
@@ -357,7 +356,7 @@ def _strength(codec: str) -> int:
 
 
 def commit_metadata(limits: Mapping[str, int]) -> Check:
-    """Judge whether every broker takes the settled set that travels in a commit's metadata."""
+    """Check that every broker accepts the settled set in a commit's metadata."""
     seen = f"offset.metadata.max.bytes {', '.join(map(str, sorted(set(limits.values()))))}"
     small = [address for address, limit in limits.items() if limit < METADATA_BYTES]
     why = (
@@ -370,11 +369,11 @@ def commit_metadata(limits: Mapping[str, int]) -> Check:
 
 
 def clock(newest: Mapping[str, int], stamps: Sequence[Stamp], now_ms: int) -> Check:
-    """Judge this machine's clock by the times that brokers and producers wrote.
+    """Check this machine's clock against the timestamps of brokers and producers.
 
-    ``newest`` has the latest time in each topic, in milliseconds since 1970. It cannot show a clock
-    that is ahead: a topic of old records looks the same. ``stamps`` can, either way, because each
-    was written by a broker while the doctor looked.
+    ``newest`` has the latest timestamp in each topic, in milliseconds since 1970. It cannot show a
+    clock that is ahead: a topic of old records looks the same. ``stamps`` can show both, because a
+    broker wrote each while the doctor ran.
     """
     seen, findings = [], []
     if newest:
@@ -405,8 +404,8 @@ def clock(newest: Mapping[str, int], stamps: Sequence[Stamp], now_ms: int) -> Ch
 
 
 def _against_brokers(stamps: Sequence[Stamp]) -> tuple[str, list[Finding]]:
-    """Return how this clock stands to the brokers', by the stamp that is farthest off."""
-    # Seconds from the interval in which it must have been written; 0 within it.
+    """Return this clock's difference from the brokers', by the largest deviation."""
+    # Seconds outside the interval in which it must have been written; 0 within it.
     off = max(
         (
             (each.stamped - min(max(each.stamped, each.after), each.before)) / 1000

@@ -1,4 +1,4 @@
-"""What ``keyshared doctor`` looks at first: the client's settings and the brokers."""
+"""Checks of ``keyshared doctor`` on client settings and brokers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Danger(NamedTuple):
 
 
 def _number(given: object, otherwise: float = float("inf")) -> float:
-    """Return what is given as a number above 0, or what stands for it otherwise."""
+    """Return the value as a number above 0, or ``otherwise`` if it is none."""
     try:
         found = float(str(given))
     except ValueError:
@@ -100,7 +100,7 @@ DANGERS = (
 
 
 def dangers(conf: Mapping[str, Any]) -> list[Finding]:
-    """Return what a client's settings put at risk although the client takes them."""
+    """Return risks of settings that the client accepts."""
     found = []
     for danger in DANGERS:
         text = str(conf.get(danger.setting, "")).lower()
@@ -112,7 +112,7 @@ def dangers(conf: Mapping[str, Any]) -> list[Finding]:
 
 
 def _addresses(servers: str) -> list[Finding]:
-    """A port that is no port is not refused by the client but taken modulo 65,536."""
+    """Return invalid ports. The client does not refuse them but takes them modulo 65,536."""
     found = []
     for address in filter(None, (each.strip() for each in servers.split(","))):
         port = re.search(r":([^:\]]*)$", address.rpartition("://")[2])
@@ -127,7 +127,7 @@ def _addresses(servers: str) -> list[Finding]:
 
 
 class _Meaning(NamedTuple):
-    """``words`` are regular expressions, of which one is found in what the client says."""
+    """The meaning of a client error text that matches one of the regular expressions ``words``."""
 
     words: tuple[str, ...]
     kind: Kind
@@ -185,7 +185,7 @@ _REASONS = (
         "see sasl.mechanism, sasl.username and sasl.password",
     ),
     _Meaning(
-        # What the client says of it goes by what it was doing just then: writing, reading, waiting.
+        # The client's text depends on its current step: writing, reading, waiting.
         (
             ALL_DOWN,
             "[Bb]roken pipe",
@@ -230,11 +230,11 @@ def unanswered(
     speaks_tls: Callable[[], bool],
     is_mute: Callable[[], bool] = lambda: False,
 ) -> Check:
-    """Return the check for a cluster of which no broker answers; ``reason`` is the client's.
+    """Return the check for a cluster without an answer. ``reason`` is the client's.
 
-    ``speaks_tls`` and ``is_mute`` try the listener itself: the client says the same of one that
-    wants TLS and of one that wants SASL, that the connection was closed; and of one that never
-    answers, once it has waited for that, no more than that all brokers are down.
+    ``speaks_tls`` and ``is_mute`` try the listener itself. A listener that wants TLS and one that
+    wants SASL give the same client error: that the connection was closed. If a listener never
+    answers, the client reports only that all brokers are down, after its timeout.
     """
     known = (each for each in _REASONS if any(re.search(word, reason) for word in each.words))
     meant = next(known, _OTHERWISE)
@@ -243,7 +243,7 @@ def unanswered(
     elif meant.kind is Kind.CONNECTION_CLOSED and ALL_DOWN in reason and is_mute():
         meant = _MUTE
     if (told := _TOLD.search(reason)) is not None:
-        # Not what was given here but what a broker that did answer has said.
+        # Not the address given here, but one that an answering broker advertised.
         finding = _misled(told[1], meant.why)
     else:
         finding = Finding(meant.kind, Status.FAIL, meant.why, meant.cure)
@@ -260,7 +260,7 @@ def _misled(address: str, reason: str) -> Finding:
 
 
 def brokers(answers: Mapping[str, str | None]) -> Check:
-    """Judge whether each broker answers at the address it advertises (None: it does)."""
+    """Check that each broker answers at the address it advertises (None: it does)."""
     silent = {address: reason for address, reason in answers.items() if reason is not None}
     seen = f"{len(answers) - len(silent)} of {counted(len(answers), 'broker')} answered: "
     seen += some(answers)
@@ -272,7 +272,7 @@ def brokers(answers: Mapping[str, str | None]) -> Check:
 
 
 def unasked(name: str, kind: Kind, what: str, error: KafkaError, cure: str) -> Check:
-    """Return the check for a question that the cluster did not answer, or does not know."""
+    """Return the check for a query that the cluster did not answer, or does not support."""
     if error.code() == KafkaError._UNSUPPORTED_FEATURE:
         return skipped(name, f"{what}: this cluster does not answer that question")
     why = f"no answer about {what}: {error.str()}"
@@ -282,6 +282,6 @@ def unasked(name: str, kind: Kind, what: str, error: KafkaError, cure: str) -> C
 
 
 def refused(kind: Kind, error: ConfigError | Fault) -> Finding:
-    """Return the finding for what a run would refuse with the same sentence."""
+    """Return the finding for a setting that a run would refuse with the same sentence."""
     cure = "mend it there; `keyshared run` would refuse it too"
     return Finding(kind, Status.FAIL, str(error), cure)

@@ -1,4 +1,4 @@
-"""What the doctor says: a check with its status, the findings behind it, and where to read on.
+"""Doctor results: checks with status, findings, and documentation links.
 
 Every kind of finding has a section of its name in ``docs/reference/doctor.md``, under the section
 of its check.
@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 PAGE = "reference/doctor.md"
-"""Where the findings are explained, below the folder of the documents."""
+"""The page that explains the findings, relative to the folder of the documents."""
 
 
 class Status(enum.StrEnum):
-    """How a check ended; ``skipped``: nothing is known, because it could not be looked at."""
+    """The result of a check. ``skipped``: nothing is known, because the check could not run."""
 
     OK = "ok"
     WARN = "warn"
@@ -24,7 +24,7 @@ class Status(enum.StrEnum):
 
 
 class Kind(enum.StrEnum):
-    """What can be found; the value is the heading of its section in the reference."""
+    """Kinds of findings. The value is the heading of its section in the reference."""
 
     HANDLER_IMPORT = "handler-import"
     HANDLER_UNUSABLE = "handler-unusable"
@@ -109,7 +109,7 @@ class Kind(enum.StrEnum):
 
 
 class Finding(NamedTuple):
-    """Something that is not as it should be."""
+    """A problem found by a check."""
 
     kind: Kind
     status: Status
@@ -118,10 +118,10 @@ class Finding(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A check: what was seen, and for ``warn`` and ``fail`` why that matters and what to do.
+    """A check: the facts seen, and for ``warn`` and ``fail`` the reason and the remedy.
 
-    ``page`` is where that is explained, below the folder of the documents, with an anchor.
-    ``findings`` are what ``why`` and ``cure`` tell of, one by one.
+    ``page`` explains it: a path below the folder of the documents, with an anchor. ``findings`` are
+    the single problems behind ``why`` and ``cure``.
     """
 
     name: str
@@ -139,7 +139,7 @@ def page_of(section: str) -> str:
 
 
 def skipped(name: str, seen: str) -> Check:
-    """Return the check of which nothing is known, and why."""
+    """Return a check that could not run, with the reason."""
     return Check(name, Status.SKIPPED, seen, "", "", page_of(name))
 
 
@@ -156,5 +156,5 @@ def conclude(name: str, seen: str, findings: Iterable[Finding] = ()) -> Check:
 
 
 def is_healthy(checks: Iterable[Check]) -> bool:
-    """Say whether no check failed."""
+    """Return whether no check failed."""
     return all(check.status is not Status.FAIL for check in checks)

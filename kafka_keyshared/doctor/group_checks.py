@@ -1,4 +1,4 @@
-"""What ``keyshared doctor`` looks at of a group: who is there, and whether this one fits in."""
+"""Checks of ``keyshared doctor`` on a group, its members and its protocol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafka_keyshared.model import TopicPartition, counted, some
 DEFAULT_ASSIGNORS = "range,roundrobin"
 
 REBALANCING = frozenset({"PREPARING_REBALANCING", "COMPLETING_REBALANCING"})
-"""States of a classic group in which nobody has partitions; in those of KIP-848 members go on."""
+"""States of a classic group in which no member has partitions. In KIP-848 members continue."""
 
 _NO_TOPICS: Mapping[str, int] = MappingProxyType({})
 
@@ -20,7 +20,7 @@ _NO_TOPICS: Mapping[str, int] = MappingProxyType({})
 class GroupFacts(NamedTuple):
     """A consumer group: its state, kind (classic, consumer), assignor and members, as described.
 
-    ``idle`` are the members that have no partition, ``owners`` who has each partition.
+    ``idle`` are the members without partitions, ``owners`` the owner of each partition.
     """
 
     state: str
@@ -33,14 +33,14 @@ class GroupFacts(NamedTuple):
 
     @property
     def rebalancing(self) -> bool:
-        """Say whether partitions are given out anew, so that nobody reads."""
+        """Return whether a rebalance is in progress, so that no member reads."""
         return bool(self.members) and self.state.upper() in REBALANCING
 
 
 def group(
     name: str, facts: GroupFacts, conf: Mapping[str, Any], counts: Mapping[str, int] = _NO_TOPICS
 ) -> Check:
-    """Judge whether this instance could join the group as it is, and whether all members work.
+    """Check that this instance could join the group as it is, and that all members work.
 
     ``counts`` has the number of partitions of each topic.
     """
@@ -95,8 +95,8 @@ def _same_protocol(facts: GroupFacts, conf: Mapping[str, Any]) -> list[Finding]:
 
 
 def _idle(facts: GroupFacts, counts: Mapping[str, int]) -> list[Finding]:
-    """Tell of members that have no partition, once the group has come to rest."""
-    # While partitions are given out anew, nobody has any.
+    """Return a finding about members without partitions, once the group is stable."""
+    # During a rebalance no member has any.
     if not facts.idle or facts.state.upper() != "STABLE":
         return []
     members, partitions = len(facts.members), sum(counts.values()) or len(facts.owners)

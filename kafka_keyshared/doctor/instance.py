@@ -1,4 +1,4 @@
-"""Asks a running instance for its status, as ``/status`` gives it."""
+"""A query for a running instance's status at ``/status``."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.status import VERSION, Status
 
 ANSWER_SECONDS = 4.0
-"""An instance waits up to a second for a fresh status."""
+"""Timeout in seconds. An instance waits up to a second for a fresh status."""
 
 MOST_BYTES = 16 << 20
 PATH = "/status"
 
 
 class _Layout(msgspec.Struct):
-    """What tells a status of any version from other JSON."""
+    """Fields that distinguish a status of any version from other JSON."""
 
     version: int
     group: str
 
 
 class Answer(NamedTuple):
-    """What came: the status, or what is wrong instead."""
+    """The answer: the status, or the problem instead."""
 
     status: Status | None
     wrong: Finding | None = None
 
 
 def status_address(text: str) -> str:
-    """Return the address of the status, from what was typed: ``8787``, ``host:port`` or a URL.
+    """Return the status address for user input: ``8787``, ``host:port`` or a URL.
 
-    Raises :class:`ConfigError` for what is no address.
+    Raises :class:`ConfigError` for an invalid address.
     """
     given = f"127.0.0.1:{text}" if text.isdecimal() else text
     url = given if "://" in given else f"http://{given}"
@@ -58,8 +58,8 @@ def status_address(text: str) -> str:
 
 
 def ask_status(url: str, timeout: float = ANSWER_SECONDS) -> Answer:
-    """Return what an instance says of itself at ``url``, or why nothing is known of it."""
-    # Straight there: a proxy of the environment knows nothing of this machine's ports.
+    """Return the status of an instance at ``url``, or the reason why there is none."""
+    # Connect directly: a proxy from the environment does not know this machine's ports.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=timeout) as answer:
@@ -112,6 +112,6 @@ def _silent(url: str, error: Exception) -> Finding:
 
 
 def _shown(text: bytes) -> str:
-    """Return the beginning of an answer on one line, without what a terminal would obey."""
+    """Return the beginning of an answer on one line, without terminal control characters."""
     words = " ".join(text[:200].decode("utf-8", "replace").split())
     return "".join(each if each.isprintable() else "\ufffd" for each in words)[:80] or "nothing"

@@ -1,4 +1,7 @@
-"""What ``keyshared doctor`` makes of the status of an instance: what it waits for, and for whom."""
+"""Checks of ``keyshared doctor`` on the status of an instance.
+
+They find the records that the instance waits for.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,8 @@ _RESUME = "whoever has paused it resumes it (app.resume()), or restarts the inst
 def instance(url: str, seen: status.Status, group: str | None, held_after: float) -> Check:
     """Judge an instance by its status.
 
-    ``group`` is the one that the doctor was asked about. A record that has been running for
-    ``held_after`` seconds is taken for one that hangs.
+    ``group`` is the group that the doctor examines. A record that has run for ``held_after``
+    seconds counts as hanging.
     """
     findings: list[Finding] = []
     if group is not None and seen.group != group:
@@ -106,9 +109,9 @@ def _running(of: status.SubscriptionStatus, held_after: float) -> list[Finding]:
 def told(
     seen: status.Status, group: str | None, standing: Iterable[Standing]
 ) -> dict[TopicPartition, Told]:
-    """Return what an instance says of positions that stand still, as far as it has the partition.
+    """Return an instance's facts about positions that stand still, for its own partitions.
 
-    An instance of another group says nothing of them.
+    An instance of another group gives none.
     """
     own = {TopicPartition(each.topic, each.partition): each for each in seen.partitions}
     return {
@@ -119,9 +122,9 @@ def told(
 
 
 def _told(seen: status.Status, of: status.PartitionStatus, position: int) -> Told:
-    """Return for how long a record has been the oldest that is not settled, and what it does."""
+    """Return for how long a record has been the oldest unsettled one, and its state."""
     oldest = (of.topic, of.partition, position)
-    # What has become of it matters more than what else goes on.
+    # The record's own state matters more than the rest.
     for blocked in (each for own in seen.subscriptions for each in own.blocked):
         if (blocked.topic, blocked.partition, blocked.offset) == oldest:
             what = f"its key is blocked, for {in_words(blocked.seconds)} (last: {blocked.error})"
@@ -146,7 +149,7 @@ def _told(seen: status.Status, of: status.PartitionStatus, position: int) -> Tol
 
 
 def _held_back(seen: status.Status) -> list[str]:
-    """Return which partitions are not fetched from, and why; a full window alone is no fault."""
+    """Return the held-back partitions with reasons. A full window alone is no fault."""
     by_reason: dict[str, list[str]] = {}
     for each in seen.partitions:
         for reason in each.held_back:
@@ -166,7 +169,7 @@ def _record(worker: status.WorkerStatus) -> str:
 
 
 def _others(worker: status.WorkerStatus) -> str:
-    """Return what becomes of the other keys of a worker that is held up."""
+    """Return a text about the other keys of a worker that is busy with one record."""
     if worker.detached:
         return " (other keys go on)"
     waiting = worker.queued + worker.leased - worker.runs

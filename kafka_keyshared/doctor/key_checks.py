@@ -1,4 +1,4 @@
-"""Judges what a key function makes of sampled records."""
+"""Checks on the results of a key function for sampled records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RECORD = "set key='record' where the record's own key will do, or name what eve
 
 
 def keys(setting: str, seen: Mapping[str, TopicKeys]) -> Check:
-    """Judge the keys of each topic; ``setting`` is how the key is named."""
+    """Check the keys of each topic. ``setting`` is the key's setting."""
     findings: list[Finding] = []
     told: list[str] = []
     for topic, each in sorted(seen.items()):

@@ -1,4 +1,4 @@
-"""Reads the newest records of topics, so that the doctor can see whether their keys can be read."""
+"""A reader of topics' newest records, for the doctor's key check."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kafka_keyshared.client.groupless import READ_ONLY, outsider
 from kafka_keyshared.model import TopicPartition
 
 RECORDS = 50
-"""So many of the newest records of a partition are read."""
+"""Number of the newest records read from a partition."""
 
 PARTITIONS = 4
-"""So many partitions of a topic are read, those with most records."""
+"""Number of partitions read from a topic, those with most records."""
 
 SECONDS = 4.0
-"""Time limit for the reading, which ends earlier when all has come."""
+"""Time limit in seconds for the reading, which ends earlier when all records have arrived."""
 
 _MODEST: Mapping[str, Any] = {
     "enable.partition.eof": True,
@@ -33,7 +33,7 @@ _WAIT = 0.1
 
 
 def newest(bounds: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
-    """Return where to begin to read, of logs from a first offset to before an end."""
+    """Return the start offsets, given the first offset and the end of each log."""
     largest = sorted(bounds.items(), key=lambda each: each[1][0] - each[1][1])
     found: dict[TopicPartition, int] = {}
     for partition, (first, end) in largest:
@@ -49,7 +49,7 @@ def sample(
     seconds: float = SECONDS,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Message]:
-    """Return the records from these offsets on, as far as they come in time.
+    """Return the records from these offsets on, as far as they arrive in time.
 
     Joins no group and commits nothing. Raises :class:`~kafka_keyshared.errors.ConfigError` when the
     client refuses a setting.

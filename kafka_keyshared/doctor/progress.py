@@ -1,4 +1,4 @@
-"""Looks twice at what a group has committed, and at the records at which positions stand still.
+"""Two observations of a group's commits, and of records at unmoved positions.
 
 It reads those records without joining the group, and commits nothing.
 """
@@ -29,23 +29,23 @@ from kafka_keyshared.doctor.progress_checks import (
 from kafka_keyshared.model import Coordinates, TopicPartition, in_words, some
 
 WATCH_SECONDS = 6.0
-"""How long positions are watched: longer than the 5 s at which a plain consumer commits."""
+"""Seconds of observation, longer than the 5 s at which a plain consumer commits."""
 
 LONGEST = 60.0
-"""For so long one that may be stuck is watched on."""
+"""Maximum seconds of observation for a position that may be stuck."""
 
 LOOK_EVERY = 0.5
-"""Seconds between two looks while something has yet to move."""
+"""Seconds between two queries while a position has not moved."""
 
 READ_SECONDS = 4.0
-"""How long the records at positions that stand still are waited for, all together."""
+"""Seconds to wait for all the records at unmoved positions together."""
 
 ONE_RECORD: Mapping[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
     "auto.offset.reset": "earliest",
-    # A record from each of many partitions is wanted, not what lies behind it.
+    # One record from each of many partitions is needed, not the records after it.
     "queued.min.messages": 1,
     "fetch.message.max.bytes": 65_536,
     "fetch.wait.max.ms": 50,
@@ -56,14 +56,14 @@ _WAIT = 0.1
 
 
 class Committed(NamedTuple):
-    """What a group has committed for a partition; ``metadata`` is None where it is no text."""
+    """A group's commit for a partition. ``metadata`` is None where it is no text."""
 
     position: int
     metadata: str | None
 
 
 class Seen(NamedTuple):
-    """What became of positions, what stands where they stood still, and what an instance says."""
+    """The observed positions, the records at unmoved ones, and the instance's facts about them."""
 
     standing: Sequence[Standing]
     records: Records
@@ -71,17 +71,17 @@ class Seen(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """For how long they were watched."""
+        """Seconds of observation."""
         return max((each.seconds for each in self.standing), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """How the doctor looks whether a group gets on; times are in seconds.
+    """Options for the doctor's observation of a group. Times are in seconds.
 
-    ``watch`` is for how long positions are watched; None: until it is known. One that has stood
-    for ``held_after`` is stuck. ``status_url`` is where an instance gives its status. ``spark``:
-    what Spark needs on this machine is looked at too.
+    ``watch`` is the duration of the observation; None means until the result is known. A position
+    that has stood for ``held_after`` is stuck. ``status_url`` is the status address of an instance.
+    ``spark``: also check Spark's requirements on this machine.
     """
 
     watch: float | None = None
@@ -96,7 +96,7 @@ Ask = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, Committed]]
 
 
 def metadata_of(answer: ClientPartition) -> str | None:
-    """Return what was committed beside a position; another client's need not be text."""
+    """Return the metadata of a committed position, None for another client's that is no text."""
     try:
         return answer.metadata
     except UnicodeDecodeError:
@@ -111,10 +111,10 @@ def watch(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> list[Standing]:
-    """Return what became of the positions within that time.
+    """Return the state of the positions after that time.
 
-    It ends as soon as all have moved. ``ask`` tells what is committed now; a partition of which it
-    does not tell counts as not moved.
+    It ends as soon as all have moved. ``ask`` returns the current commits. A partition that is
+    missing in its answer counts as not moved.
     """
     began = clock()
     first = {TopicPartition(each.topic, each.partition): each for each in behind}
@@ -136,10 +136,11 @@ def watch(
 
 
 class Asking(NamedTuple):
-    """Whom :func:`observe` asks: what became of positions within some seconds, what stands at
-    offsets, what an instance says of positions that stood still, and the time in ms since 1970.
+    """The queries that :func:`observe` uses.
 
-    ``note`` is told what takes long, before it begins.
+    ``watch`` observes positions for some seconds, ``read`` returns the records at offsets. ``told``
+    returns an instance's facts about unmoved positions, ``now_ms`` the time in ms since 1970.
+    ``note`` receives a message before a long wait.
     """
 
     watch: Callable[[Sequence[PartitionFacts], float], list[Standing]]
@@ -150,10 +151,9 @@ class Asking(NamedTuple):
 
 
 def observe(behind: Sequence[PartitionFacts], looking: Looking, ask: Asking) -> Seen:
-    """Watch positions, and those that may be stuck for longer, unless it is said for how long.
+    """Observe positions, and longer those that may be stuck, unless ``watch`` is given.
 
-    A handler that is slow with records of an old backlog looks like one that hangs, until its
-    position moves.
+    A handler that is slow with an old backlog looks like one that hangs, until its position moves.
     """
     standing = ask.watch(behind, WATCH_SECONDS if looking.watch is None else looking.watch)
     records = dict(ask.read(wanted(standing)))
@@ -179,13 +179,13 @@ def observe(behind: Sequence[PartitionFacts], looking: Looking, ask: Asking) -> 
 
 
 def _is_doubtful(each: Standing, seen: Seen, looking: Looking, now_ms: int) -> bool:
-    """Say whether a longer look would tell more of a position that stood still."""
+    """Return whether a longer observation of an unmoved position could show more."""
     if each.moved or each.partition in seen.told:
         return False
     record = seen.records.get((each.partition, each.position))
     if isinstance(record, RecordFacts):
         age = age_of(record, now_ms)
-        # A record cannot have been held for longer than it is there.
+        # A record cannot have been held for longer than it exists.
         return age is None or age >= looking.held_after
     return not isinstance(record, Nothing)
 
@@ -204,7 +204,7 @@ def _standing(partition: TopicPartition, facts: PartitionFacts, now: Committed |
     running, _ = running_in(facts.metadata if now is None else now.metadata, at)
     if not after:
         return Standing(partition, position, facts.end, moved=False, running=running)
-    # What is unsettled below the end of the earlier set was so all the while.
+    # Offsets unsettled now below the end of the earlier set were unsettled all the time.
     known = (before or after)[-1][1]
     return Standing(
         partition,
@@ -219,12 +219,15 @@ def _standing(partition: TopicPartition, facts: PartitionFacts, now: Committed |
 
 
 def _settled(metadata: str | None, at: LogPosition) -> Runs:
-    """Return what every subscription has settled beyond the position; empty for foreign text.
+    """Return the settled offsets beyond the position; empty for foreign text.
+
+    With several subscriptions they are those of the one whose settled offsets end first.
 
     Text of another log is foreign too: a member ignores it by the same rule.
     """
     every = list(decode(metadata, at).sections.values())
-    # There is one, until an app fans out; then what one of them lacks is not done.
+    # There is one section, unless an app fans out. Then a record is done only if all have settled
+    # it.
     return min(every, key=lambda runs: runs[-1][1], default=())
 
 
@@ -236,7 +239,7 @@ def _gaps(position: int, runs: Runs) -> Iterable[tuple[int, int]]:
 
 
 def wanted(standing: Iterable[Standing]) -> list[Coordinates]:
-    """Return which records are worth a look: few, those at positions first."""
+    """Return the few records to read, those at positions first."""
     still = [each for each in standing if not each.moved]
     return [(each.partition, each.position) for each in still] + [
         (each.partition, offset)
@@ -252,9 +255,9 @@ def read_records(
     seconds: float = READ_SECONDS,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[Coordinates, Read]:
-    """Return the first record at or after each of them, that there is none, or why none is known.
+    """Return for each the first record at or after it, that there is none, or why it is unknown.
 
-    One that does not come in time may be there all the same.
+    A record that does not arrive in time may still exist.
     """
     found: dict[Coordinates, Read] = {}
     give_up = clock() + seconds
@@ -298,7 +301,7 @@ def _read_turn(
 
 
 def _is_passing(error: KafkaError) -> bool:
-    """Say whether an error of a partition is no answer yet."""
+    """Return whether a partition's error is not yet a final answer."""
     return error.code() not in {
         KafkaError._PARTITION_EOF,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,

@@ -1,8 +1,8 @@
-"""What ``keyshared doctor`` makes of positions that it saw twice: whether the group gets on.
+"""Checks of ``keyshared doctor`` on a group's progress, from two observations.
 
-Nobody tells for how long a position has stood: a cluster keeps no time that a client may read, and
-the age of the record there is that of the backlog. So a position is called stuck only when it was
-seen to stand for long enough, or when an instance says so.
+The duration of a standstill cannot be queried. A cluster shows clients no time of a commit. The age
+of the record at the position is only that of the backlog. So a position is stuck only if the doctor
+saw it unmoved for long enough, or if an instance reports it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from kafka_keyshared.doctor.findings import Check, Finding, Kind, Status, conclu
 from kafka_keyshared.model import TopicPartition, counted, in_words, named_key, some
 
 NAMED = 3
-"""So many partitions of a kind get a sentence of their own, and so many records in it a name."""
+"""Maximum partitions of a kind with a sentence of their own, and records named in it."""
 
 
 class Standing(NamedTuple):
-    """A partition with something left to do, and what became of it while it was watched.
+    """A partition with lag, and the changes seen during the observation.
 
-    ``held`` are the runs of offsets, from the position on, that were unsettled all the while
-    although something beyond them is settled; ``settled_end`` is the end of what is settled beyond
-    the position, None when nothing is. ``goes_on``: something has settled beyond the position.
-    ``seconds`` is for how long it was watched. ``running`` are the records that the last commit
-    names as running.
+    ``held`` are the runs of offsets, from the position on, that stayed unsettled although something
+    beyond them is settled. ``settled_end`` is the end of the settled offsets beyond the position,
+    None without any. ``goes_on``: something has settled beyond the position. ``seconds`` is the
+    duration of the observation. ``running`` are the records that the last commit names as running.
     """
 
     partition: TopicPartition
@@ -41,16 +40,16 @@ class Standing(NamedTuple):
 
     @property
     def held_count(self) -> int:
-        """How many offsets are held."""
+        """Number of held offsets."""
         return sum(end - start for start, end in self.held)
 
     def held_offsets(self, most: int) -> list[int]:
-        """Return the first few of the offsets that are held."""
+        """Return the first few held offsets."""
         return [offset for start, end in self.held for offset in range(start, end)[:most]][:most]
 
 
 class RecordFacts(NamedTuple):
-    """A record of the log; ``at_ms`` is its time in milliseconds since 1970, where it has one."""
+    """A record of the log. ``at_ms`` is its timestamp in milliseconds since 1970, if it has one."""
 
     offset: int
     key: object
@@ -58,13 +57,13 @@ class RecordFacts(NamedTuple):
 
 
 class Nothing(NamedTuple):
-    """There is no record from an offset on: a reader is given the end of the log, at ``end``."""
+    """There is no record from an offset on: a reader gets the end of the log, at ``end``."""
 
     end: int
 
 
 class Unread(NamedTuple):
-    """What stands at an offset is not known, and why."""
+    """The record at an offset is unknown, for this reason."""
 
     reason: str
 
@@ -74,11 +73,11 @@ Records: TypeAlias = Mapping[tuple[TopicPartition, int], Read]
 
 
 class Told(NamedTuple):
-    """What an instance says of the record at a position that stands still.
+    """An instance's facts about the record at an unmoved position.
 
-    ``seconds`` is for how long at least it has been the oldest one that is not settled; ``what``
-    becomes of it, in words; ``cure`` what to do about that. A ``blocked`` one stays; where it is
-    ``by_hand``, somebody wants it so.
+    ``seconds`` is the minimum time for which it has been the oldest unsettled record. ``what`` is
+    its state in words, ``cure`` the remedy. A ``blocked`` record stays. ``by_hand``: an operator
+    paused it.
     """
 
     seconds: float
@@ -89,10 +88,10 @@ class Told(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """All that was seen: for how long, and the records at the positions that stood still.
+    """All observations: their duration, and the records at the unmoved positions.
 
-    ``records`` has what was found at what was asked for, ``owners`` the member of each partition.
-    ``told`` is what the instance at ``url`` says; that is None where none was named.
+    ``records`` has the result for each offset read, ``owners`` the member of each partition.
+    ``told`` are the facts of the instance at ``url``, which is None where none was named.
     """
 
     seconds: float
@@ -105,7 +104,7 @@ class Watched(NamedTuple):
 
 
 def progress(watched: Watched, held_after: float) -> Check:
-    """Judge whether every partition with lag gets on.
+    """Check that every partition with lag makes progress.
 
     A position counts as stuck once it is known to have stood for ``held_after`` seconds.
     """
@@ -138,7 +137,7 @@ def progress(watched: Watched, held_after: float) -> Check:
 
 
 def _is_done(each: Standing, watched: Watched) -> bool:
-    """Say whether there is nothing left to do, although offsets are left."""
+    """Return whether no record is left, although offsets are left."""
     found = _first(each, watched)
     return isinstance(found, Nothing) and found.end >= each.end and each.settled_end is None
 
@@ -160,7 +159,7 @@ def _kind(each: Standing, watched: Watched, held_after: float) -> tuple[Kind, St
 
 
 def is_stuck(each: Standing, told: Told | None, held_after: float) -> bool:
-    """Say whether a position is known to have stood for so many seconds, or to stay."""
+    """Return whether a position is known to have stood for so long, or to stay."""
     if told is not None and told.by_hand:
         return False
     if told is not None and (told.blocked or told.seconds >= held_after):
@@ -218,7 +217,7 @@ def _record(found: Read, position: int, now_ms: int) -> str:
 
 
 def _named(each: Standing, watched: Watched) -> str:
-    """Return the first few records that are held behind the one at the position."""
+    """Return the first few held records after the one at the position."""
     names = []
     for offset in each.held_offsets(NAMED + 1)[1:]:
         record = watched.records.get((each.partition, offset))
@@ -272,5 +271,5 @@ def _cure(kind: Kind, each: Standing, watched: Watched, held_after: float) -> st
 
 
 def age_of(record: RecordFacts, now_ms: int) -> float | None:
-    """Return how old a record is, in seconds, by its own time; None where it has none."""
+    """Return the age of a record in seconds by its own timestamp; None without one."""
     return None if record.at_ms is None else max(0.0, (now_ms - record.at_ms) / 1000)

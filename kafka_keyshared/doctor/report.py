@@ -1,4 +1,4 @@
-"""What the doctor found, for a person: a line for each check, below it each cause with its cure."""
+"""The doctor's text report: a line per check, then causes and cures."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _INDENT = " " * 8
 
 
 def write_report(found: Sequence[Check]) -> None:
-    """Print the checks in their order. On a terminal all but cures is broken to its width.
+    """Print the checks in their order. On a terminal all lines except cures are wrapped.
 
-    A cure stays on one line, so that the command in it can be copied; and where the output goes to
-    a file or a program, so does everything.
+    A cure stays on one line, so that the command in it can be copied. If the output goes to a file
+    or a program, no line is wrapped.
     """
     from rich.console import Console
     from rich.text import Text
@@ -54,7 +54,7 @@ def _explained(check: Check, width: int) -> Iterator[tuple[str, str]]:
 
 
 def _broken(text: str, width: int, indent: str) -> str:
-    """Return the text in lines of at most ``width`` characters; no word is broken."""
+    """Return the text in lines of at most ``width`` characters, without breaking words."""
     return textwrap.fill(
         text,
         max(width, len(indent) + 20),
@@ -66,7 +66,7 @@ def _broken(text: str, width: int, indent: str) -> str:
 
 
 def _summed_up(found: Sequence[Check]) -> str:
-    """Return how it ended, in a line."""
+    """Return the overall result in one line."""
     failed = [check.name for check in found if check.status is Status.FAIL]
     warned = [check.name for check in found if check.status is Status.WARN]
     if not failed and not warned:

@@ -1,7 +1,7 @@
-"""Asks a cluster what the checks of ``keyshared doctor`` want to know. It joins and writes nothing.
+"""Cluster queries for the checks of ``keyshared doctor``, without joining or writing.
 
-What a cluster does not answer is told as the client's ``KafkaError``; whether that is a failure is
-for the checks to say.
+A query without an answer returns the client's ``KafkaError``. The checks decide whether that is a
+failure.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 SECONDS = 9.0
-"""All questions together; a dead cluster takes ``ANSWER_TIMEOUT`` of it."""
+"""Time limit in seconds for all queries; a dead cluster takes ``ANSWER_TIMEOUT`` of it."""
 
 _ONE_ANSWER = 2.5
 _LAST_CHANCE = 0.3
@@ -71,21 +71,21 @@ _NO_CONNECTION = (
 
 
 class BrokerFacts(NamedTuple):
-    """Why each broker does not answer (None: it does), and what metadata each one takes."""
+    """Why each broker does not answer (None: it does), and its limit of commit metadata."""
 
     silent: dict[str, str | None]
     metadata_limits: dict[str, int]
 
 
 class Look(NamedTuple):
-    """Where some logs ended at a moment of this machine's clock, in milliseconds since 1970."""
+    """The ends of some logs at a time of this machine's clock, in milliseconds since 1970."""
 
     at: int
     ends: dict[tuple[str, int], int]
 
 
 class Survey:
-    """Questions to one cluster, all of them within ``seconds``.
+    """Queries to one cluster, all of them within ``seconds``.
 
     Raises :class:`~kafka_keyshared.errors.ConfigError` when the client refuses a setting.
     """
@@ -105,10 +105,10 @@ class Survey:
         self._consumer = outsider(reading, self._reasons)
         own = {**connection_conf(conf), **QUIET, "error_cb": self._heard}
         self._admin = AdminClient(own)
-        # The embedded cluster keeps an admin client waiting for some questions, so one that is
-        # refused at once decides whether the others are asked.
+        # The embedded cluster does not answer some queries. One of them is refused at once, and
+        # decides whether the others are sent.
         self._describes = True
-        # By name, of the topics that were looked at closer.
+        # By name, the ids of the topics that were examined.
         self._topic_ids: dict[str, str | None] = {}
         self._unheard = False
 
@@ -120,7 +120,7 @@ class Survey:
         self._consumer.close()
 
     def metadata(self) -> ClusterMetadata | str:
-        """Return what brokers and topics there are, or why no broker answers."""
+        """Return the brokers and topics, or why no broker answers."""
         found: ClusterMetadata | str
         try:
             found = self._consumer.list_topics(timeout=self._left(ANSWER_TIMEOUT))
@@ -130,9 +130,9 @@ class Survey:
         return found
 
     def lost(self) -> str | None:
-        """Return why no broker answers any more, if a question has come to nothing since the last.
+        """Return why no broker answers any more, if a query has failed since the last call.
 
-        One that does not answer while another does is not meant.
+        Return None if any broker answers.
         """
         if not self._unheard:
             return None
@@ -142,21 +142,21 @@ class Survey:
         return answer if isinstance(answer, str) else None
 
     def speaks_tls(self) -> bool:
-        """Say whether the first listener given here takes the beginning of a TLS connection."""
+        """Return whether the first configured listener accepts a TLS handshake."""
         return speaks_tls(self.address, self._left(_ONE_ANSWER))
 
     def is_mute(self) -> bool:
-        """Say whether the first listener given here neither answers nor ends a connection."""
+        """Return whether the first configured listener neither answers nor closes a connection."""
         return is_mute(self.address, self._left(_ONE_ANSWER))
 
     def brokers(self, metadata: ClusterMetadata) -> BrokerFacts:
-        """Ask every broker itself, at the address that it advertises."""
+        """Query every broker itself, at the address that it advertises."""
         found = BrokerFacts({}, {})
         asked = {
             f"{broker.host}:{broker.port}": ConfigResource(ResourceType.BROKER, str(number))
             for number, broker in metadata.brokers.items()
         }
-        # One call each: a call asks one broker.
+        # One call each: a call queries one broker.
         futures: dict[str, Future[Any]] = {
             address: self._admin.describe_configs([what], request_timeout=self._left())[what]
             for address, what in asked.items()
@@ -178,7 +178,7 @@ class Survey:
         return telling(own) or error.str()
 
     def topics(self, metadata: ClusterMetadata, closer: Iterable[str]) -> dict[str, TopicFacts]:
-        """Return all topics; of those that are looked at closer also what is set and allowed."""
+        """Return all topics, those in ``closer`` also with settings and allowed operations."""
         found = {
             name: TopicFacts(name, len(topic.partitions))
             for name, topic in metadata.topics.items()
@@ -214,7 +214,7 @@ class Survey:
         return found
 
     def may_not_make(self, topic: str) -> str | None:
-        """Return why this user could not make a topic, None where nothing is known against it."""
+        """Return why this user could not create a topic, None if no reason is known."""
         if not self._describes:
             return None
         wanted, left = NewTopic(topic, 1, -1), self._left()
@@ -238,10 +238,10 @@ class Survey:
             time.sleep(ASK_AGAIN_AFTER)
 
     def partitions(self, counts: Mapping[str, int]) -> list[PartitionFacts] | KafkaError:
-        """Return where each partition's log begins and ends and what the group has committed.
+        """Return the bounds of each partition's log and the group's committed position.
 
-        What is not told of one partition does not hide the others; the error is returned only when
-        nothing is known of any.
+        A missing answer for one partition does not hide the others. The error is returned only if
+        there is no answer for any partition.
         """
         asked = _partitions_of(counts)
         first = self._offsets(asked, "earliest")
@@ -271,7 +271,7 @@ class Survey:
         return errors[0] if errors and len(errors) == len(found) else found
 
     def bounds(self, counts: Mapping[str, int]) -> dict[TopicPartition, tuple[int, int]]:
-        """Return where each log begins and ends, where that is told."""
+        """Return the bounds of each log, if the cluster returns them."""
         asked = _partitions_of(counts)
         first, end = self._offsets(asked, "earliest"), self._offsets(asked, "latest")
         return {
@@ -292,7 +292,7 @@ class Survey:
         return {_pair(each): each for each in answers}
 
     def watch(self, behind: Sequence[PartitionFacts], seconds: float) -> list[Standing]:
-        """Look again and again at positions for so long, or until all have moved."""
+        """Query positions repeatedly for ``seconds``, or until all have moved."""
         self._deadline += seconds
 
         def ask(partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
@@ -308,22 +308,22 @@ class Survey:
         return watch(behind, ask, seconds, clock=self._clock)
 
     def read(self, records: Sequence[Coordinates]) -> Records:
-        """Return what stands there, or why that is not known."""
+        """Return the records at these offsets, or why they are unknown."""
         self._deadline += READ_SECONDS
         return read_records(self._consumer, records)
 
     def newest(self, counts: Mapping[str, int]) -> dict[str, int]:
-        """Return the latest timestamp in each topic (KIP-734), where one is told."""
+        """Return the latest timestamp in each topic (KIP-734), if the cluster returns one."""
         found: dict[str, int] = {}
         for each, answer in self._offsets(_partitions_of(counts), "max_timestamp").items():
             if not isinstance(answer, KafkaError) and answer.timestamp >= 0:
                 found[each.topic] = max(answer.timestamp, found.get(each.topic, 0))
         return found
 
-    # --- what brokers write meanwhile, with their own clock ---
+    # --- timestamps that brokers write during the survey, from their own clocks ---
 
     def look(self, metadata: ClusterMetadata, stamped: Iterable[str]) -> Look:
-        """Note where the logs end now to which brokers write times of their own.
+        """Return the current ends of the logs with broker timestamps.
 
         These are the topics ``stamped`` (``LogAppendTime``) and the group coordinators' log, whose
         records have the coordinator's time.
@@ -340,7 +340,7 @@ class Survey:
         return Look(at, known)
 
     def stamps(self, since: Look, patience: float) -> list[Stamp]:
-        """Return the times that brokers have written since, waiting that many seconds for one."""
+        """Return the broker timestamps written since, waiting ``patience`` seconds for one."""
         until = self._clock() + patience
         while since.ends:
             found = self._stamps(since)
@@ -374,7 +374,7 @@ class Survey:
         )
 
     def _gather(self, futures: Mapping[K, Future[Any]]) -> dict[K, Any]:
-        """Wait for the answers; each is the result or the client's error."""
+        """Wait for the answers. Each is the result or the client's error."""
         answers: dict[K, Any] = {}
         for key, future in futures.items():
             try:
@@ -402,7 +402,7 @@ def _pair(partition: ClientPartition) -> tuple[str, int]:
 
 
 def _described(answer: Any) -> GroupFacts:
-    """Return what a broker tells of a group."""
+    """Return the facts in a broker's description of a group."""
     has = [
         (f"{each.client_id} at {each.host}", each.assignment.topic_partitions)
         for each in answer.members
@@ -419,6 +419,6 @@ def _described(answer: Any) -> GroupFacts:
 
 
 def _operations(described: Any) -> frozenset[str] | None:
-    """Return the names of the operations that are allowed; None when the broker did not say."""
+    """Return the names of the allowed operations; None without them in the answer."""
     allowed = described.authorized_operations
     return None if allowed is None else frozenset(each.name for each in allowed)

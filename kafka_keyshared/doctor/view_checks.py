@@ -1,6 +1,6 @@
-"""Whether the instances of a group can tell one another how they are, through a topic.
+"""Checks of ``keyshared doctor`` on the topic of the group view.
 
-A run would start without that and consume all the same, so nothing here is more than a warning.
+A run starts without the topic and consumes all the same, so these checks only warn.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ NEEDED = {
     "WRITE": "this user may not write to {!r}: the others would not hear this instance",
     "READ": "this user may not read {!r}: this instance could not show the others",
 }
-"""The rights that it takes, and what comes of it where one is missing."""
+"""The required rights, and the effect of each if missing."""
 
 
 def group_view(name: str, there: TopicFacts | None, *, create: bool, unmade: str | None) -> Check:
-    """Judge the topic of the group view; ``unmade`` says why this user could not make it."""
+    """Check the topic of the group view. ``unmade`` is why this user could not create it."""
     if there is None:
         return _missing(name, create=create, unmade=unmade)
     findings = [

@@ -1,1 +1,1 @@
-"""How a handler is called and what comes of it: serdes, verdicts, failures described."""
+"""Handler calls: serdes, verdicts, outputs, tracing and descriptions of failures."""

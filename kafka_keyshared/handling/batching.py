@@ -1,4 +1,4 @@
-"""Handlers that take several records at a time: what they may be, and what their answers mean."""
+"""Batch handlers: their rules, and the meaning of their results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from kafka_keyshared.handling.verdicts import error_in
 from kafka_keyshared.model import Ack, Verdict
 
 Outcome: TypeAlias = BaseException | None
-"""What becomes of one record of a call: None for done, or what its handler as good as raised."""
+"""The result of one record of a call: None for done, otherwise an exception. The exception counts
+as if the handler had raised it."""
 
 
 class BatchRule(NamedTuple):
-    """When a worker calls its handler, and with what.
+    """When a worker calls its batch handler, and with which records.
 
-    With ``size`` records, or as soon as the first of them has waited for ``wait`` seconds. With
-    ``same_key`` the records of a call have one key, and each key is counted and waited for alone.
+    The worker calls it with ``size`` records. It calls earlier when the first record has waited
+    ``wait`` seconds. With ``same_key`` all records of a call have one key. Each key then has its
+    own count and its own wait.
     """
 
     size: int
@@ -29,7 +31,7 @@ class BatchRule(NamedTuple):
 
 
 def check_batches(handler: Any, rule: BatchRule, pool: str) -> None:
-    """Raise :class:`ConfigError` for what cannot be called with batches by such a rule."""
+    """Raise :class:`ConfigError` if this handler, rule and pool cannot run batches."""
     if not isinstance(rule.size, int) or isinstance(rule.size, bool) or rule.size < 1:
         raise ConfigError(
             f"batch_handler(size={rule.size!r}): give the most records of a call, at least 1"
@@ -60,13 +62,13 @@ _batched: WeakSet[Any] = WeakSet()
 
 
 def note_batched(handler: Any) -> None:
-    """Note that a handler takes several records, for whoever names it in a place for one."""
-    with suppress(TypeError):  # what nothing may refer to weakly
+    """Remember a batch handler, so that :func:`refuse_batched` can reject it."""
+    with suppress(TypeError):  # the handler does not support weak references
         _batched.add(handler)
 
 
 def refuse_batched(handler: Any) -> None:
-    """Raise :class:`ConfigError` for a handler of several records, where it would be given one."""
+    """Raise :class:`ConfigError` if a batch handler would be called with one record."""
     try:
         batched = handler in _batched
     except TypeError:
@@ -80,11 +82,14 @@ def refuse_batched(handler: Any) -> None:
 
 
 def outcomes_of(result: Any, count: int) -> Sequence[Outcome]:
-    """Return what the answer of a call means for each of its ``count`` records, in their order.
+    """Return the outcome of each of the ``count`` records of a call, in their order.
 
-    A list is one answer for each: None, a verdict, or an exception that it is as good as raised.
-    Anything else means what it means for one record, for all of them. Raises :class:`TypeError` for
-    a list of another length: nobody could say whose answers those are.
+    A list holds one answer per record: None, a verdict, or an exception. An exception in the list
+    counts as if raised. Any other value applies to all records, with the meaning that it has for
+    one record.
+
+    Raises :class:`TypeError` for a list of another length, because its answers cannot be matched to
+    records.
     """
     if not isinstance(result, list | tuple):
         return [outcome_of(result)] * count
@@ -97,22 +102,25 @@ def outcomes_of(result: Any, count: int) -> Sequence[Outcome]:
 
 
 def outcome_of(answer: Any) -> Outcome:
-    """Return what an answer means for a record."""
+    """Return the outcome that one answer stands for."""
     if answer is None:
         return None
     if isinstance(answer, BaseException) and not isinstance(answer, Verdict):
         return answer
     try:
         return error_in(answer)
-    except BaseException as error:  # noqa: BLE001 - the answer is an object that cannot be looked at
+    except BaseException as error:  # noqa: BLE001 - user code in the answer may raise anything
         return error
 
 
 def for_all(error: BaseException) -> bool:
-    """Say whether what a call raised is a verdict on each of its records; else on none of them."""
+    """Return whether the error of a call applies to each record of the call.
+
+    Only a verdict does. Any other error does not say which record caused it.
+    """
     return isinstance(error, Verdict)
 
 
 def settles(outcome: Outcome) -> bool:
-    """Say whether a record is done with it."""
+    """Return whether this outcome settles the record."""
     return outcome is None or isinstance(outcome, Ack)

@@ -1,4 +1,4 @@
-"""What is told of a handler's calls in another process, to whoever writes them down."""
+"""The callback that reports each handler call made in another process."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ FAILED: Final = "failed"
 
 
 class Called(Protocol):
-    """Is told of a call that has ended, before anybody else learns that it has."""
+    """Callback for one ended call; it runs before the record counts as ended."""
 
     def __call__(
         self, record: Record, began: float, ended: float, outcome: Outcome, worker: str
     ) -> None:
-        """Take a call; the times are seconds of the clock that all processes here read."""
+        """Take one call. Times are seconds of a clock that all processes on this host share."""

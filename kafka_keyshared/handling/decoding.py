@@ -1,8 +1,8 @@
-"""Serdes as callables: the handler reads decoded keys and values, everybody else the raw bytes.
+"""Deserializers that run in the worker, just before the handler call.
 
-A ``DeserializingConsumer`` decodes where records are fetched, one after the other, and replaces the
-bytes. Here a worker decodes, just before it calls the handler, and the record itself stays as it
-came: a dead letter carries the bytes that could not be read.
+A ``DeserializingConsumer`` decodes records one after the other as it fetches them, and replaces the
+bytes. Here the worker decodes, and the record itself does not change. A dead letter therefore
+carries the original bytes, also when they could not be decoded.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from kafka_keyshared.headers import HeadersError, read_headers
 from kafka_keyshared.model import DeadLetter, Record
 
 Deserializer: TypeAlias = Callable[[Any, SerializationContext], Any]
-"""What ``DeserializingConsumer`` takes: of bytes and their context it makes an object."""
+"""A deserializer as in ``DeserializingConsumer``: bytes and context in, an object out."""
 
 UNREADABLE = (SerializationError, ValueError)
-"""What a deserializer raises for bytes that no later attempt can read either."""
+"""Errors of a deserializer for bytes that no retry can decode."""
 
 
 class DecodedRecord:
@@ -44,11 +44,11 @@ class DecodedRecord:
         return self._value
 
     def set_key(self, key: Any) -> None:
-        """Let :meth:`key` return this; the record itself stays as it came."""
+        """Make :meth:`key` return this value; the record itself does not change."""
         self._key = key
 
     def set_value(self, value: Any) -> None:
-        """Let :meth:`value` return this; the record itself stays as it came."""
+        """Make :meth:`value` return this value; the record itself does not change."""
         self._value = value
 
     def __getattr__(self, name: str) -> Any:
@@ -58,12 +58,12 @@ class DecodedRecord:
         return len(self.raw)
 
     def __bool__(self) -> bool:
-        return True  # also when it has neither key nor value
+        return True  # also true when key and value are both empty
 
 
 @dataclass(frozen=True)
 class Making:
-    """Makes a worker's handler, in the worker's own thread, or in a process of its own."""
+    """Makes the handler of a worker, in the worker's thread or in its process."""
 
     handler: Any
     pool: str = "thread"
@@ -71,19 +71,20 @@ class Making:
     value: Deserializer | None = None
 
     def __call__(self) -> Made:
-        """Return the handler, which gets decoded records where there are serdes."""
+        """Return the handler; with deserializers it gets decoded records."""
         return decoding(maker(self.handler, self.pool), self.key, self.value)()
 
 
 def decoding(
     make: Callable[[], Made], key: Deserializer | None, value: Deserializer | None
 ) -> Callable[[], Made]:
-    """Return ``make`` so that its handler gets decoded records; ``make`` itself without any serdes.
+    """Return ``make`` with a handler that gets decoded records; unchanged without deserializers.
 
-    Bytes that cannot be read (``SerializationError``, ``ValueError``) are dead-lettered at once. A
-    fault of a schema registry puts the record off and counts no attempt
-    (:mod:`.registry_faults`). Whatever else a deserializer raises is a failed attempt like an
-    exception of the handler.
+    - Bytes that cannot be decoded (``SerializationError``, ``ValueError``) are dead-lettered at
+      once.
+    - A fault of the schema registry causes a retry that counts no attempt
+      (:mod:`.registry_faults`).
+    - Any other error of a deserializer is a failed attempt, as an exception of the handler is.
     """
     if key is None and value is None:
         return make
@@ -115,7 +116,7 @@ def _headers(record: Record) -> list[tuple[str, Any]] | None:
         raise DeadLetter(str(error)) from error
 
 
-def _decoded(  # noqa: PLR0917 - two calls, and what each of them is about
+def _decoded(  # noqa: PLR0917 - only two calls
     deserializer: Deserializer | None,
     data: Any,
     record: Record,

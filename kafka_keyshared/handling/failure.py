@@ -1,4 +1,4 @@
-"""What is remembered of a failed attempt: for the log, the decision, and the dead letter."""
+"""Descriptions of failed attempts, for logs, retry policy and dead letters."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ MESSAGE_CHARS_MAX = 2_000
 CAUSES_MAX = 3
 
 TEXTS_MAX = 2_000
-"""Frames whose text is kept: what fails once mostly fails again, in the same place."""
+"""Most frames whose text is cached: most failures repeat in the same place."""
 
 TRACE = "__keyshared_trace__"
-"""In the ``__dict__`` of an error: the ``traceparent`` of the span that it was raised in."""
+"""Key in the ``__dict__`` of an error for the ``traceparent`` of its span."""
 
 Frames = list[tuple[FrameType, int]]
 
 
 def _frames_of(error: BaseException) -> Frames:
-    """Return the frames from the handler on; those above it are ours, and say nothing."""
+    """Return the frames from the handler on; the frames of this package above it are left out."""
     frames = list(traceback.walk_tb(error.__traceback__))
     for at, (frame, _) in enumerate(frames):
         if not is_ours(frame.f_code.co_filename):
@@ -36,12 +36,14 @@ def _frames_of(error: BaseException) -> Frames:
 
 
 def _where_and_stack(frames: Frames) -> tuple[str, str]:
-    """Return where it was raised, as file and line, and the innermost frames as text.
+    """Return the place of the error (file and line), and the innermost frames as text.
 
-    The first is in the handler's program, or else below it; nowhere, if only this package was
-    running. The text has the layout of a Python traceback; the traceback module would look at every
-    source file again for each failure, and parse the lines to underline parts of them: in a program
-    whose threads are busy that costs milliseconds each.
+    The place is in the user's program if possible, otherwise in a library below it. It is empty if
+    only this package was running.
+
+    The text has the layout of a Python traceback. The traceback module would check every source
+    file again for each failure. It would also parse source lines to underline parts of them. In a
+    program with busy threads that costs milliseconds each.
     """
     users = others = ""
     lines = []
@@ -59,7 +61,7 @@ def _where_and_stack(frames: Frames) -> tuple[str, str]:
         elif known.others:
             others = known.others
     if not users:
-        # The frames above those, where they are deep in a library.
+        # The innermost frames are all in a library: look for the user's code above them.
         for frame, number in reversed(frames[:-STACK_FRAMES_MAX]):
             if is_users(frame.f_code.co_filename):
                 users = f"{shown(frame.f_code.co_filename)}:{number}"
@@ -68,7 +70,7 @@ def _where_and_stack(frames: Frames) -> tuple[str, str]:
 
 
 class _Line(NamedTuple):
-    """A line that a frame was in: its text, and its name, by whose program it belongs to."""
+    """The text of a frame's line, and its place, as the user's program or as a library."""
 
     text: str
     users: str
@@ -81,7 +83,7 @@ _known: dict[tuple[str, int, str], _Line] = {}
 def _line_at(file: str, number: int, name: str, names: dict[str, Any]) -> _Line:
     try:
         source = linecache.getline(file, number, names).strip()
-    except Exception as broken:  # noqa: BLE001 - a source may come from a loader of the user's
+    except Exception as broken:  # noqa: BLE001 - the source may come from a loader of the user's
         source = f"(no source: {type(broken).__name__})"
     text = f'  File "{file}", line {number}, in {name}\n' + (f"    {source}\n" if source else "")
     where = f"{shown(file)}:{number}"
@@ -91,7 +93,7 @@ def _line_at(file: str, number: int, name: str, names: dict[str, Any]) -> _Line:
 
 
 def _causes_of(error: BaseException) -> str:
-    """Return what the error was raised from, or in the handling of, a line for each."""
+    """Return the chain of causes and contexts of an error, one line for each."""
     lines = []
     for _ in range(CAUSES_MAX):
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
@@ -105,7 +107,7 @@ def _causes_of(error: BaseException) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Return what the error says; if that fails, that it does."""
+    """Return the message of the error, or a placeholder if ``str()`` fails."""
     try:
         return str(error)[:MESSAGE_CHARS_MAX]
     except BaseException as broken:  # noqa: BLE001 - printing a user's exception runs user code
@@ -115,7 +117,7 @@ def text_of(error: BaseException) -> str:
 def describe(
     error: BaseException, clock: Clock, dead_letter_on: tuple[type[BaseException], ...] = ()
 ) -> Failure:
-    """Return what a dead letter and the log will say about an attempt that has failed just now."""
+    """Return the description of an attempt that has just failed."""
     disposition, after = Disposition.ERROR, None
     if isinstance(error, Retry):
         try:
@@ -123,9 +125,10 @@ def describe(
             disposition = Disposition.RETRY if error.attempt else Disposition.PUT_OFF
         except ValueError as broken:
             error = broken
-    # A SystemError is the interpreter's or an extension's own fault, and no attempt heals it. The
-    # client's for a header name that is not UTF-8 must not be provoked twice: asked again for the
-    # headers, it returns what ends the process as soon as it is unpacked.
+    # A SystemError is a fault of the interpreter or of an extension, so no retry heals it. The
+    # client raises one for a header name that is not UTF-8. It must not be provoked twice: on the
+    # second read of the headers, the client returns a value that crashes the process when it is
+    # unpacked.
     elif isinstance(error, (DeadLetter, SystemError, *dead_letter_on)):
         disposition = Disposition.DEAD_LETTER
     message = text_of(error)

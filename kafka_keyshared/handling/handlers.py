@@ -1,4 +1,4 @@
-"""What may be a handler: a function of one record, or a class with ``handle(record)``."""
+"""Handlers: a function of one record, or a class with ``handle(record)``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kafka_keyshared.errors import ConfigError
 
 
 class Made(NamedTuple):
-    """What a worker uses: the call for a record, and what to call when it ends.
+    """A handler as a worker uses it: the call per record, and the call at the end.
 
-    ``release`` and ``adopt`` are those of a handler class that has state by slot.
+    ``release`` and ``adopt`` are set for a handler class with state by slot.
     """
 
     handle: Callable[[Any], Any]
@@ -25,18 +25,18 @@ class Made(NamedTuple):
 ONE = "one record"
 
 WORKERS_ARE = {"process": "processes"}
-"""What those are called that call no coroutine function, where they are no threads."""
+"""Words in error texts for workers that are no threads and call no coroutines."""
 
 
 def maker(handler: Any, pool: str = "thread", *, takes: str = ONE) -> Callable[[], Made]:
-    """Return what makes a worker's handler; called once in each worker's own thread.
+    """Return a factory for a worker's handler; it is called once in each worker's own thread.
 
-    ``pool`` is that of :class:`~kafka_keyshared.config.Options`. A function is shared by all
-    workers. Of a class each worker gets its own instance, made without arguments; its ``close()``,
-    where there is one, is called when the worker ends.
+    ``pool`` is that of :class:`~kafka_keyshared.config.Options`. All workers share a function. If
+    the handler is a class, each worker gets its own instance, made without arguments. When the
+    worker ends, it calls ``close()`` of the instance, if there is one.
 
-    Raises :class:`ConfigError` for anything that cannot be called with one record, or with what
-    else it ``takes``.
+    Raises :class:`ConfigError` for a handler that cannot be called with one record, or with the
+    other argument that ``takes`` names.
     """
     name = getattr(handler, "__qualname__", repr(handler))
     if inspect.isclass(handler):
@@ -66,9 +66,10 @@ def maker(handler: Any, pool: str = "thread", *, takes: str = ONE) -> Callable[[
 
 
 def hands_over(handler: Any) -> bool:
-    """Say whether a handler is a class that can hand over the state of its keys.
+    """Return whether a handler is a class that can hand over the state of its keys.
 
-    Raises :class:`ConfigError` for one with half of it, or with what cannot be called so.
+    Raises :class:`ConfigError` if only one of ``release`` and ``adopt`` exists, or if one has the
+    wrong form.
     """
     if not inspect.isclass(handler):
         return False
@@ -99,7 +100,7 @@ def _check_call(target: Any, name: str, arguments: int, rule: str) -> None:
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError):
-        return  # written in C without a signature: found out at the first record
+        return  # written in C, without a signature: an error shows at the first record
     try:
         signature.bind(*[None] * arguments)
     except TypeError as error:
@@ -107,10 +108,10 @@ def _check_call(target: Any, name: str, arguments: int, rule: str) -> None:
 
 
 def deferred_work(result: Any) -> str | None:
-    """Name what a handler has returned when that is work yet to be done, else return None.
+    """Return a description of a result that is unfinished work, else None.
 
-    A generator and a coroutine have done nothing yet; they are closed. What a future stands for may
-    be done some time, or fail, and nobody would know.
+    A generator and a coroutine have not run at all; they are closed. The work of a future may
+    finish later or fail, and nothing would notice.
     """
     kind = type(result).__name__
     if inspect.isgenerator(result) or inspect.iscoroutine(result):
@@ -120,23 +121,24 @@ def deferred_work(result: Any) -> str | None:
         return f"a {kind} object, of which nothing has run"
     if inspect.isawaitable(result):
         return f"a {kind}, which nobody awaits"
-    # Not by its class: those of asyncio, of concurrent.futures and of others have this in common.
+    # Checked by attribute, not by class: asyncio, concurrent.futures and other libraries have it in
+    # common.
     if hasattr(type(result), "add_done_callback"):
         return f"a {kind}, whose end nobody waits for"
     return None
 
 
 def awaits(handler: Any) -> bool:
-    """Say whether a handler is declared with ``async def``, or a class whose ``handle`` is."""
+    """Return whether a handler is an ``async def`` function, or a class whose ``handle`` is one."""
     if inspect.isclass(handler):
         handler = getattr(handler, "handle", None)
     return callable(handler) and inspect.iscoroutinefunction(_called(handler))
 
 
 def _called(target: Any) -> Any:
-    """Return the function that runs when ``target`` is called, as far as that can be told.
+    """Return the function that runs when ``target`` is called, as far as it can be known.
 
-    Not through decorators: a wrapper may well run the coroutine or generator that it wraps.
+    Decorators are not unwrapped: a wrapper may itself run the coroutine or generator that it wraps.
     """
     while True:
         if isinstance(target, functools.partial):
@@ -153,7 +155,7 @@ def _refuse_unsuited(target: Any, name: str, pool: str) -> None:
         return
     called = _called(target)
     _refuse_generator(called, name)
-    # A wrapper of a coroutine function may look like any other function.
+    # A wrapper of a coroutine function may look like a plain function.
     wraps = hasattr(called, "__wrapped__") or getattr(called, "__closure__", None)
     if inspect.isfunction(called) and not inspect.iscoroutinefunction(called) and not wraps:
         raise ConfigError(

@@ -1,9 +1,11 @@
-"""What a handler hands out: records for another topic, or rows of files.
+"""Outputs of a handler: records for another topic, or rows of files.
 
-A handler returns an :class:`Output`, or a list of them, instead of None. Whoever runs it takes them
-before the record counts as done: a pod writes them and waits, a task of Spark hands them to the
-driver, which writes them before it commits. Each carries which record it is of and which one of
-that record's it is, so that what a crash has written twice is known by whoever reads it.
+A handler returns an :class:`Output`, or a list of them, instead of None. The code that runs the
+handler takes the outputs before the record counts as done. A pod writes them and waits for the
+result. A Spark task hands them to the driver, which writes them before it commits.
+
+Each output names its record and its number within that record. A consumer can therefore detect an
+output that was written twice after a crash.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from kafka_keyshared.handling.handlers import awaits
 from kafka_keyshared.model import Output, Record, name_of
 
 HEADER = "keyshared.output"
-"""Says of an output of which record it is, and the how manieth of it: ``orders-3@17/0``."""
+"""Header that names an output by its record and number, such as ``orders-3@17/0``."""
 
 TOPIC, JSON, PARQUET = "topic", "json", "parquet"
 
@@ -27,16 +29,16 @@ Take: TypeAlias = Callable[[Record, Sequence[Output]], None]
 
 
 class Place(NamedTuple):
-    """Where outputs go: a topic, or a folder of files in JSON lines or Parquet."""
+    """Destination of outputs: a topic, or a folder of files in JSON lines or Parquet."""
 
     kind: str
     name: str
 
 
 def place_of(text: str) -> Place:
-    """Return what a text names: ``topic:NAME``, ``parquet:FOLDER``, ``json:FOLDER``, or a folder.
+    """Parse ``topic:NAME``, ``parquet:FOLDER``, ``json:FOLDER``, or a folder.
 
-    Raises :class:`ConfigError` where it names nothing.
+    Raises :class:`ConfigError` for an empty name.
     """
     kind, _, name = text.partition(":")
     place = Place(kind, name) if kind in (TOPIC, JSON, PARQUET) else Place(JSON, text)
@@ -46,14 +48,14 @@ def place_of(text: str) -> Place:
 
 
 def identity(record: Record, number: int) -> str:
-    """Return by which name an output of a record is known, however often it is written."""
+    """Return the identity of an output of a record; it is the same however often it is written."""
     return f"{name_of(record)}/{number}"
 
 
 def outputs_in(result: Any) -> Sequence[Output] | None:
-    """Return the outputs that a handler has returned, None where what it returned is none.
+    """Return the outputs in the result of a handler, None if the result is no output.
 
-    Raises :class:`TypeError` for a list in which there are others too.
+    Raises :class:`TypeError` for a list that mixes outputs with other values.
     """
     if isinstance(result, Output):
         return (result,)
@@ -66,9 +68,9 @@ def outputs_in(result: Any) -> Sequence[Output] | None:
 
 
 def handing_out(handle: Callable[[Any], Any], take: Take) -> Callable[[Any], Any]:
-    """Return a handler's call whose outputs are taken, before anybody learns that it has ended.
+    """Return a handler call that takes the outputs before the record counts as ended.
 
-    Of a coroutine function they are taken on another thread, because that may wait.
+    The outputs of a coroutine function are taken on another thread, because writing them may block.
     """
 
     def call(record: Record) -> Any:
@@ -93,7 +95,7 @@ def handing_out(handle: Callable[[Any], Any], take: Take) -> Callable[[Any], Any
 
 
 def outputs_taken(handler: Any, take: Take) -> Any:
-    """Return a handler whose outputs are taken: of a function a function, of a class a class."""
+    """Return a handler whose outputs are taken: a function for a function, a class for a class."""
     if not inspect.isclass(handler):
         return functools.update_wrapper(handing_out(handler, take), handler)
 

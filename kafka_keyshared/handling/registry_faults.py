@@ -1,8 +1,8 @@
-"""Faults of a schema registry, told apart from bytes that cannot be decoded.
+"""Detection of schema registry faults, as opposed to undecodable bytes.
 
-A deserializer raises both. A registry that is away, refuses the user or answers nonsense says
-nothing about the record, so its record is put off and no attempt is counted: an outage must not
-send a topic to the dead letters.
+A deserializer raises errors for both. A registry that is down, denies access, or sends an invalid
+response says nothing about the record. The record is then retried later, and no attempt is counted.
+An outage of the registry must not dead-letter a whole topic.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import Record, Retry, name_of
 
 AGAIN_AFTER = 5.0
-"""Seconds until a record is decoded again whose registry was at fault."""
+"""Seconds until the next attempt to decode after a registry fault."""
 
 LINES_EVERY = 60.0
-"""Seconds between two lines of the log about a registry."""
+"""Seconds between two log lines about a registry."""
 
 IDS_MAX = 1_000
-"""So many schema ids are remembered that a registry does not know."""
+"""Most schema ids to remember that the registry does not know."""
 
 _CLIENTS = frozenset({"httpx", "httpx2", "httpcore", "requests", "urllib3", "authlib", "aiohttp"})
 _REGISTRY = ("schema_registry.error", "schema_registry_client")
@@ -29,7 +29,7 @@ _ID_END = 5
 
 
 class RegistryRetry(Retry):
-    """The registry is at fault: the record is put off, and no attempt is counted."""
+    """Retry after a fault of the schema registry; it counts no attempt."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(AGAIN_AFTER, attempt=False)
@@ -41,23 +41,25 @@ class RegistryRetry(Retry):
 
 
 class RegistryFaults:
-    """What is known of the registry of one deserializer. Threads may share it."""
+    """Registry faults seen by one deserializer. Threads may share it."""
 
     def __init__(self) -> None:
         self._decoded = False
-        # By the first bytes of the data the first record of a schema that the registry denies.
+        # For each schema that the registry denies: the first record that has it. The key is the
+        # first bytes of the data.
         self._denied: dict[bytes, tuple[str, int, int]] = {}
         self._seldom = Seldom(log_of("kafka_keyshared.pool"), every=LINES_EVERY)
 
     def decoded(self) -> None:
-        """Take note that the registry has a schema."""
+        """Note that the registry knew the schema of a record."""
         self._decoded = True
 
     def put_off(self, error: Exception, data: Any, record: Record) -> RegistryRetry | None:
-        """Return why the record is put off; None where the error is the record's fault.
+        """Return a retry for a registry fault; None if the error is the record's fault.
 
-        A schema that the registry denies is the registry's fault where nothing else could be
-        decoded, and where a second record has it. A single one is a failed attempt.
+        A schema that the registry does not know counts as a registry fault in two cases: no record
+        was decoded yet, or a second record has the same schema. A single such record is a failed
+        attempt.
         """
         if not any(map(_is_registrys, _causes(error))):
             return None
@@ -87,13 +89,13 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _is_registrys(error: BaseException) -> bool:
-    """Say whether an error is of a registry, its client, or the connection to it."""
+    """Return whether an error comes from a registry, its client, or the connection to it."""
     if isinstance(error, OSError) or hasattr(error, "http_status_code"):
         return True
     module = type(error).__module__
     if module.partition(".")[0] in _CLIENTS or module.endswith(_REGISTRY):
         return True
-    # An answer that is no JSON is a ValueError, raised within the client.
+    # A response that is not JSON raises a ValueError inside the client.
     trace = error.__traceback__
     while trace is not None:
         if str(trace.tb_frame.f_globals.get("__name__", "")).endswith(_REGISTRY):

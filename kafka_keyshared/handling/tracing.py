@@ -1,11 +1,11 @@
-"""A span of OpenTelemetry for each call of a handler, by its conventions for messaging.
+"""OpenTelemetry spans for handler calls, by the semantic conventions for messaging.
 
-It begins when the handler is called, and not when the record was fetched: what waits is in no span,
-and for how long it has is an attribute. It is linked to the context that the producer put into the
-record's headers, and is a root: a record that is handled twice, or a batch, has no one parent.
+A span begins when the handler is called, not when the record was fetched. The time a record has
+waited is an attribute. The span is a root span with a link to the producer's context from the
+record's headers. The reason: a record that is handled twice, or a batch, has no single parent.
 
-This module is imported where an app is made with ``tracing``, and nowhere else; it needs the extra
-of that name. It takes the API alone: which SDK there is, if any, the program says.
+This module is imported only for an app that is made with ``tracing``; it needs the extra of that
+name. It uses the OpenTelemetry API alone. The program chooses the SDK, if any.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ OPERATION: Mapping[str, AttributeValue] = {
 
 @dataclass(frozen=True)
 class Tracing:
-    """What the spans of an app have in common.
+    """Settings that all spans of an app share.
 
-    ``worker`` says the name of the worker that asks. ``waits`` is None where that is not known: in
-    a process of its own.
+    ``worker`` returns the name of the calling worker. ``waits`` is None if waits are not known, as
+    in a worker process.
     """
 
     group: str
@@ -55,18 +55,18 @@ class Tracing:
 
 @dataclass(frozen=True)
 class TracedMaking:
-    """Makes a worker's handler, each call of which is a span."""
+    """Makes a worker's handler and wraps each of its calls in a span."""
 
     make: Callable[[], Made]
     tracing: Tracing
 
     @property
     def handler(self) -> Any:
-        """Return the handler as it was given, by which a process finds its module."""
+        """Return the original handler; a worker process finds the handler's module by it."""
         return getattr(self.make, "handler", self.make)
 
     def __call__(self) -> Made:
-        """Return the handler."""
+        """Return the handler with a span around each call."""
         made, spans = self.make(), Spans(self.tracing)
         if self.tracing.batches:
             return made._replace(handle=spans.of_batches(made.handle))
@@ -89,7 +89,7 @@ class Spans:
             self._same["messaging.client.id"] = tracing.client_id
 
     def of_calls(self, handle: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return the call of a handler, in a span."""
+        """Return the handler call with a span around it."""
 
         def call(record: Any) -> Any:
             with self._span(record) as span:
@@ -98,7 +98,7 @@ class Spans:
         return call
 
     def of_coroutines(self, handle: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return the call of a coroutine function, or of what wraps one, in a span."""
+        """Return the call of a coroutine function, or of a wrapper of one, in a span."""
 
         async def call(record: Any) -> Any:
             with self._span(record) as span:
@@ -108,7 +108,7 @@ class Spans:
         return call
 
     def of_batches(self, handle: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return the call of a handler of several records, in one span that has a link to each."""
+        """Return the call of a batch handler in one span that has a link for each record."""
 
         def call(records: Sequence[Any]) -> Any:
             with self._span(*records) as span:
@@ -116,7 +116,7 @@ class Spans:
                 if not isinstance(result, list | tuple):
                     return told(span, result)
                 for each in result:
-                    if isinstance(each, BaseException):  # as good as raised
+                    if isinstance(each, BaseException):  # counts as raised
                         fail(span, each)
                 return result
 
@@ -124,13 +124,13 @@ class Spans:
 
     @contextmanager
     def _span(self, *records: Record) -> Iterator[Span]:
-        """Run a call in a span of its own, and note what it raises."""
+        """Run a call in its own span, and record the error that it raises."""
         waits = self._tracing.waits
         began = [] if waits is None else [waits.begins(each) for each in records]
         producers = [_producer(each) for each in records]
         found = [trace.get_current_span(each).get_span_context() for each in producers]
         attributes = {**self._same, **self._about(records), **_waited(began)}
-        # What the producer said beside its span goes on; its span does so as a link.
+        # The producer's baggage is passed on. Its span becomes a link, not the parent.
         around = Context() if self._tracing.batches else producers[0]
         around = trace.set_span_in_context(trace.INVALID_SPAN, around)
         topic = attributes.get("messaging.destination.name")
@@ -146,7 +146,7 @@ class Spans:
         try:
             yield span
         except GeneratorExit:
-            # The loop has ended, and whoever closes what is left of it does so elsewhere.
+            # The loop has ended. The remaining generators are closed in another context.
             closed = True
             raise
         except BaseException as error:
@@ -178,7 +178,7 @@ class Spans:
 
 
 def _waited(began: Sequence[Wait]) -> dict[str, AttributeValue]:
-    """Return the longest waits of a call's records, as far as they are known."""
+    """Return the longest waits among the records of a call, as far as they are known."""
     longest = {
         "keyshared.queue_wait": [each.queued for each in began if each.queued is not None],
         "keyshared.blocked_by_key": [
@@ -189,7 +189,7 @@ def _waited(began: Sequence[Wait]) -> dict[str, AttributeValue]:
 
 
 def _producer(record: Record) -> Context:
-    """Return the context in a record's headers, an empty one where there is none to be read."""
+    """Return the context in a record's headers, an empty one if it cannot be read."""
     try:
         headers = read_headers(record)
     except HeadersError:
@@ -203,7 +203,7 @@ def _producer(record: Record) -> Context:
 
 
 def told(span: Span, result: Any) -> Any:
-    """Note what a call has returned; return it, its outputs with the span's context."""
+    """Record the result of a call and return it; outputs get the span's context."""
     if isinstance(result, type) and issubclass(result, Verdict):
         result = result()
     if isinstance(result, Verdict):
@@ -214,9 +214,9 @@ def told(span: Span, result: Any) -> Any:
 
 
 def fail(span: Span, error: BaseException) -> None:
-    """Note a verdict, or an error, that a call has raised or returned.
+    """Record a verdict or an error that a call has raised or returned.
 
-    An error keeps which span it is of: a dead letter says so.
+    The ``traceparent`` of the span is stored on the error, so that a dead letter can name it.
     """
     if isinstance(error, Ack):
         return
@@ -242,7 +242,7 @@ def fail(span: Span, error: BaseException) -> None:
 
 
 def with_context(outputs: Sequence[Output]) -> list[Output]:
-    """Return outputs with the context of what runs here in their headers."""
+    """Return outputs with the current trace context in their headers."""
     carrier: dict[str, str] = {}
     propagate.inject(carrier)
     return [
@@ -258,7 +258,7 @@ def with_context(outputs: Sequence[Output]) -> list[Output]:
 
 
 def taking(take: Take) -> Take:
-    """Return what takes outputs within a call, so that they get its context."""
+    """Return a wrapper of ``take`` that adds the current trace context to outputs."""
 
     def take_with_context(record: Record, outputs: Sequence[Output]) -> None:
         take(record, with_context(outputs))

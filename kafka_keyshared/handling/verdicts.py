@@ -1,4 +1,7 @@
-"""What a handler's return value means; what follows from it is decided in the core."""
+"""Meaning of a handler's return value.
+
+The core decides what follows from it.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,17 @@ _warned_results: set[type] = set()
 
 
 def error_in(result: Any) -> BaseException | None:
-    """Return the exception that a returned value stands for; None where the record is done.
+    """Return the exception that a returned value stands for; None if the record is done.
 
-    A verdict that is returned means what it means when it is raised. It is not raised here: its
-    traceback would hold the frames that hold it, until the cyclic collector comes.
+    A returned verdict means the same as a raised one. This function does not raise it: its
+    traceback would hold frames that hold the verdict itself, until the cyclic garbage collector
+    runs.
     """
     if isinstance(result, type) and issubclass(result, Verdict):
-        result = result()  # "return Retry" means what "raise Retry" means
+        result = result()  # "return Retry" means the same as "raise Retry"
     if isinstance(result, Ack):
         return None
-    if isinstance(result, Verdict):  # one of a kind that nobody knows is a failed attempt
+    if isinstance(result, Verdict):  # an unknown verdict class is a failed attempt
         return result
     if (deferred := deferred_work(result)) is not None:
         return TypeError(

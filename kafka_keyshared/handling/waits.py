@@ -1,6 +1,6 @@
-"""For how long a record has waited until its handler was called, and how much of that for its key.
+"""Wait times of records before their handler calls, total and per key.
 
-Asked for by spans alone (:mod:`.tracing`): an app without them notes nothing of this.
+Only spans use them (:mod:`.tracing`). An app without tracing records no waits.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from kafka_keyshared.core.lane_identity import Lane, is_keyless, lane_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 Arrived: TypeAlias = Callable[[TopicPartition, int], "float | None"]
-"""Says when the record of a partition at an offset was fetched, None where nobody knows."""
+"""Returns when the record at an offset of a partition was fetched; None if it is not known."""
 
 
 class Wait(NamedTuple):
-    """What is known at the start of a call, in seconds. None: not known.
+    """Wait of a record at the start of its call, in seconds. None: not known.
 
-    ``behind_key`` is how much of ``queued`` went by until the call before it of its key had ended,
-    be that its own earlier attempt; the rest it has waited for a worker, or for its retry.
+    ``queued`` is the whole wait. ``behind_key`` is the part of it until the previous call of the
+    same key ended. That call may be an earlier attempt of the same record. For the rest, the record
+    waited for a worker or for its retry.
     """
 
     lane: Lane
@@ -32,10 +33,11 @@ def _unknown(partition: TopicPartition, offset: int) -> None:
 
 
 class Waits:
-    """The waits of an app's records. All its workers share one; ``clock`` is the owner's.
+    """Waits of an app's records. All workers share one; ``clock`` is the owner's.
 
-    It remembers of the last ``most`` lanes when their last call ended: what waits behind a call is
-    in the window, so a window full of others has been run before that is forgotten.
+    It remembers the end of the last call for at least the last ``most`` lanes. A record that waits
+    behind a call is in the window. An entry is therefore forgotten only after a whole window of
+    other records has run.
     """
 
     def __init__(self, clock: Callable[[], float], most: int) -> None:
@@ -47,15 +49,15 @@ class Waits:
         self._ended_before: dict[Lane, float] = {}
 
     def learn(self, arrived: Arrived, lane_of: Callable[[Record], Lane]) -> None:
-        """Go by what the core knows, from the start of the instance on."""
+        """Use the lookups of the core; called at the start of the instance."""
         self._arrived, self._lane_of = arrived, lane_of
 
     def begins(self, record: Record) -> Wait:
-        """Return for how long a record has waited whose handler is called now."""
+        """Return the wait of a record whose handler call starts now."""
         lane = self._lane_of(record)
         try:
             since = self._arrived(partition_of(record), record.offset())
-        except IndexError:  # the owner, on another thread, has just forgotten some
+        except IndexError:  # the owner thread has just removed entries
             since = None
         if since is None:
             return Wait(lane, None, None)

@@ -1,11 +1,11 @@
-"""Keys that are not the record's own: a header, a field of JSON or Avro, or what a function says.
+"""Key functions for headers, JSON or Avro fields, and user functions.
 
-Each ``from_...`` returns a *key function*: it takes a record and returns the key as bytes, or None
+Each ``from_...`` returns a *key function*. It takes a record and returns the key as bytes, or None
 for a null key. It raises :class:`~kafka_keyshared.model.Undecodable` for a record that has no
-readable key and never will have one, :class:`~kafka_keyshared.model.Retry` while the key cannot be
-read just now, and :class:`~kafka_keyshared.model.UnknownFormat` for a value that it cannot judge.
-The owner calls it once for each record received, in its own thread: what it waits for, everything
-waits for.
+readable key and never will have one. It raises :class:`~kafka_keyshared.model.Retry` while the key
+cannot be read yet, and :class:`~kafka_keyshared.model.UnknownFormat` for a value that it cannot
+judge. The owner calls it once for each received record, in its own thread, so a wait in it blocks
+everything.
 """
 
 from kafka_keyshared.core.keying import KeyOf

@@ -1,4 +1,4 @@
-"""Keys out of fields of Avro values."""
+"""Key functions for fields of Avro values."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from kafka_keyshared.keys.values import key_bytes, ours
 from kafka_keyshared.model import Record, Undecodable, UnknownFormat
 
 SCHEMA_ID_HEADER = "__value_schema_id"
-"""Where Confluent's serializers may put the id of the schema instead of before the value."""
+"""Header in which Confluent's serializers may put the schema id instead of before the value."""
 
 _BARE = "bare Avro of one schema"
 _FRAMED = "Avro in Confluent's wire format"
 
 
 def from_avro(field: str, *, schema: Any = None, registry: Any = None) -> KeyOf:
-    """Return the key function for a field of the record's value, which is Avro.
+    """Return the key function for a field of the record's Avro value.
 
     ``field`` is a name, or a path of names with dots. A record without that field, with a null
     there, or without a value has a null key.
 
-    With ``schema`` (JSON as text or as Python has it) the value is bare Avro written with it. With
+    With ``schema`` (JSON as text or as Python objects) the value is bare Avro written with it. With
     ``registry`` it is in Confluent's wire format: a zero byte, the schema's id in four bytes, then
-    Avro; or the id stands in the header ``__value_schema_id``, as a number or a GUID. ``registry``
-    is Confluent's ``SchemaRegistryClient``, or a function that is given the id (a GUID as text) and
+    Avro. Or the id is in the header ``__value_schema_id``, as a number or a GUID. ``registry`` is
+    Confluent's ``SchemaRegistryClient``, or a function that takes the id (a GUID as text) and
     returns the schema. Schemas that a schema refers to are fetched with ``get_version(subject,
-    version)``, so a function can only return schemas that refer to none, or that fastavro has
-    parsed. Each answer is remembered.
+    version)``. So a function can only return schemas that refer to none, or that fastavro has
+    parsed. Each answer is cached.
 
-    The registry knows no such schema when it returns None, or raises a ``KeyError`` or an error
-    whose ``http_status_code`` is 404. Any other error is an outage. Neither is the record's fault:
-    the record's partition waits and the registry is asked again after 1 s, then 2 s, up to 10 s.
-    Give the registry a time-out of a few seconds, since the owner waits for it.
+    The registry knows no such schema if it returns None, raises a ``KeyError``, or an error with
+    ``http_status_code`` 404. Any other error is an outage. Neither is the record's fault. The
+    record's partition waits, and the lookup is retried after 1 s, then 2 s, up to 10 s. Give the
+    registry a timeout of a few seconds, since the owner waits for it.
 
     Raises :class:`ConfigError` for a schema or a field that cannot work.
     """
@@ -79,7 +79,7 @@ def from_avro(field: str, *, schema: Any = None, registry: Any = None) -> KeyOf:
 def from_avro_file(field: str, file: Path) -> KeyOf:
     """Return the key function for bare Avro of the schema in a file.
 
-    Names that the schema refers to are looked for in files ``<full name>.avsc`` beside it. Raises
+    Names that the schema refers to are read from files ``<full name>.avsc`` beside it. Raises
     :class:`ConfigError` for a file or a field that cannot work.
     """
     try:
@@ -117,9 +117,10 @@ def _from_bare_avro(path: tuple[str, ...], schema: AvroSchema) -> KeyOf:
 
 
 def _is_another_format(value: bytes, schema: AvroSchema) -> bool:
-    """Say whether a value with bytes behind its end has another format.
+    """Return whether a value with bytes after its end has another format.
 
-    With a schema id in front, its data has to be Avro of the schema: a zero byte is a common start.
+    With a schema id in front, its data has to be Avro of the schema, as many values start with a
+    zero byte.
     """
     found = format_of(value)
     if found is None or not found.framed:
@@ -145,7 +146,7 @@ def _given_schema(schema: Any, path: tuple[str, ...]) -> AvroSchema:
 
 
 def _read(value: bytes, start: int, schema: AvroSchema) -> tuple[Any, int]:
-    """Return what stands in a value from ``start`` on, and where it ends."""
+    """Return the Avro data that starts at ``start``, and its end."""
     stream = BytesIO(value)
     stream.seek(start)
     try:

@@ -1,9 +1,9 @@
 """Wire formats of values, recognised by their first bytes.
 
-A key reader that cannot read a value looks here before it calls the record broken: a value in
-another known format says that the reader's setting is wrong, not the record. The formats are those
-of Confluent's and AWS Glue's serializers, Apicurio's with 8-byte ids, Avro's container file and
-single-object encoding, plain JSON, UTF-16, and the common compressions.
+A key function checks a value that it cannot read here, before it calls the record broken. A value
+in another known format means that the setting is wrong, not the record. The formats are those of
+Confluent's and AWS Glue's serializers, and Apicurio's with 8-byte ids. Further ones are Avro's
+container file and single-object encoding, plain JSON, UTF-16, and the common compressions.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from kafka_keyshared.model import UnknownFormat
 CONFLUENT_MAGIC = 0
 CONFLUENT_MAGIC_GUID = 1
 ID_END, GUID_END = 5, 17
-"""Where the data begins behind a schema id, and behind a schema GUID."""
+"""Where the data begins after a schema id, and after a schema GUID."""
 
 BOM = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8."""
 
 APICURIO_HEADERS = frozenset({"apicurio.value.globalId", "apicurio.value.contentId"})
-"""Headers in which Apicurio's serializers put the id of the schema instead of before the value."""
+"""Headers in which Apicurio's serializers put the schema id instead of before the value."""
 
 ASK_AGAIN = 10.0
-"""Seconds until a value of another format is read again: only other records can change that."""
+"""Seconds between two reads of a value in another format: only other records can change that."""
 
 _APICURIO_END, _GLUE_END = 9, 18
 _GLUE_MAGIC, _GLUE_COMPRESSIONS = 3, (0, 5)
@@ -46,9 +46,9 @@ _STARTS: tuple[tuple[bytes, str], ...] = (
 
 
 class Format(NamedTuple):
-    """A wire format: ``text`` names it and the schema; ``data_at`` is where its data begins.
+    """A wire format. ``text`` names it and the schema; ``data_at`` is where its data begins.
 
-    ``framed`` says that a schema id stands in front of the data.
+    ``framed`` means that a schema id precedes the data.
     """
 
     text: str
@@ -57,7 +57,7 @@ class Format(NamedTuple):
 
 
 def format_of(value: bytes) -> Format | None:
-    """Return the wire format that a value has by its first bytes, None for none that is known."""
+    """Return the wire format of a value by its first bytes, None for an unknown one."""
     framed = _framed(value)
     if framed is not None:
         return framed
@@ -98,9 +98,9 @@ def _is_json(value: bytes) -> bool:
 
 
 def other_format(value: bytes, setting: str) -> UnknownFormat | None:
-    """Return the error for a value of another known format than ``setting`` names; None for none.
+    """Return the error for a value of another known format than ``setting``; None for any other.
 
-    The error names what was seen and what the setting says.
+    The error names the format found and the one that the setting names.
     """
     found = format_of(value)
     if found is None:

@@ -1,4 +1,4 @@
-"""Counts of what a key function makes of sampled records, by topic."""
+"""Results of a key function on sampled records, counted by topic."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.model import Record, Retry, Undecodable, UnknownFormat
 
 REASONS_MAX = 20
-"""So many different reasons are kept for each topic."""
+"""Maximum number of different reasons kept for each topic."""
 
 
 @dataclass(slots=True)
 class TopicKeys:
     """The records of one topic: ``keyed`` have a key, and ``keyless`` have none.
 
-    ``broken`` counts undecodable records by reason, ``unknown`` those that the reader cannot judge,
-    and ``unread`` those that it cannot read just now.
+    ``broken`` counts undecodable records by reason. ``unknown`` counts those that the reader cannot
+    judge, and ``unread`` those that it cannot read yet.
     """
 
     keyed: int = 0
@@ -29,7 +29,7 @@ class TopicKeys:
 
     @property
     def without(self) -> int:
-        """How many records have no key that could be read."""
+        """Number of records without a readable key."""
         return sum(sum(each.values()) for each in (self.broken, self.unknown, self.unread))
 
     @property
@@ -46,7 +46,7 @@ class KeySample:
         self.topics: dict[str, TopicKeys] = {}
 
     def keys(self, topic: str, records: Sequence[Record]) -> list[bytes | None]:
-        """Return the keys of records of one topic, and leave out those that cannot be read."""
+        """Return the keys of one topic's records, without the unreadable ones."""
         return [*self._keys(self.topics.setdefault(topic, TopicKeys()), records)]
 
     def _keys(self, counts: TopicKeys, records: Sequence[Record]) -> Iterator[bytes | None]:

@@ -1,8 +1,8 @@
-"""Avro schemas of a registry or a folder, with the schemas that they refer to.
+"""Avro schemas of a registry or a folder, with their references.
 
-Whatever the registry says about a schema is no fault of the record. Each answer that leaves a
-record unread raises :class:`~kafka_keyshared.model.UnknownFormat` or
-:class:`~kafka_keyshared.model.Retry`, and the record's partition waits.
+A registry's answer is never the record's fault. Each answer that leaves a record unread raises
+:class:`~kafka_keyshared.model.UnknownFormat` or :class:`~kafka_keyshared.model.Retry`, and the
+record's partition waits.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Retry, Undecodable, UnknownFormat
 
 SCHEMAS_MAX = 1_000
-"""So many schemas of a registry are remembered, and so many ids that it does not know."""
+"""Maximum number of cached schemas, and of cached ids that the registry does not know."""
 
 ASK_AGAIN, ASK_AGAIN_MOST = 1.0, 10.0
-"""Seconds until a registry is asked again: the first delay, and the one that doubling ends at."""
+"""Seconds until a registry is queried again: the first delay, and the limit of its doubling."""
 
 PATIENCE = 10.0
 """Seconds for which an id that the registry does not know may still be registered."""
 
 PATIENT_IDS, PATIENT_WITHIN = 5, 60.0
-"""More unknown ids than these within so many seconds are garbage: none is waited for."""
+"""More unknown ids than this within that many seconds are garbage: ``PATIENCE`` does not apply."""
 
 _HTTP_NOT_FOUND = 404
 _TOP = "Top"
@@ -43,21 +43,21 @@ Value = TypeVar("Value")
 
 
 class SchemaError(ValueError):
-    """A schema cannot be used; the text says why."""
+    """A schema cannot be used. The text states why."""
 
 
 class AvroSchema(NamedTuple):
-    """A parsed schema; ``wrapped`` says that it is the only field of a record around it.
+    """A parsed schema. ``wrapped``: it is the only field of a record around it.
 
-    fastavro resolves names of referenced schemas only within a record, and a record with one field
-    has the bytes of that field.
+    fastavro resolves names of referenced schemas only within a record. A record with one field has
+    the bytes of that field.
     """
 
     parsed: Any
     wrapped: bool
 
     def read(self, stream: Any) -> Any:
-        """Read one value; raise whatever fastavro raises for bytes that are none."""
+        """Read one value. Raise fastavro's exception for invalid bytes."""
         found: Any = fastavro.schemaless_reader(stream, self.parsed, None)
         return found[_TOP] if self.wrapped else found
 
@@ -73,9 +73,9 @@ def parsed_schema(
 ) -> AvroSchema:
     """Return a schema from JSON text, from its parts, or from Confluent's ``Schema``.
 
-    ``names`` are schemas by their full names that it may refer to, as fastavro has them. ``named``
-    returns the definition of any other name, None for an unknown one. Raises :class:`SchemaError`
-    for an unknown name or a circle of files, and whatever fastavro raises for what is no schema.
+    ``names`` are schemas by full name that it may refer to, in fastavro's form. ``named`` returns
+    the definition of any other name, None for an unknown one. Raises :class:`SchemaError` for an
+    unknown name or a circle of files, and fastavro's exception for an invalid schema.
     """
     schema = _parts(schema)
     if isinstance(schema, dict) and "__fastavro_parsed" in schema:
@@ -99,9 +99,9 @@ def _parts(schema: Any) -> Any:
 def _with_names(
     schema: Any, named: Callable[[str], Any] | None, names: dict[str, Any], path: tuple[str, ...]
 ) -> tuple[Any, dict[str, Any]]:
-    """Parse a schema, and first each definition that it refers to and does not contain."""
+    """Parse a schema, after each definition that it refers to and does not contain."""
     while True:
-        # A parse that fails leaves names behind, so each one has names of its own.
+        # A failed parse leaves names behind, so each parse gets names of its own.
         known = dict(names)
         try:
             return fastavro.parse_schema(schema, named_schemas=known), known
@@ -117,7 +117,7 @@ def _with_names(
 
 
 def beside(folder: Path) -> Callable[[str], str | None]:
-    """Return what finds the definition of a full name in a folder: the file ``<name>.avsc``."""
+    """Return a function that finds definitions in a folder, in files ``<full name>.avsc``."""
 
     def named(name: str) -> str | None:
         file = folder / f"{name}.avsc"
@@ -127,7 +127,7 @@ def beside(folder: Path) -> Callable[[str], str | None]:
 
 
 class Folder:
-    """Schemas in a folder: ``<id>.avsc`` by id, and ``<full name>.avsc`` for what they refer to."""
+    """Schemas in a folder: ``<id>.avsc`` by id, and ``<full name>.avsc`` for their references."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -139,7 +139,7 @@ class Folder:
 
 
 class _Unknown(NamedTuple):
-    """An id for which there is no schema that can be used."""
+    """An id without a usable schema."""
 
     ask_at: float
     since: float
@@ -176,8 +176,8 @@ class Schemas:
     def get(self, schema_id: SchemaId) -> AvroSchema:
         """Return the parsed schema of that id.
 
-        Raises :class:`UnknownFormat` when there is none, or none that can be used, and
-        :class:`Retry` when the registry does not answer.
+        Raises :class:`UnknownFormat` without a usable schema, and :class:`Retry` when the registry
+        does not answer.
         """
         known = self._known.get(schema_id)
         if known is not None:
@@ -207,7 +207,7 @@ class Schemas:
         return max(0.0, unknown.since + PATIENCE - now) if lately <= PATIENT_IDS else 0.0
 
     def _look_up(self, schema_id: SchemaId, now: float) -> AvroSchema | str:
-        """Return the schema, or why there is none that can be used."""
+        """Return the schema, or why there is no usable one."""
         fetch = self._fetch_guid if isinstance(schema_id, str) else self._fetch
         found = self._ask(lambda: fetch(schema_id), now)  # type: ignore[arg-type]
         if found is None:
@@ -232,7 +232,7 @@ class Schemas:
         done: set[tuple[str, Any]],
         path: tuple[tuple[str, Any], ...],
     ) -> dict[str, Any]:
-        """Return the parsed definitions that a schema refers to, by name, those of theirs first."""
+        """Return the parsed definitions that a schema refers to, by name, nested ones first."""
         for each in _field(schema, "references") or ():
             subject, version = at = str(_field(each, "subject")), _field(each, "version")
             what = f"{_field(each, 'name')} (subject {subject}, version {version})"
@@ -264,7 +264,7 @@ class Schemas:
         return found
 
     def _ask(self, fetch: Callable[[], Any], now: float) -> Any:
-        """Return what the registry has, None when it knows nothing of that name."""
+        """Return the registry's answer, None when it does not know the name."""
         if now < self._ask_at:
             raise Retry(self._ask_at - now) from self._failure
         try:

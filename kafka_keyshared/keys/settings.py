@@ -1,4 +1,4 @@
-"""Keys as a configuration names them."""
+"""Key functions named by configuration settings."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def parse_key(text: str, schema: Path | None = None) -> KeyOf | None:
     """Return the key function that a setting names; None for ``record``, the record's own key.
 
     The others are ``header:NAME``, ``json:POINTER`` and ``avro:FIELD``. The last one needs
-    ``schema``: a file with the schema of bare Avro, or a folder whose files ``<id>.avsc`` are the
-    schemas of Confluent's wire format. A schema may refer to one by its full name, which stands in
-    the file ``<full name>.avsc`` in the same folder.
+    ``schema``. It is a file with the schema of bare Avro, or a folder for Confluent's wire format.
+    The folder has the schemas in files ``<id>.avsc``. A schema may refer to another by its full
+    name. That one is in the file ``<full name>.avsc`` in the same folder.
 
     Raises :class:`ConfigError` for anything else.
     """
@@ -44,7 +44,7 @@ def parse_key(text: str, schema: Path | None = None) -> KeyOf | None:
 def key_function(key: Callable[[Record], Any]) -> KeyOf:
     """Return the key function for any function: one of ours as it is, else :func:`from_callable`.
 
-    Raises :class:`ConfigError` for what cannot be called with one record.
+    Raises :class:`ConfigError` for a value that cannot be called with one record.
     """
     return key if is_ours(key) else from_callable(key)
 

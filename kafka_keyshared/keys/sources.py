@@ -1,4 +1,4 @@
-"""Keys out of headers, JSON values, and functions of the user's."""
+"""Key functions for headers, JSON values, and user functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')
 def from_header(name: str) -> KeyOf:
     """Return the key function for the header of that name; a record without it has a null key.
 
-    Of several headers of the name the last one counts, as for ``Headers.lastHeader`` of Kafka's
+    If several headers have the name, the last one counts, as for ``Headers.lastHeader`` of Kafka's
     Java client.
     """
     if not name:
@@ -43,7 +43,7 @@ class HeaderKey:
         self._name = name
 
     def __call__(self, record: Record) -> bytes | None:
-        """Return the key of one record; raise :class:`Undecodable` where headers cannot be read."""
+        """Return the key of one record. Raise :class:`Undecodable` for unreadable headers."""
         try:
             headers = read_headers(record)
         except HeadersError as error:
@@ -54,13 +54,13 @@ class HeaderKey:
         return next((value for name, value in reversed(headers) if name == self._name), None)
 
     def of_all(self, records: Sequence[Record]) -> list[bytes | None]:
-        """Return the keys of many records; raise whatever where one of them needs a closer look."""
+        """Return the keys of many records. Raise any exception if one needs the slow path."""
         name, last = self._name, self._last
         if not records:
             return []
-        # Called by map, so in C, for the reason that ask_headers gives; and it is faster.
+        # map calls it from C, for the reason that ask_headers gives; and it is faster.
         ask = type(records[0]).headers
-        # Where there is one header it is this one, as a rule; looking there first saves a loop.
+        # A single header is usually the right one. Checking it first saves a loop.
         found = [
             (headers[-1][1] if headers[-1][0] == name else last(headers)) if headers else None
             for headers in map(ask, records)
@@ -71,13 +71,13 @@ class HeaderKey:
 
 
 def from_json(pointer: str) -> KeyOf:
-    """Return the key function for a place in the record's value, which is JSON (RFC 8259).
+    """Return the key function for a place in the record's JSON value (RFC 8259).
 
     ``pointer`` is a JSON pointer (RFC 6901) such as ``/customer/id`` or ``/lines/0/sku``; the empty
-    one is the whole value. The reader skips a byte order mark, and a schema id in front of the
-    JSON as the serializers of Confluent, Apicurio and Glue write it. Where nothing stands there, or
-    a null, or where the record has no value, the key is null. Raises :class:`ConfigError` for what
-    is no pointer.
+    one is the whole value. The reader skips a byte order mark. It also skips a schema id in front
+    of the JSON, as the serializers of Confluent, Apicurio and Glue write it. The key is null if the
+    place is missing or null, or if the record has no value. Raises :class:`ConfigError` for an
+    invalid pointer.
     """
     return ours(JsonKey(pointer))
 
@@ -85,7 +85,7 @@ def from_json(pointer: str) -> KeyOf:
 class JsonKey:
     """The key function for a place in JSON. See :func:`from_json`.
 
-    What decodes cannot be pickled, and Spark sends it to executors: it is made again there.
+    Its decoders cannot be pickled, and Spark sends it to executors, so it is made again there.
     """
 
     def __init__(self, pointer: str) -> None:
@@ -98,7 +98,7 @@ class JsonKey:
         return from_json, (self._pointer,)
 
     def __call__(self, record: Record) -> bytes | None:
-        """Return the key of one record; raise :class:`Undecodable` for a value that is no JSON.
+        """Return the key of one record. Raise :class:`Undecodable` for a value that is no JSON.
 
         Raises :class:`~kafka_keyshared.model.UnknownFormat` for one of another known format.
         """
@@ -113,11 +113,11 @@ class JsonKey:
         if self._narrow is not None:
             with suppress(msgspec.ValidationError):
                 return key_bytes(self._narrow(value))
-            # An array on the way, or nothing where an object was meant: read it all.
+            # An array on the path, or no value where an object was expected: decode everything.
         return key_bytes(_walk(self._whole(value), self._tokens))
 
     def _behind_its_frame(self, value: bytes, error: Exception) -> bytes | None:
-        """Read JSON behind Confluent's prefix, another schema id or a byte order mark.
+        """Read JSON after Confluent's prefix, another schema id or a byte order mark.
 
         No JSON begins like any of these. Without one the value is broken JSON, or has another
         format.
@@ -148,9 +148,9 @@ def _tokens_of(pointer: str) -> tuple[str, ...]:
 
 
 def _narrow_decoder(tokens: tuple[str, ...]) -> Callable[[bytes], Any]:
-    """Return what reads only the place that the tokens name, all of them names of objects.
+    """Return a decoder for only the place that the tokens name, all of them names of objects.
 
-    What is beside it is checked for syntax without making objects of it: half the time or less.
+    It checks the rest for syntax without making objects of it, which takes half the time or less.
     """
     kind: Any = Any
     for token in reversed(tokens):
@@ -180,20 +180,20 @@ def _walk(found: Any, tokens: tuple[str, ...]) -> Any:
 
 
 def from_callable(function: Callable[[Record], Any]) -> KeyOf:
-    """Return the key function that asks yours; what it returns goes through :func:`key_bytes`.
+    """Return a key function that calls yours and passes its result to :func:`key_bytes`.
 
-    It must give the same key for the same record whenever it is asked: after a rebalance another
-    member asks again. It may raise :class:`Undecodable` with a reason; every other exception means
-    the same, except :class:`Retry` and an ``OSError`` (a connection that failed, a time-out), which
-    mean *not now*: the record's partition waits.
+    It must always give the same key for the same record, because another member calls it again
+    after a rebalance. It may raise :class:`Undecodable` with a reason, and every other exception
+    means the same. The exceptions are :class:`Retry` and an ``OSError`` (a failed connection, a
+    timeout). They mean *not now*: the record's partition waits.
 
-    Raises :class:`ConfigError` for what cannot be called with one record.
+    Raises :class:`ConfigError` for a value that cannot be called with one record.
     """
     name = getattr(function, "__qualname__", repr(function))
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise ConfigError(f"key={name}: give a plain function of one record")
     try:
-        with suppress(ValueError):  # no signature, being written in C: the first record will tell
+        with suppress(ValueError):  # written in C, without a signature; the first record shows
             inspect.signature(function).bind(None)
     except TypeError as error:
         raise ConfigError(f"key={name} is called with one record: {error}") from error
@@ -202,7 +202,7 @@ def from_callable(function: Callable[[Record], Any]) -> KeyOf:
         if record.error() is not None:
             return None
         try:
-            # What it sets (contextvars) no other call of it sees, nor a callback on this thread.
+            # Its contextvars must not reach another call of it, nor a callback on this thread.
             return key_bytes(copy_context().run(function, record))
         except (Undecodable, Retry):
             raise

@@ -1,4 +1,4 @@
-"""What stands where a key is looked for, as bytes."""
+"""Conversion of values to key bytes."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ _OURS: WeakSet[Any] = WeakSet()
 
 
 def ours(key_of: KeyOf) -> KeyOf:
-    """Mark a key function that returns bytes and raises what it should, without any wrapping."""
+    """Mark a key function that needs no wrapper: it returns bytes and the right exceptions."""
     _OURS.add(key_of)
     return key_of
 
 
 def is_ours(key_of: object) -> bool:
-    """Say whether it is marked so."""
+    """Return whether a key function is marked by :func:`ours`."""
     return isinstance(key_of, Hashable) and key_of in _OURS
 
 
 def key_bytes(value: Any) -> bytes | None:
     """Return the bytes of a key that was read as a value, None for None.
 
-    Bytes stay as they are and text becomes UTF-8. ``true`` and ``false``, whole numbers in decimal,
-    other numbers as Python writes them (``1.0`` is not ``1``), UUIDs and decimals as their text,
-    dates and times in ISO 8601. Objects and arrays become JSON without spaces and with sorted
-    names, so that the order of fields makes no difference.
+    Bytes stay as they are and text becomes UTF-8. Booleans become ``true`` and ``false``, whole
+    numbers decimal text. Other numbers are written as in Python (``1.0`` is not ``1``), UUIDs and
+    decimals as their text. Dates and times are in ISO 8601. Objects and arrays become JSON without
+    spaces and with sorted names, so that the order of fields makes no difference.
 
     Raises :class:`Undecodable` for anything else, and for text that is not Unicode.
 
-    >>> key_bytes("no 7"), key_bytes(7), key_bytes({"b": 1, "a": None})
-    (b'no 7', b'7', b'{"a":null,"b":1}')
+        >>> key_bytes("no 7"), key_bytes(7), key_bytes({"b": 1, "a": None})
+        (b'no 7', b'7', b'{"a":null,"b":1}')
     """
     if value is None or type(value) is bytes:
         return value

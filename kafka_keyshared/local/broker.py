@@ -1,7 +1,8 @@
-"""Apache Kafka itself, on this machine, from its Maven jars: no Docker, no installation.
+"""Apache Kafka on this machine, from its Maven jars.
 
-``python -m kafka_keyshared.local.broker`` starts one broker, prints
-``Kafka at 127.0.0.1:9092 (Ctrl-C stops it)`` once it can be used, and deletes its data at the end.
+It needs neither Docker nor an installation. ``python -m kafka_keyshared.local.broker`` starts one
+broker. It prints ``Kafka at 127.0.0.1:9092 (Ctrl-C stops it)`` once the broker can be used. At the
+end it deletes the broker's data.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ DEFAULT_PORT = 9092
 class RealCluster(Cluster):
     """Kafka in KRaft mode: ``brokers`` processes in a temporary directory, on loopback ports.
 
-    ``port`` is that of the first broker, else a free one; ports and data stay the same over
+    ``port`` is that of the first broker, else a free one. Ports and data stay the same over
     :meth:`stop`, :meth:`kill` and :meth:`restart`. ``timeout`` is in seconds and bounds every
     start. ``settings`` are given to every broker on top of our own; None there means the broker's
-    own default. ``measured`` brokers run as fast as they can, at the price of a slower start; the
-    others are for what is soon over. The processes end with this one, however it ends. Raises
-    :class:`MissingPartError` when Java or the jars are missing, :class:`ConfigError` when the port
-    is taken and :class:`BrokerUnavailableError` or :class:`KeySharedError` with the broker's log
-    when it does not come up.
+    own default. ``measured`` brokers run as fast as they can, with a slower start; the others are
+    for short runs. The processes end with this one, however it ends. Raises
+    :class:`MissingPartError` when Java or the jars are missing, and :class:`ConfigError` when the
+    port is taken. Raises :class:`BrokerUnavailableError` or :class:`KeySharedError` with the
+    broker's log when a broker does not start.
     """
 
     kind = "real"
@@ -110,7 +111,7 @@ class RealCluster(Cluster):
             raise
 
     def _format(self) -> None:
-        # The tool refuses a name that begins with "-", as one in 64 random ones would.
+        # The tool refuses a name that begins with "-", as one in 64 random names would.
         cluster_id = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
         with ThreadPoolExecutor(len(self._nodes)) as pool:
             for _ in pool.map(lambda node: node.format(cluster_id), self._nodes):
@@ -118,35 +119,36 @@ class RealCluster(Cluster):
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of the brokers that are running."""
+        """The process ids of the running brokers."""
         return [node.pid for node in self._nodes if node.pid is not None]
 
     def stop(self, broker: int | None = None) -> None:
-        """End the broker with this number (from 1), or all, cleanly (SIGTERM); the data stays."""
+        """Stop the broker with this number (from 1), or all, cleanly (SIGTERM); the data stays."""
         for node in self._chosen(broker):
             node.stop(self._guard)
 
     def kill(self, broker: int | None = None) -> None:
-        """End the broker with this number (from 1), or all, as a crash would (SIGKILL)."""
+        """Kill the broker with this number (from 1), or all, as a crash would (SIGKILL)."""
         for node in self._chosen(broker):
             node.kill(self._guard)
 
     def restart(self, broker: int | None = None) -> None:
         """Start the broker with this number, or all, at the same port with the same data.
 
-        One that still runs is stopped first. Returns when those that should run are known to the
-        cluster and every partition that can have a leader has one.
+        A broker that still runs is stopped first. Returns when the cluster knows all brokers that
+        should run, and every partition that can have a leader has one.
         """
         chosen = self._chosen(broker)
         for node in chosen:
             node.stop(self._guard)
             node.start(self._guard)
-        # Each is asked itself: the others show a killed broker until its session has ended.
+        # Each broker is queried itself, because the others show a killed broker until its session
+        # ends.
         for node in chosen:
             self._await_ready(node.address.bootstrap)
 
     def check(self) -> None:
-        """Raise :class:`KeySharedError` with its log when a broker ended that nobody stopped."""
+        """Raise :class:`KeySharedError` with its log if a broker ended without being stopped."""
         for node in self._nodes:
             node.check()
 
@@ -215,9 +217,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a cluster in the foreground; returns the exit status."""
+    """Run a cluster in the foreground; return the exit status."""
     options = _parser().parse_args(arguments)
-    # Both end in KeyboardInterrupt, which also cuts a start short.
+    # Both signals raise KeyboardInterrupt, which also ends a start early.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     port = options.port
@@ -227,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if kafka_jars.find_jars() is None:
             sys.stderr.write(f"Fetching Apache Kafka {kafka_jars.KAFKA_VERSION} (54 MB, once)\n")
         jars = kafka_jars.fetch_jars()
-        alone = options.brokers == 1  # somebody may measure it
+        alone = options.brokers == 1  # a user may measure it
         with RealCluster(options.brokers, port=port, jars=jars, measured=alone) as cluster:
             line = cluster.bootstrap
             sys.stdout.write(

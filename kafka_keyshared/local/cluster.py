@@ -1,4 +1,4 @@
-"""What every local cluster can do: say where it listens, create topics, go away."""
+"""The interface of every local cluster: address, topic creation, shutdown."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Cluster(ABC):
     """A Kafka cluster reachable over plain TCP on this machine; a context manager.
 
     ``bootstrap`` is the value for ``bootstrap.servers`` and does not change while the cluster
-    lives. ``kind`` says what to expect of it: an ``embedded`` cluster keeps about 5 MB per
-    partition and silently deletes the oldest beyond that; a ``real`` one keeps everything.
+    lives. ``kind`` describes its storage. An ``embedded`` cluster keeps about 5 MB per partition
+    and silently deletes the oldest beyond that. A ``real`` one keeps everything.
     """
 
     kind: ClusterKind
@@ -36,9 +36,9 @@ class Cluster(ABC):
     def create_topic(self, name: str, partitions: int, *, timeout: float = 30.0) -> None:
         """Create a topic and return once every partition is visible and has a leader.
 
-        A topic that is already there with this many partitions is left as it is. ``timeout`` is
-        in seconds. Raises :class:`ConfigError` when the name or the number is refused or the topic
-        exists with another number, and :class:`BrokerUnavailableError` when the time is over.
+        An existing topic with this many partitions is left as it is. ``timeout`` is in seconds.
+        Raises :class:`ConfigError` when the name or the number is refused or the topic exists with
+        another number. Raises :class:`BrokerUnavailableError` when the time is over.
         """
         if partitions < 1:
             raise ConfigError(
@@ -61,11 +61,11 @@ class Cluster(ABC):
 
     @abstractmethod
     def _create(self, name: str, partitions: int, timeout: float) -> bool:
-        """Ask for the topic; False when a topic of that name is already there."""
+        """Create the topic; return False when a topic of that name exists."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give up everything that this object started; a second call does nothing."""
+        """Release everything that this object started; a second call does nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -75,16 +75,16 @@ class Cluster(ABC):
 
 
 def has_leaders(topic: TopicMetadata) -> bool:
-    """Whether every partition of the topic can be written to and read from now."""
+    """Return whether every partition of the topic can be written to and read from now."""
     return all(partition.leader >= 0 for partition in topic.partitions.values())
 
 
 def admin_client(bootstrap: str) -> AdminClient:
-    """An admin client that is quiet and quick to reconnect, for a broker that is still starting."""
+    """Return a quiet admin client with fast reconnects, for a broker that is starting."""
     return AdminClient(
         {
             "bootstrap.servers": bootstrap,
-            # A refused connection is the normal case while a broker starts, not worth a log line.
+            # A refused connection is normal while a broker starts, so it is not logged.
             "log_level": 2,
             # librdkafka backs off up to 10 s by default, longer than a broker takes to start.
             "reconnect.backoff.ms": 20,
@@ -101,11 +101,11 @@ def await_metadata(
     what: str,
     check: Callable[[], None] | None = None,
 ) -> ClusterMetadata:
-    """Ask for the metadata of all topics until ``ready`` accepts it, and return it.
+    """Query the metadata of all topics until ``ready`` accepts it, and return it.
 
-    All topics are asked for because a request that names a topic creates it on an embedded
-    cluster. ``timeout`` is in seconds; ``check`` is called between two questions and may raise to
-    end the wait. Raises :class:`BrokerUnavailableError` naming ``what`` when the time is over.
+    All topics are queried because a request that names a topic creates it on an embedded cluster.
+    ``timeout`` is in seconds. ``check`` is called between two queries and may raise to end the
+    wait. Raises :class:`BrokerUnavailableError` naming ``what`` when the time is over.
     """
     admin = admin_client(bootstrap)
     deadline = time.monotonic() + timeout
@@ -129,12 +129,12 @@ def await_metadata(
 
 
 def create_by_admin(bootstrap: str, name: str, partitions: int, timeout: float) -> bool:
-    """Create a topic with the cluster's default replication; False when it is already there.
+    """Create a topic with the cluster's default replication; return False if it exists.
 
-    Raises :class:`ConfigError` when the broker refuses the name or the number,
+    Raises :class:`ConfigError` when the broker refuses the name or the number, and
     :class:`BrokerUnavailableError` when it does not answer.
     """
-    # Named, because a client that is collected takes its unanswered requests with it.
+    # Kept in a variable, because a garbage-collected client drops its unanswered requests.
     admin = admin_client(bootstrap)
     created = admin.create_topics(
         [NewTopic(name, num_partitions=partitions, replication_factor=-1)],
@@ -160,5 +160,5 @@ def create_by_admin(bootstrap: str, name: str, partitions: int, timeout: float) 
 
 
 def closed_error(what: str) -> KeySharedError:
-    """The error of every call on something that has been closed."""
+    """Return the error for a call on a closed object."""
     return KeySharedError(f"{what} is closed; make a new one")

@@ -1,10 +1,10 @@
-"""A Kafka cluster inside this process: librdkafka's mock cluster, reached with ctypes.
+"""A Kafka cluster inside this process: librdkafka's mock cluster through ctypes.
 
 It comes with the confluent-kafka wheel, starts in milliseconds and needs neither Java nor Docker.
-Groups, cooperative rebalance, commit metadata and transactions work. What does not: topics are
-created with 4 partitions when somebody names them first, the admin client cannot create topics,
-describe groups or look up timestamps, and **the oldest data of a partition beyond 5 MB is deleted
-without an error**.
+Groups, cooperative rebalance, commit metadata and transactions work. Limits: a topic that is
+requested before it is created gets 4 partitions. The admin client cannot create topics, describe
+groups or look up timestamps. **The oldest data of a partition beyond 5 MB is deleted without an
+error**.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _PRODUCER = 0
 class EmbeddedCluster(Faults, Cluster):
     """A cluster of ``brokers`` mock brokers that lives and dies with this object.
 
-    A group forms at once, but each later round of its rebalance (a cooperative one has two) lasts
-    the members' ``session.timeout.ms`` less one second: give them 1,500 ms there, not the default
-    of 45 s. A process that is forked from this one can talk to the cluster but not close it. What
-    can be made to go wrong in it stands in :class:`.faults.Faults`. Raises
-    :class:`MissingPartError` when the installed librdkafka has no mock cluster.
+    A group forms at once. Each later round of its rebalance (a cooperative one has two) lasts the
+    members' ``session.timeout.ms`` less one second. Set 1,500 ms there, not the default of 45 s. A
+    process that is forked from this one can use the cluster but not close it.
+    :class:`.faults.Faults` has the faults that can be injected. Raises :class:`MissingPartError`
+    when the installed librdkafka has no mock cluster.
     """
 
     kind = "embedded"
@@ -55,7 +55,7 @@ class EmbeddedCluster(Faults, Cluster):
         atexit.register(self.close)
 
     def _new_client(self) -> int:
-        """The client instance that the mock cluster keeps its books in; it never connects."""
+        """Return the client instance that owns the mock cluster; it never connects."""
         reason = ctypes.create_string_buffer(512)
         conf = self._native.conf_new()
         # Level 4 leaves out the warning that this client has no broker to connect to.
@@ -85,7 +85,7 @@ class EmbeddedCluster(Faults, Cluster):
         return True
 
     def close(self) -> None:
-        """Stop the brokers; clients that are still connected see them go away."""
+        """Stop the brokers; clients that are still connected lose their connections."""
         if self._cluster is None or os.getpid() != self._owner:
             return
         atexit.unregister(self.close)

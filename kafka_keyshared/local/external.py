@@ -1,4 +1,4 @@
-"""Clusters that somebody else runs: one named by its address, one started in a container."""
+"""Existing clusters: one at an address, one started in a container."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from testcontainers.community.kafka import KafkaContainer
 
 BOOTSTRAP_VARIABLE = "KEYSHARED_TEST_BOOTSTRAP"
-"""Environment variable that points the tests at a cluster which is already there."""
+"""Environment variable with the address of an existing cluster for the tests."""
 
 
 class ExternalCluster(Cluster):
     """A cluster at ``bootstrap`` that is not ours: closing it leaves it, and its topics, alone.
 
-    Raises :class:`BrokerUnavailableError` when nobody answers there within ``timeout`` seconds.
+    Raises :class:`BrokerUnavailableError` when no broker answers there within ``timeout`` seconds.
     """
 
     kind = "real"
@@ -33,7 +33,7 @@ class ExternalCluster(Cluster):
         return create_by_admin(self.bootstrap, name, partitions, timeout)
 
     def close(self) -> None:
-        """Refuse further calls; the cluster goes on."""
+        """Refuse further calls; the cluster keeps running."""
         self._closed = True
 
 
@@ -52,7 +52,7 @@ class ContainerCluster(ExternalCluster):
 
 
 def external_cluster(bootstrap: str, *, timeout: float = 30.0) -> Cluster:
-    """The cluster at ``bootstrap``, once it has answered; see :class:`ExternalCluster`."""
+    """Return the cluster at ``bootstrap``, once it has answered; see :class:`ExternalCluster`."""
     return ExternalCluster(bootstrap, timeout=timeout)
 
 
@@ -60,7 +60,7 @@ def testcontainers_cluster(*, timeout: int = 120) -> Cluster:
     """Start Kafka (KRaft) in a container with testcontainers' own choice of image.
 
     ``timeout`` is in whole seconds and covers the start, not the download of the image. Raises
-    :class:`MissingPartError` when the library or a Docker engine is not there.
+    :class:`MissingPartError` when the library or a Docker engine is missing.
     """
     try:
         from docker.errors import DockerException  # type: ignore[import-untyped]

@@ -1,8 +1,8 @@
-"""Faults that an embedded cluster can be told to have, named as the protocol names them.
+"""Faults of an embedded cluster, under the names of Kafka's protocol.
 
-Requests go by the names of Kafka's protocol guide (``OffsetCommit``, ``Fetch``), errors by their
+Requests have the names of Kafka's protocol guide (``OffsetCommit``, ``Fetch``). Errors have their
 names there and in ``confluent_kafka.KafkaError`` (``NOT_COORDINATOR``). ``_TRANSPORT`` is the one
-error that no broker sends: the connection breaks instead of an answer.
+error that no broker sends; the connection breaks without an answer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ALL = -1
 
 
 def api_key(request: str) -> int:
-    """The number of a request; raises :class:`ConfigError` for a name that is not one."""
+    """Return the number of a request; raise :class:`ConfigError` for an unknown name."""
     if request not in API_KEYS:
         raise ConfigError(
             f"request {request!r} is not known to the embedded cluster; it answers "
@@ -55,7 +55,7 @@ def api_key(request: str) -> int:
 
 
 def error_code(error: str) -> int:
-    """The number of an error; raises :class:`ConfigError` for a name that is not one."""
+    """Return the number of an error; raise :class:`ConfigError` for an unknown name."""
     code = getattr(KafkaError, error, None) if error.isupper() else None
     if not isinstance(code, int):
         raise ConfigError(
@@ -69,7 +69,7 @@ class Faults(ABC):
     """The faults of one mock cluster; :class:`.embedded.EmbeddedCluster` inherits them.
 
     Brokers are numbered from 1. Every method raises :class:`KeySharedError` on a closed cluster,
-    and :class:`ConfigError` for a request, an error or a broker that there is not.
+    and :class:`ConfigError` for an unknown request, error or broker.
     """
 
     _native: Native
@@ -77,15 +77,15 @@ class Faults(ABC):
 
     @abstractmethod
     def _handle(self) -> int:
-        """The open cluster; raises when it is closed."""
+        """Return the open cluster; raise when it is closed."""
 
     def fail_next(
         self, request: str, error: str, *, times: int = 1, broker: int | None = None
     ) -> None:
         """Answer the next ``times`` requests of a kind with an error.
 
-        Errors queue up behind those that were asked for before. With a ``broker`` only its requests
-        count, else those to any.
+        Errors queue up behind earlier ones. With a ``broker`` only requests to it count, else those
+        to any.
         """
         if times < 1:
             raise ConfigError(f"fail_next({request!r}, times={times}): at least 1 is needed")
@@ -97,7 +97,7 @@ class Faults(ABC):
         self._native.mock_push_request_errors_array(self._handle(), api_key(request), times, errors)
 
     def delay_next(self, request: str, seconds: float, *, times: int = 1, broker: int = 1) -> None:
-        """Let a broker answer its next ``times`` requests of a kind only after ``seconds``."""
+        """Delay a broker's answers to its next ``times`` requests of a kind by ``seconds``."""
         if times < 1 or seconds < 0:
             raise ConfigError(
                 f"delay_next({request!r}, {seconds}, times={times}): give seconds that are not "
@@ -119,7 +119,7 @@ class Faults(ABC):
         )
 
     def planned(self, request: str, *, broker: int) -> int:
-        """How many answers planned for this broker alone are still to come."""
+        """Return how many answers planned for this broker alone are still pending."""
         count = ctypes.c_size_t()
         self._check_broker(broker)
         self._check(
@@ -131,19 +131,19 @@ class Faults(ABC):
         return count.value
 
     def heal(self, request: str) -> None:
-        """Forget the errors of :meth:`fail_next` without a broker that are still to come."""
+        """Clear the pending errors of :meth:`fail_next` without a broker."""
         self._native.mock_clear_request_errors(self._handle(), api_key(request))
 
     def broker_down(self, broker: int | None = None) -> None:
         """Break all connections of a broker, or of all, and refuse new ones; its data stays.
 
-        Leaders and coordinators stay where they are: move them with :meth:`move_leader` and
+        Leaders and coordinators do not move. Move them with :meth:`move_leader` and
         :meth:`move_coordinator`.
         """
         self._switch(self._native.mock_broker_set_down, broker)
 
     def broker_up(self, broker: int | None = None) -> None:
-        """Let a broker, or all, take connections again."""
+        """Accept connections again at a broker, or at all."""
         self._switch(self._native.mock_broker_set_up, broker)
 
     def _switch(self, act: Callable[..., int], broker: int | None) -> None:
@@ -153,7 +153,7 @@ class Faults(ABC):
         self._check(act(self._handle(), number), f"broker {broker}")
 
     def move_coordinator(self, group: str, broker: int) -> None:
-        """Make a broker the coordinator of a consumer group; the members have to find it anew."""
+        """Make a broker the coordinator of a consumer group; the members must find it again."""
         self._check_broker(broker)
         self._check(
             self._native.mock_coordinator_set(self._handle(), b"group", group.encode(), broker),
@@ -163,9 +163,8 @@ class Faults(ABC):
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Make a broker the leader of a partition.
 
-        A partition cannot be left without a leader: librdkafka 2.16 dereferences the missing one
-        when somebody fetches, and takes the process down. Let ``Fetch`` fail with
-        ``LEADER_NOT_AVAILABLE`` instead.
+        A partition cannot be left without a leader: librdkafka 2.16 dereferences the missing one at
+        a fetch, and crashes the process. Let ``Fetch`` fail with ``LEADER_NOT_AVAILABLE`` instead.
         """
         self._check_broker(broker)
         self._check(
@@ -176,18 +175,18 @@ class Faults(ABC):
         )
 
     def fail_topic(self, topic: str, error: str | None) -> None:
-        """Show a topic with an error in all metadata, until told None."""
+        """Return an error for a topic in all metadata, until called with None."""
         code = 0 if error is None else error_code(error)
         self._native.mock_topic_set_error(self._handle(), topic.encode(), code)
 
     def watch_requests(self) -> None:
-        """Note every request from now on, for :meth:`requests`."""
+        """Record every request from now on, for :meth:`requests`."""
         self._native.mock_start_request_tracking(self._handle())
 
     def requests(self) -> Counter[str]:
-        """How many requests of each kind came since :meth:`watch_requests`, by their names.
+        """Return how many requests of each kind came since :meth:`watch_requests`, by their names.
 
-        A kind without a name in :data:`API_KEYS` goes by its number.
+        A kind without a name in :data:`API_KEYS` has its number as name.
         """
         count = ctypes.c_size_t()
         seen = self._native.mock_get_requests(self._handle(), ctypes.byref(count))
@@ -198,7 +197,8 @@ class Faults(ABC):
         return Counter(_API_NAMES.get(key, str(key)) for key in keys)
 
     def _check_broker(self, broker: int) -> None:
-        # The library does not see to it everywhere: a group would never find its coordinator again.
+        # The library does not check this everywhere, and a group would never find its coordinator
+        # again.
         if not 1 <= broker <= self._brokers:
             raise ConfigError(
                 f"the embedded cluster has no broker {broker}; they are numbered 1 to "

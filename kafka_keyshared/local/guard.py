@@ -1,9 +1,9 @@
-"""Makes sure that no broker outlives the process that started it, however that one dies.
+"""A guard process that ends brokers with the process that started them.
 
-A small process holds the reading end of a pipe. When the owner is gone, also by SIGKILL, the pipe
-ends, and the guard kills what it was told to watch and deletes the data. Asking the Linux kernel
-for a signal at the parent's death would be shorter, but that one comes when the *thread* that
-started the broker ends, and only on Linux.
+It works however the owner dies. A small process holds the reading end of a pipe. When the owner is
+gone, also by SIGKILL, the pipe ends. The guard then kills the watched processes and deletes the
+data. The Linux kernel's signal at a parent's death would need less code. However, it comes when the
+*thread* that started the broker ends, and only on Linux.
 
 This file is also the guard's program and is run by its path, so it imports only the library.
 """
@@ -25,14 +25,14 @@ _GONE_AFTER = 10.0
 
 
 class Guard:
-    """Watches processes for their owner, and deletes ``directory`` when it is closed or left."""
+    """Watches processes for their owner; deletes ``directory`` on close or at the owner's end."""
 
     def __init__(self, directory: Path) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(__file__).resolve()), str(directory)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            # Ctrl-C in a terminal goes to the whole session; the guard must outlast its owner.
+            # Ctrl-C in a terminal signals the whole session, but the guard must outlast its owner.
             start_new_session=True,
         )
         _guards.add(self)
@@ -42,24 +42,24 @@ class Guard:
         self._tell(f"watch {pid}\n")
 
     def forget(self, pid: int) -> None:
-        """Leave the process alone; to be called once it has ended, since its id may be reused."""
+        """Stop watching a process; call this once it has ended, since its id may be reused."""
         self._tell(f"forget {pid}\n")
 
     def close(self) -> None:
-        """Kill what is still watched, delete the directory and wait until that is done."""
+        """Kill all watched processes, delete the directory and wait until that is done."""
         _guards.discard(self)
         self.let_go()
         self._process.wait()
 
     def let_go(self) -> None:
-        """Close this process's end of the pipe without waiting for anything."""
+        """Close this process's end of the pipe without waiting."""
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
 
     def _tell(self, line: str) -> None:
         if self._process.stdin is not None:
-            # A guard that somebody has killed costs the protection, not the broker.
+            # If the guard was killed, the protection is lost, but the broker keeps running.
             with suppress(BrokenPipeError):
                 self._process.stdin.write(line.encode())
                 self._process.stdin.flush()
@@ -80,7 +80,7 @@ if __name__ != "__main__" and hasattr(os, "register_at_fork"):
 
 
 def watched_at_end(lines: Iterable[bytes]) -> set[int]:
-    """Read ``watch PID`` and ``forget PID`` until the owner is gone; what is watched then."""
+    """Read ``watch PID`` and ``forget PID`` until the owner is gone; return the watched ids."""
     watched: set[int] = set()
     for line in lines:
         verb, pid = line.split()
@@ -92,13 +92,13 @@ def watched_at_end(lines: Iterable[bytes]) -> set[int]:
 
 
 def main(directory: Path) -> None:
-    """Wait for the owner's end, then tidy up behind it."""
+    """Wait for the owner's end, then clean up."""
     for pid in watched_at_end(sys.stdin.buffer):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + _GONE_AFTER
-    # A process that is being killed may still write; its files are what shows that it is gone,
-    # since its id stays while nobody reaps it.
+    # A process that is being killed may still write. Its files show whether it is gone, because its
+    # id stays until a parent reaps it.
     while directory.exists() and time.monotonic() < deadline:
         shutil.rmtree(directory, ignore_errors=True)
         time.sleep(0.02)

@@ -1,7 +1,7 @@
-"""Where Java and the jars of Apache Kafka are, and how they get there.
+"""Location of Java, and the jars of Apache Kafka with their download.
 
 ``python -m kafka_keyshared.local.jars`` fetches the jars with Maven, once per user, and prints
-where they are. ``KEYSHARED_KAFKA_JARS`` names a directory that is used instead, for instance the
+their directory. ``KEYSHARED_KAFKA_JARS`` names a directory that is used instead, for instance the
 ``libs`` directory of a Kafka download.
 """
 
@@ -44,7 +44,7 @@ publish = KAFKA_JARS.publish
 
 
 def java_version(command: str) -> int | None:
-    """The feature version of a ``java`` command (8, 17, 21, ...), or None when it does not run."""
+    """Return the feature version of a ``java`` command (8, 17, ...), or None if it does not run."""
     try:
         ran = subprocess.run(
             [command, "-version"], capture_output=True, text=True, timeout=60, check=False
@@ -56,11 +56,10 @@ def java_version(command: str) -> int | None:
 
 
 def java(user: str = "a Kafka broker") -> str:
-    """The ``java`` command of ``JAVA_HOME``, else of PATH: the first that is new enough.
+    """Return the ``java`` command of ``JAVA_HOME``, else of PATH: the first that is new enough.
 
-    ``user`` is who needs it, for the message.
-
-    Raises :class:`MissingPartError` that says what was found and what to install.
+    ``user`` is the part that needs Java, for the message. Raises :class:`MissingPartError` with the
+    versions found and the package to install.
     """
     home = os.environ.get("JAVA_HOME")
     candidates = [str(Path(home) / "bin" / "java")] if home else []

@@ -1,4 +1,4 @@
-"""A set of jars that Maven fetches once per user: where it is kept, and how it gets there."""
+"""Sets of jars that Maven fetches once per user into a cache."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _FETCH_TIMEOUT = 900.0
 class JarSet:
     """Jars that belong together.
 
-    ``what`` names them in messages, ``folder`` is their directory in the cache, ``variable`` the
-    environment variable that names another directory. ``needed`` are patterns of file names, each
-    of which must be there. ``pom`` is the resource beside ``package``'s modules that Maven is
-    given. ``how_to_get`` ends every message that says that they are not there.
+    ``what`` names them in messages. ``folder`` is their directory in the cache, and ``variable``
+    the environment variable that names another directory. ``needed`` are patterns of file names,
+    each of which must match a file. ``pom`` is the resource for Maven, beside the modules of
+    ``package``. ``how_to_get`` ends every message about missing jars.
     """
 
     what: str
@@ -36,19 +36,19 @@ class JarSet:
     how_to_get: str
 
     def cache_directory(self) -> Path:
-        """Where fetched jars are kept: under ``XDG_CACHE_HOME``, else ``~/.cache``."""
+        """Return the directory of fetched jars: under ``XDG_CACHE_HOME``, else ``~/.cache``."""
         root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         return Path(root) / "kafka-keyshared" / self.folder
 
     def complete(self, directory: Path) -> bool:
-        """Whether the directory holds all that are needed."""
+        """Return whether the directory has all needed jars."""
         return all(any(directory.glob(pattern)) for pattern in self.needed)
 
     def find(self) -> Path | None:
-        """The directory with the jars, or None when there is none yet.
+        """Return the directory with the jars, or None if there is none yet.
 
-        Raises :class:`ConfigError` when the variable names a directory without them: falling back
-        to other jars would hide the mistake.
+        Raises :class:`ConfigError` when the variable names a directory without them, because
+        falling back to other jars would hide the mistake.
         """
         named = os.environ.get(self.variable)
         if named:
@@ -61,7 +61,7 @@ class JarSet:
         return self.cache_directory() if self.complete(self.cache_directory()) else None
 
     def require(self) -> Path:
-        """As :meth:`find`, but raises :class:`MissingPartError` when there are none."""
+        """Return the same as :meth:`find`, but raise :class:`MissingPartError` without jars."""
         directory = self.find()
         if directory is None:
             raise MissingPartError(
@@ -70,9 +70,9 @@ class JarSet:
         return directory
 
     def fetch(self) -> Path:
-        """The directory with the jars; when there is none yet, Maven fills it first.
+        """Return the directory with the jars; fill it with Maven if there is none yet.
 
-        Several processes may do this at once: each fills its own directory, the first to finish
+        Several processes may do this at once. Each fills its own directory, and the first to finish
         wins. Raises :class:`MissingPartError` when Maven is missing or fails.
         """
         found = self.find()
@@ -94,7 +94,7 @@ class JarSet:
         return target
 
     def fetch_and_tell(self) -> int:
-        """Fetch them if need be and print where they are, or why not; return the exit status."""
+        """Fetch the jars if needed, print their directory or the error, return the exit status."""
         try:
             sys.stdout.write(f"{self.fetch()}\n")
         except KeySharedError as failure:
@@ -132,9 +132,9 @@ class JarSet:
             )
 
     def publish(self, filled: Path, target: Path) -> None:
-        """Rename ``filled`` to ``target``; when a complete ``target`` is already there it stays."""
+        """Rename ``filled`` to ``target``; a complete ``target`` that exists stays."""
         if target.is_dir() and not self.complete(target):
-            # Left by somebody who emptied part of the cache; a rename onto it would fail for ever.
+            # A user emptied part of the cache. A rename onto this directory would fail for ever.
             shutil.rmtree(target, ignore_errors=True)
         with suppress(OSError):
             filled.rename(target)

@@ -1,7 +1,7 @@
-"""librdkafka's mock cluster as ctypes sees it: which functions are used, and where they are found.
+"""The ctypes binding of librdkafka's mock cluster: its functions and their location.
 
-librdkafka declares this part of itself experimental, so every symbol is looked up by name at the
-first use and a missing one is named.
+librdkafka declares this API experimental. Therefore every symbol is looked up by name at the first
+use, and the error names a missing one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HOW_MANY = ctypes.c_size_t
 _ERROR = ctypes.c_int
 
 REQUESTS = ctypes.POINTER(_HANDLE)
-"""An array of the requests that were seen."""
+"""An array of the recorded requests."""
 
 SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rd_kafka_conf_new": (_HANDLE, ()),
@@ -43,8 +43,9 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
         (_HANDLE, _API_KEY, _HOW_MANY, ctypes.POINTER(_ERROR)),
     ),
     "rd_kafka_mock_clear_request_errors": (None, (_HANDLE, _API_KEY)),
-    # Variadic: an error and a delay in ms for each request. ctypes passes what follows the declared
-    # arguments as such, which matters where the two travel differently (Apple's arm64).
+    # Variadic: an error and a delay in ms for each request. ctypes passes the arguments behind the
+    # declared ones as variadic. That matters on platforms that pass them differently (Apple's
+    # arm64).
     "rd_kafka_mock_broker_push_request_error_rtts": (
         _ERROR,
         (_HANDLE, _BROKER, _API_KEY, _HOW_MANY),
@@ -102,7 +103,7 @@ class Native(NamedTuple):
 def bind(library: ctypes.CDLL) -> Native:
     """Look up every function in ``library``.
 
-    Raises :class:`MissingPartError` naming the first function that is not there.
+    Raises :class:`MissingPartError` naming the first missing function.
     """
     functions: dict[str, Callable[..., Any]] = {}
     for name, (result, arguments) in SIGNATURES.items():
@@ -122,11 +123,12 @@ def bind(library: ctypes.CDLL) -> Native:
 
 @cache
 def native() -> Native:
-    """The library that ``confluent_kafka`` itself runs on.
+    """Return the library that ``confluent_kafka`` itself runs on.
 
-    The extension module is opened, not a file that looks like librdkafka: symbols are searched in
-    it and then in what it was linked with. So the library is never loaded a second time, whether it
-    came in a wheel for Linux or macOS or with the system. Raises :class:`MissingPartError`.
+    The extension module is opened, not a file that looks like librdkafka. Symbols are searched in
+    the module and then in the libraries it is linked with. Therefore the library is never loaded
+    twice, whether it came in a wheel for Linux or macOS or with the system. Raises
+    :class:`MissingPartError`.
     """
     from confluent_kafka import cimpl
 

@@ -1,4 +1,4 @@
-"""One Apache Kafka process: its directory, its settings, its start and its end."""
+"""One Apache Kafka process: its directory, settings, start and stop."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _STOP_TIMEOUT = 30.0
 _FORMAT_TIMEOUT = 120.0
 _TAIL_LINES = 25
 
-# Three brokers on one machine start in 7 s with these and in 10 to 14 s without (two cores); one
-# takes 4 to 5 s of processor time until it has served a few members, and 8 to 9 s without. Whose
-# throughput is measured keeps the JVM's own choice.
+# Three brokers on one machine start in 7 s with these and in 10 to 14 s without (two cores). One
+# broker takes 4 to 5 s of processor time until it has served a few members, and 8 to 9 s without.
+# Brokers whose throughput is measured keep the JVM's own choice.
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
-# Below the range from which systems take ports for outgoing connections (32768 on Linux, 49152 on
-# macOS). A client that reconnects to a dead broker's port within that range can be connected to
-# itself, and then the broker cannot have its port back.
+# Below the range of ports for outgoing connections (from 32768 on Linux, from 49152 on macOS). A
+# client that reconnects to a dead broker's port within that range can be connected to itself. Then
+# the broker cannot have its port back.
 _PORTS = range(20_000, 32_000)
 
 
 def port_is_free(port: int) -> bool:
-    """Whether a server could listen at this port of the loopback interface now."""
+    """Return whether a server could listen at this port of the loopback interface now."""
     with socket.socket() as probe:
-        # As the JVM does: connections of a broker that was killed may linger at its port.
+        # As the JVM does, because connections of a killed broker may linger at its port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -42,7 +42,7 @@ def port_is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at now, chosen at random so that two processes rarely meet."""
+    """Return free ports, chosen at random so that two processes rarely choose the same."""
     chosen: list[int] = []
     for port in random.sample(_PORTS, len(_PORTS)):
         if len(chosen) == count:
@@ -57,7 +57,7 @@ def free_ports(count: int) -> list[int]:
 
 @dataclass(frozen=True)
 class NodeAddress:
-    """Where one node listens: for clients and brokers, and as controller."""
+    """The addresses of one node: for clients and brokers, and as controller."""
 
     node_id: int
     port: int
@@ -65,7 +65,7 @@ class NodeAddress:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients reach it."""
+        """The address for clients."""
         return f"{LOOPBACK}:{self.port}"
 
 
@@ -79,11 +79,11 @@ def server_properties(
     data: Path,
     settings: BrokerSettings = MappingProxyType({}),
 ) -> str:
-    """The settings of one node that is broker and controller (KRaft combined mode, KIP-500).
+    """Return the settings of one node that is broker and controller (KRaft combined mode, KIP-500).
 
-    They differ from a production cluster's where tests would wait or write for nothing: groups
-    form at once, session time-outs may be short, internal topics are small, nothing expires.
-    ``settings`` come on top.
+    They differ from those of a production cluster to save time in tests. Groups form at once,
+    session time-outs may be short, internal topics are small, and no data expires. ``settings``
+    override them.
     """
     copies = min(3, len(all_nodes))
     voters = ",".join(f"{node.node_id}@{LOOPBACK}:{node.controller_port}" for node in all_nodes)
@@ -101,12 +101,13 @@ def server_properties(
         "default.replication.factor": copies,
         "min.insync.replicas": max(1, copies - 1),
         "auto.create.topics.enable": "false",
-        # A broker that was killed may not come back before its old session has ended.
+        # A broker that was killed may not rejoin before its old session has ended.
         "broker.heartbeat.interval.ms": 500,
         "broker.session.timeout.ms": 3000,
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 500,
-        # The same for the protocol of KIP-848, where a member hears of a change by its heartbeat.
+        # The same for the protocol of KIP-848, in which a member learns of a change by its
+        # heartbeat.
         "group.consumer.min.heartbeat.interval.ms": 200,
         "group.consumer.heartbeat.interval.ms": 500,
         "offsets.topic.num.partitions": 4,
@@ -129,8 +130,8 @@ def server_properties(
 class Node:
     """A broker process in ``directory``, which keeps its data, settings and log.
 
-    The data outlives :meth:`stop` and :meth:`kill`; :meth:`start` goes on with it. One that is
-    ``measured`` takes longer to start and is faster after a while.
+    The data outlives :meth:`stop` and :meth:`kill`; :meth:`start` uses it again. A ``measured``
+    broker takes longer to start and is faster after a while.
     """
 
     def __init__(
@@ -157,9 +158,9 @@ class Node:
         )
 
     def format(self, cluster_id: str) -> None:
-        """Prepare the storage, which KRaft wants done once before the first start.
+        """Prepare the storage, which KRaft requires once before the first start.
 
-        Raises :class:`KeySharedError` with what the tool said.
+        Raises :class:`KeySharedError` with the output of the tool.
         """
         command = [self._java, *_QUICK_START, "-cp", self._class_path]
         command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "kafka.tools.StorageTool"]
@@ -195,16 +196,16 @@ class Node:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C in a terminal must reach this process only, which then stops the broker.
-                # Not a session of its own: Linux schedules each session as one (autogroup), and was
-                # seen to let a broker wait for 15 s beside two busy loops.
+                # Ctrl-C in a terminal must reach this process only, which then stops the broker. It
+                # gets no session of its own, because Linux schedules each session as one
+                # (autogroup). In one case that let a broker wait for 15 s beside two busy loops.
                 process_group=0,
             )
         guard.watch(self._process.pid)
 
     @property
     def running(self) -> bool:
-        """Whether the process is there; it need not listen yet."""
+        """Whether the process exists; it need not listen yet."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -222,12 +223,12 @@ class Node:
             )
 
     def log_tail(self) -> str:
-        """The last lines that the process wrote."""
+        """Return the last lines that the process wrote."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return "\n".join(lines[-_TAIL_LINES:]) or "(it wrote nothing)"
 
     def stop(self, guard: Guard) -> None:
-        """End the process cleanly (SIGTERM); by force when that takes longer than 30 s."""
+        """End the process cleanly (SIGTERM); kill it when that takes longer than 30 s."""
         if self._process is None:
             return
         self._process.terminate()

@@ -1,4 +1,4 @@
-"""A producer that does not run further ahead of the reader than an embedded cluster can hold."""
+"""A producer with a bounded backlog, for embedded clusters of small capacity."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from kafka_keyshared.errors import (
 )
 
 DEFAULT_LIMIT = 2 * 1024 * 1024
-"""Bytes of a partition that may be ahead of its safe position."""
+"""Maximum bytes of a partition ahead of its safe position."""
 
 RECORD_OVERHEAD = 32
-"""Bytes added to what a record carries.
+"""Bytes added to the size of a record's key, value and headers.
 
 A record of a large batch costs about 10, one alone in its batch about 73 (the record batch format
 of KIP-98). With 32, even a limit full of empty records in batches of one stays at 2.3 times the
-count, so the default limit stays below the 5 MiB at which an embedded partition deletes.
+count. So the default limit stays below the 5 MiB at which an embedded partition deletes.
 """
 
 _POLL_EVERY = 500
@@ -50,10 +50,11 @@ Headers = Sequence[tuple[str, str | bytes | None]]
 
 
 class _Meter:
-    """What one partition was given, and how much of it lies behind the safe position.
+    """The bytes produced to one partition, and the part behind its safe position.
 
-    ``produced`` is written by the producing thread, ``sizes`` and the open chunk by whoever serves
-    deliveries, ``released`` under the producer's condition; so a record takes no lock.
+    The producing thread writes ``produced``. The thread that serves deliveries writes ``sizes`` and
+    the open chunk. ``released`` is written under the producer's condition. Therefore a record takes
+    no lock.
     """
 
     __slots__ = (
@@ -72,7 +73,7 @@ class _Meter:
         self._grain = grain
         self._on_failure = on_failure
         self._chunk = 0
-        # Bound once: a record would otherwise make a new bound method.
+        # Bound once, because each record would otherwise make a new bound method.
         self.callback = self._on_delivery
         self.produced = 0
         self.released = 0
@@ -81,10 +82,10 @@ class _Meter:
         self.delivered: deque[tuple[int, int]] = deque()
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        """Add the oldest record under way to the open chunk, and close that when it is full.
+        """Add the oldest record in flight to the open chunk, and close the chunk when it is full.
 
-        An idempotent producer (KIP-98) delivers a partition in the order in which it was given, so
-        the oldest is the one. A chunk is known by its last offset.
+        An idempotent producer (KIP-98) delivers a partition in the order of its records, so this is
+        the oldest one. A chunk is identified by its last offset.
         """
         self._chunk += self.sizes.popleft()
         if error is not None:
@@ -96,7 +97,7 @@ class _Meter:
                 self._chunk = 0
 
     def release(self) -> int:
-        """Forget the chunks behind the safe position; return the bytes not behind it."""
+        """Drop the chunks behind the safe position; return the bytes not behind it."""
         delivered = self.delivered
         while delivered and delivered[0][0] < self.position:
             self.released += delivered.popleft()[1]
@@ -108,8 +109,9 @@ class MeteredProducer:
 
     ``conf`` is a configuration of ``confluent_kafka.Producer``. One thread produces; any thread may
     call :meth:`settled` and :meth:`close`. Bytes are counted as key, value and headers plus
-    :data:`RECORD_OVERHEAD`; a record larger than the limit goes out alone. It is idempotent, so
-    what it writes is there once and in order. After a failed delivery every call raises.
+    :data:`RECORD_OVERHEAD`. A record larger than the limit is sent alone. The producer is
+    idempotent, so its records are written once and in order. After a failed delivery every call
+    raises.
     """
 
     def __init__(self, conf: Mapping[str, Any], *, limit_bytes: int = DEFAULT_LIMIT) -> None:
@@ -142,13 +144,13 @@ class MeteredProducer:
         partition: int | None = None,
         headers: Headers | None = None,
     ) -> int:
-        """Hand one record to the client and return its partition; wait while that is at the limit.
+        """Pass one record to the client and return its partition; wait while that is at the limit.
 
-        Without ``partition`` a key goes where librdkafka's default partitioner sends it (CRC-32)
-        and a null key to each partition in turn. Raises :class:`TopicMissingError`,
-        :class:`ConfigError` for a partition that the topic does not have, and
-        :class:`KeySharedError` when the record is refused, the producer is closed (also while it
-        waits) or an earlier record was not delivered.
+        Without ``partition``, librdkafka's default partitioner (CRC-32) decides by the key. Null
+        keys go to the partitions in turn. Raises :class:`TopicMissingError`, and
+        :class:`ConfigError` for a partition that the topic does not have. Raises
+        :class:`KeySharedError` when the record is refused, the producer is closed (also during the
+        wait), or an earlier delivery failed.
         """
         if self._refusing:
             raise self._refusal()
@@ -174,7 +176,7 @@ class MeteredProducer:
             size += sum(len(name) + len(content or b"") for name, content in headers)
         if meter.produced - meter.released + size > self._limit:
             self._await_room(meter, size)
-        # Counted before the client has it: another thread's flush may deliver it at once.
+        # Counted before the client has it, because another thread's flush may deliver it at once.
         meter.produced += size
         meter.sizes.append(size)
         sent = list(headers) if headers else None
@@ -198,11 +200,11 @@ class MeteredProducer:
         return partition
 
     def settled(self, topic: str, partition: int, position: int) -> None:
-        """Say that everything below ``position`` is settled; a lower one than before is ignored."""
+        """Report that all offsets below ``position`` are settled; a lower position is ignored."""
         with self._changed:
             meters = self._topics.get(topic, [])
             if not 0 <= partition < len(meters):
-                # Not written to so far, or added since: nothing of it is counted.
+                # Not written to so far, or added since, so none of its records is counted.
                 early = self._early.get((topic, partition), 0)
                 self._early[topic, partition] = max(early, position)
                 return
@@ -212,9 +214,9 @@ class MeteredProducer:
             self._changed.notify_all()
 
     def ahead_bytes(self, topic: str, partition: int) -> int:
-        """Bytes of the partition not behind its safe position, those under way included.
+        """Return the bytes of the partition ahead of its safe position, those in flight included.
 
-        They leave the count in chunks of 1/64 of the limit, so the figure is never too low.
+        They leave the count in chunks of 1/64 of the limit, so the number is never too low.
         """
         with self._changed:
             meters = self._topics.get(topic, [])
@@ -223,7 +225,7 @@ class MeteredProducer:
     def flush(self, timeout: float = 30.0) -> None:
         """Wait until every record is delivered, at most ``timeout`` seconds.
 
-        Raises :class:`BrokerUnavailableError` when some are still on their way then, and the error
+        Raises :class:`BrokerUnavailableError` when some are still in flight then. Raises the error
         of the first record that could not be delivered.
         """
         left = self._producer.flush(timeout)
@@ -236,9 +238,9 @@ class MeteredProducer:
             )
 
     def close(self, timeout: float = 10.0) -> None:
-        """End a waiting :meth:`produce`, flush, and refuse further records; again does nothing.
+        """End a waiting :meth:`produce`, flush, refuse further records; a second call does nothing.
 
-        Raises as :meth:`flush` does when not everything was delivered.
+        Raises as :meth:`flush` does when not every record was delivered.
         """
         with self._changed:
             if self._closed:
@@ -262,7 +264,8 @@ class MeteredProducer:
 
     def _open(self, topic: str) -> list[_Meter]:
         try:
-            # Not list_topics(topic): an embedded cluster creates what is asked for by name.
+            # Not list_topics(topic), because an embedded cluster creates a topic that is queried by
+            # name.
             known = self._producer.list_topics(timeout=_METADATA_TIMEOUT).topics
         except KafkaException as refused:
             raise BrokerUnavailableError(
@@ -287,7 +290,7 @@ class MeteredProducer:
                 ahead = meter.release()
                 if ahead == 0 or ahead + size <= self._limit:
                     return
-                # While records are on their way, their offsets arrive by polling alone.
+                # While records are in flight, only polling brings their offsets.
                 if not len(self._producer) and not self._refusing:
                     self._changed.wait(_LOOK_AGAIN_AFTER)
                     continue
@@ -296,9 +299,9 @@ class MeteredProducer:
     def _hand_over_later(
         self, meter: _Meter, where: str, send: Callable[[], None], refused: Exception
     ) -> None:
-        """Send again while the client's queue is full; otherwise take the record out of the count.
+        """Send again while the client's queue is full; otherwise remove the record from the count.
 
-        Raises why the record was not taken.
+        Raises the reason why the record was not accepted.
         """
         failure: KeySharedError | None = None
         while failure is None:

@@ -1,1 +1,1 @@
-"""The owner: the one thread that has client and core to itself, step by step."""
+"""The owner thread, which alone calls the Kafka client and the core."""

@@ -1,7 +1,8 @@
-"""What somebody has paused: everything, topics or partitions, until it is resumed.
+"""Pauses ordered by an operator, kept until they are resumed.
 
-What was ordered is remembered, and not which partitions were here then: one that comes back, or
-comes for the first time, is held back from its start. It is forgotten with the process.
+The order itself is stored, not the list of partitions assigned at that time. A partition that is
+assigned later is therefore held back from its start. The orders are not persisted: a restart of the
+process forgets them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from kafka_keyshared.model import TopicPartition, some
 
 
 class Those(NamedTuple):
-    """What an order to pause or to resume is for. Both None: everything."""
+    """The target of a pause or resume order. Both fields None means everything."""
 
     topics: Collection[str] | None = None
     partitions: Collection[TopicPartition] | None = None
@@ -26,26 +27,30 @@ class Those(NamedTuple):
 
 
 class ByHand:
-    """What is paused by hand. The last order that names a partition counts, however wide it is."""
+    """Stores which partitions are paused by hand.
+
+    The latest order that covers a partition wins, whether it names everything, the topic or the
+    partition.
+    """
 
     def __init__(self, holds: Holds) -> None:
         self._holds = holds
         self._everything = False
-        # What was said later of a part of everything, or of a part of a topic.
+        # Later orders that override the state of everything, or of a whole topic.
         self._topics: dict[str, bool] = {}
         self._partitions: dict[TopicPartition, bool] = {}
 
     def is_paused(self, partition: TopicPartition) -> bool:
-        """Say whether it is paused, also one that is not here."""
+        """Return whether the partition is paused. It need not be assigned."""
         of_topic = self._topics.get(partition.topic, self._everything)
         return self._partitions.get(partition, of_topic)
 
     def names(self, partition: TopicPartition) -> bool:
-        """Say whether an order that still counts has named the partition by itself."""
+        """Return whether an order that still applies names this very partition."""
         return partition in self._partitions
 
     def order(self, those: Those, *, paused: bool, here: Iterable[TopicPartition]) -> None:
-        """Pause or resume these; ``here`` are the partitions that have started."""
+        """Pause or resume the target. ``here`` are the partitions that have started."""
         if those.topics is None and those.partitions is None:
             self._everything = paused
             self._topics.clear()
@@ -59,6 +64,6 @@ class ByHand:
         self._holds.only(Reason.BY_HAND, {each for each in here if self.is_paused(each)})
 
     def came(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hold back what is paused of partitions that start."""
+        """Hold back the partitions that start and are paused."""
         those = [each for each in partitions if self.is_paused(each)]
         self._holds.hold_back(Reason.BY_HAND, those)

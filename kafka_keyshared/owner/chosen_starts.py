@@ -1,4 +1,4 @@
-"""Start positions that the user's ``on_assign`` has chosen, as offsets of a log."""
+"""Start positions chosen by the user's ``on_assign``, as log offsets."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ OFFSET_TAIL_BASE = -2000
 
 
 def chosen_offset(partition: TopicPartition, offset: int, bounds: LogBounds) -> int:
-    """Return the absolute offset that a start position of the user means.
+    """Return the absolute offset for a start position chosen by the user.
 
-    One outside of the log is moved to the nearer end of it, with a warning.
+    An offset outside the log is moved to the nearer end, with a warning.
     """
     if offset == OFFSET_BEGINNING:
         return bounds.start
     if offset == OFFSET_END:
         return bounds.end
-    # librdkafka writes "the last n" as OFFSET_TAIL_BASE - n.
+    # librdkafka encodes "the last n" as OFFSET_TAIL_BASE - n.
     wanted = bounds.end - (OFFSET_TAIL_BASE - offset) if offset <= OFFSET_TAIL_BASE else offset
     at = min(max(wanted, bounds.start), bounds.end)
     if offset >= 0 and at != offset:

@@ -1,7 +1,7 @@
-"""Log lines about a diagnosis: one when it changes, and never many.
+"""Log lines for a diagnosis, written when it changes and rate limited.
 
-A high failure rate has a line of its own when it begins and one when it ends: it is logged without
-anybody who reads statuses, and whatever else is wrong.
+A high failure rate gets its own line when it begins and another when it ends. Both are logged even
+when no status is read, and next to other findings.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from kafka_keyshared.status import Status
 log = log_of("kafka_keyshared.diagnosis")
 
 RATES = frozenset({causes.MOST_ATTEMPTS_FAIL.code, causes.DEAD_LETTERING.code})
-"""Causes with a line when they begin and a line when they end."""
+"""Causes that are logged once when they begin and once when they end."""
 
 AGAIN_WITHIN = 60.0
-"""Seconds within which a rate that is high again is not logged again."""
+"""Seconds after its end during which the same high rate is not logged again."""
 
 SELF_LOGGED = RATES | {causes.LOOP_HELD.code}
-"""Causes that are logged where they are found."""
+"""Causes that have a log line of their own elsewhere."""
 
 STEADY = 2.0
-"""Seconds for which it has to be the same before it is told."""
+"""Seconds for which the first finding must stay the same before it is logged."""
 
 LINE_EVERY = 10.0
-"""Seconds between two lines."""
+"""Minimum seconds between two lines."""
 
 
 class Diagnosed:
-    """Tells what is to be mended first when that changes, and that nothing is any more.
+    """Logs the first finding when it changes, and logs when no finding is left.
 
-    ``keys`` says whether keys may be named. Times are monotonic, in seconds.
+    ``keys`` says whether the lines may name keys. Times are monotonic, in seconds.
     """
 
     def __init__(self, *, keys: bool) -> None:
@@ -47,12 +47,12 @@ class Diagnosed:
         self._told: tuple[object, ...] | None = None
         self._seen: tuple[object, ...] | None = None
         self._seen_at = self._told_at = float("-inf")
-        # The rates that were logged as high, and until when one that has ended is not logged again.
+        # Rates that were logged as high, and until when a rate that ended is not logged again.
         self._rates: dict[Place, Finding] = {}
         self._quiet_until: dict[Place, float] = {}
 
     def note(self, status: Status, now: float) -> None:
-        """Take a status, and tell of what it shows if that is news."""
+        """Take a status and log its first finding if that has changed."""
         if status.phase != "running":
             return
         every = diagnose(status, keys=self._keys).findings
@@ -74,7 +74,7 @@ class Diagnosed:
         _log(first, diagnosis.text)
 
     def _note_rates(self, findings: list[Finding], now: float) -> None:
-        """Log each rate when it begins and when it ends; one that comes and goes, now and then."""
+        """Log each rate when it begins and when it ends; limit the lines of a flapping rate."""
         high = {_place(each): each for each in findings}
         for place, each in high.items():
             known = self._rates.get(place)
@@ -83,7 +83,8 @@ class Diagnosed:
                 self._rates[place] = each
                 _log(each, each.sentence)
         for place, known in self._rates.items():
-            # With the level that was logged: one that goes up and down is no news each time.
+            # Keep the level that was logged, so a level that goes up and down is not logged each
+            # time.
             self._rates[place] = msgspec.structs.replace(high.get(place, known), level=known.level)
         for place in self._rates.keys() - high.keys():
             _log_end(self._rates.pop(place))
@@ -98,7 +99,7 @@ def _place(finding: Finding) -> Place:
 
 
 def _log_end(finding: Finding) -> None:
-    """Log that a rate is no longer high, by what was last said of it."""
+    """Log that a rate is no longer high, with its last known figures."""
     at = finding.topic or f"subscription {finding.subscription}"
     if finding.partition is not None:
         at = f"{finding.topic}-{finding.partition}"

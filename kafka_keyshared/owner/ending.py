@@ -1,9 +1,9 @@
-"""The end of a run comes in time, whatever the broker does and whatever hangs.
+"""The end of a run within the stop timeout.
 
-The owner runs on a thread of its own and ends its run by itself, step by step, in :mod:`.stopping`.
-Whoever called ``run()`` waits for that: without an end as long as nobody asks for one, then until
-the stop timeout and a moment have passed. What is still not back then (the client in ``close()``,
-a callback of the user's) is named and left behind, and ``run()`` returns.
+The owner runs on its own thread and ends the run step by step (:mod:`.stopping`). The caller of
+``run()`` waits without a limit until a stop is requested. Then it waits for the stop timeout plus a
+grace period. After that it abandons the owner, logs where the owner is stuck, and ``run()``
+returns. The owner may hang in the client's ``close()`` or in a user callback.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ GRACE = 1.0
 """Seconds beyond the stop timeout, for the last commit, leaving the group and the final line."""
 
 HURRY = 0.7
-"""Seconds after the second signal: with the final line and the exit it is less than one."""
+"""Seconds that the owner gets after the second signal.
+
+With the final line and the exit the total is below one second.
+"""
 
 HANDLER_CLOSE_TIMEOUT = 5.0
 """Seconds that handlers get for their own ``close()``, within the stop timeout."""
@@ -41,24 +44,27 @@ HANDLER_CLOSE_TIMEOUT = 5.0
 HANDLER_CLOSE_LEAST = 0.2
 
 LEAVE_UNHEARD = 2.0
-"""Seconds that ``close()`` gets when no broker answered at the end: nobody is there to hear it."""
+"""Seconds that ``close()`` gets when no broker answered at the end, so a longer wait is useless."""
 
 LEAVE_LEAST = 0.3
-"""Seconds that ``close()`` gets in any case; with a broker there it takes some milliseconds."""
+"""Minimum seconds that ``close()`` gets. With a reachable broker it takes some milliseconds."""
 
 CALLBACK_SLOW = 5.0
-"""Seconds after which a callback of the user's is named while the instance runs."""
+"""Seconds after which a running user callback is named in the log while the instance runs."""
 
 LOOK_AGAIN = 1.0
-"""A signal that the system gave to another thread is noticed after so many seconds, and by the
-loops of a split consumer the end of their instance."""
+"""Seconds between checks while waiting.
+
+After this time a signal that the system delivered to another thread is noticed. The loops of a
+split consumer notice the end of their instance after the same time.
+"""
 
 
 class Ending:
-    """What is asked of one run, and how far its end has come. Times are in monotonic seconds.
+    """The stop requests of one run and the progress of its end. Times are monotonic, in seconds.
 
-    The owner tells, and asks :meth:`over`; whoever called ``run()`` is in :meth:`wait`; anybody may
-    :meth:`ask` for the stop.
+    The owner reports its progress and calls :meth:`over`. Its caller waits in :meth:`run`. Any
+    thread may :meth:`ask` for the stop.
     """
 
     def __init__(
@@ -78,41 +84,42 @@ class Ending:
         self._began: float | None = None
         self._hurried: float | None = None
         self._leave_by: float | None = None
-        # The user's callbacks that the owner is in, each with the time when it was called.
+        # The user callbacks that the owner is inside, each with its call time.
         self._calls: list[tuple[str, float]] = []
         self._tell_at: float | None = None
         self.standstill = StandstillWatch(clock)
         self.asked = 0
         self.given_up = False
-        # What the owner has to say so far: its instance, how the stop went, what it failed with.
+        # Progress reported by the owner: its instance, the stop report, and the error that ended
+        # it.
         self.instance: Instance | None = None
         self.report: StopReport | None = None
         self.error: BaseException | None = None
-        # The coordinator may keep this member although it has stopped.
+        # The member has stopped, but the coordinator may still keep it.
         self.pending = False
 
     @property
     def clean(self) -> bool:
-        """Say whether what ran has stopped cleanly."""
+        """Return whether the instance has stopped cleanly."""
         return self.report is not None and self.report.clean
 
-    # --- anybody ---
+    # --- any thread ---
 
     def ask(self) -> None:
-        """Ask for the stop; from any thread and from a signal handler. The second time, hurry."""
+        """Request the stop, from any thread or a signal handler. A second request hurries it."""
         self.asked += 1
         if self.asked > 1:
             self._hurried = self._hurried or self._clock()
         self.begin()
 
     def begin(self) -> None:
-        """Note that the stop begins now, if it has not begun; the stop timeout counts from here."""
+        """Start the stop timeout, if it is not running yet."""
         if self._began is None:
             self._began = self._clock()
         self._bell.put(None)
 
     def take(self) -> None:
-        """Take this run for whoever calls; raise :class:`ConfigError` when it is somebody's."""
+        """Claim this run for the caller. Raise :class:`ConfigError` if it is already claimed."""
         if not self._taken.acquire(blocking=False):
             refuse_in_child(self._pid, "run()")
             raise ConfigError(
@@ -124,7 +131,7 @@ class Ending:
     # --- the owner ---
 
     def over(self) -> bool:
-        """Say whether nothing is to be waited for any more: a second signal, or the deadline."""
+        """Return whether to stop waiting: after a second signal or past the deadline."""
         return self._hurried is not None or self.left() <= 0
 
     def left(self) -> float:
@@ -147,7 +154,7 @@ class Ending:
         return 0 if report.clean and instance.halted is None and not running else 1
 
     def leaving(self, error: BaseException | None = None) -> float:
-        """Note that the client is closed now; ``error`` is what the run has failed with.
+        """Note that the client is being closed. ``error`` is the exception that ended the run.
 
         Return for how many seconds the client may wait for the answer to a JoinGroup.
         """
@@ -162,11 +169,14 @@ class Ending:
         return 0.0 if halted or self._hurried else max(0.0, left - LEAVE_LEAST)
 
     def left_group(self, *, left: bool) -> None:
-        """Note whether the group was left; it may keep a member whose JoinGroup has no answer."""
+        """Note whether the member left the group.
+
+        The coordinator may keep a member whose JoinGroup was not answered.
+        """
         self.pending = not left
 
     def among(self, users: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
-        """Return the user's callbacks, which have all of the stop timeout, also while leaving."""
+        """Wrap the user's callbacks. Each may use the whole stop timeout, also while leaving."""
 
         def watched(name: str, callback: Callable[..., Any]) -> Callable[..., Any]:
             def call(*arguments: Any) -> None:
@@ -189,10 +199,10 @@ class Ending:
             name, since = self._calls.pop()
             self.standstill.called(name, self._clock() - since)
 
-    # --- who waits ---
+    # --- the caller of run() ---
 
     def give_up_at(self) -> float:
-        """Return when the owner is waited for no more."""
+        """Return the time at which the caller stops waiting for the owner."""
         if self._began is None:
             return float("inf")
         at = max(self._began, self._started) + self._timeout + GRACE
@@ -203,10 +213,10 @@ class Ending:
         return at
 
     def run(self, work: Callable[[], int]) -> int:
-        """Run the owner's ``work`` to its end, or until it is given up on; return the exit status.
+        """Run the owner's ``work`` until it ends or is abandoned; return the exit status.
 
-        The final line is written here, once it is known how the end went. Raises what the owner
-        failed with, and :class:`KeySharedError` while a run before it has not come back.
+        The final log line is written here, once the result of the stop is known. Raises the error
+        that ended the owner. Raises :class:`KeySharedError` while an earlier run has not returned.
         """
         if self._before is not None and not self._before.over:
             raise KeySharedError(
@@ -246,14 +256,14 @@ class Ending:
         return True
 
     def _tell_call(self, owner: Aside[int], left: float) -> None:
-        """Say now and then which call the owner does not come back from.
+        """Log at intervals which call the owner does not return from.
 
-        What it waits for while it drains and commits it says itself; in a callback of the user's,
-        and while the client leaves the group, nobody else could.
+        While it drains and commits, the owner logs its own waits. Inside a user callback, and while
+        the client leaves the group, it cannot.
         """
         now = self._clock()
         stopping = self._began is not None
-        called = self._calls[-1:]  # a copy: the owner may come back just now
+        called = self._calls[-1:]  # a copy: the owner may return at this moment
         if not called and self._leave_by is None:
             self._tell_at = None
             return
@@ -272,7 +282,7 @@ class Ending:
             log.warning("waiting for %s: nothing is polled or committed meanwhile", what)
 
     def _tell(self, stuck: str) -> None:
-        """Write the final line; ``stuck`` is where the owner was given up on."""
+        """Write the final line. ``stuck`` is where the abandoned owner is, or empty."""
         now = self._clock()
         seconds = now - max(now if self._began is None else self._began, self._started)
         if self.report is not None:

@@ -1,4 +1,4 @@
-"""How far partitions have been received, asked of the client behind each chunk."""
+"""Received ends of partitions, queried from the client after each chunk."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from kafka_keyshared.core.originals import column
 from kafka_keyshared.model import Record, TopicPartition, topic_partition
 
 AT_ONCE = 64
-"""Of up to so many partitions all are asked for: that takes the client some microseconds, and less
-than to see which of them a chunk has. Of 1,000 it takes a millisecond, of 3,000 sixty."""
+"""Number of assigned partitions up to which all positions are queried.
+
+That query takes some microseconds, less than finding the partitions of a chunk. With 1,000
+partitions it takes a millisecond, with 3,000 sixty.
+"""
 
 ALL_EVERY = 5.0
-"""Seconds after which all are asked for where they are more."""
+"""Seconds between queries of all positions when there are more than :data:`AT_ONCE`."""
 
 
 class Ends:
-    """Asks the client of one instance. ``clock`` is in monotonic seconds."""
+    """Queries positions from the client of one instance. ``clock`` is in monotonic seconds."""
 
     def __init__(self, client: Client, clock: Callable[[], float]) -> None:
         self._client = client
@@ -27,12 +30,15 @@ class Ends:
     def behind(
         self, chunk: Sequence[Record], assigned: int, topic: str | None
     ) -> dict[TopicPartition, int]:
-        """Return the positions behind a chunk: of many partitions those that it has records of.
+        """Return the positions after a chunk; with many partitions, only those in the chunk.
 
-        ``assigned`` is how many there are, ``topic`` the only one that they are of, None where they
-        are of several. A record of another one, that was taken away meanwhile, asks for too much.
-        Behind the marker of a transaction one moves without a record; of many that is seen when all
-        are asked for again. Until then it is too low, which is no harm: nothing of it was received.
+        ``assigned`` is the number of assigned partitions. ``topic`` is their only topic, or None
+        when they belong to several. A record of a partition that was revoked since only widens the
+        query.
+
+        A transaction marker moves the position without a record. With many partitions the move is
+        seen at the next query of all. Until then the position is too low. That is harmless, because
+        nothing was received from that range.
         """
         if assigned <= AT_ONCE:
             return self._client.positions()

@@ -1,8 +1,8 @@
-"""One member of a group, whole: the core, the loop with its ports, rebalances and the stop.
+"""One member of a group, with all its parts.
 
-Whoever runs the package runs this: the service over a Kafka client and threads, tests over ports of
-their own, a simulator. There is one round, :meth:`Instance.step`, and all that belongs to a round
-is in it.
+It has the core, the loop with its ports, the rebalances and the stop. The service over a Kafka
+client, tests over their own ports, and the simulator all run this class. :meth:`Instance.step` is
+the only round and contains everything that belongs to one.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ T = TypeVar("T")
 
 
 class Watcher(Protocol):
-    """Who looks on, on the owner's thread."""
+    """An observer that is called on the owner thread."""
 
     def step(self) -> None:
-        """Look, after every round."""
+        """Observe; called after every round."""
 
 
 class Instance:
-    """A member of a group. One thread, its owner, calls it.
+    """A member of a group. Only its owner thread calls it.
 
-    ``revoke_deadline`` is in seconds. A fetch brings ``chunk`` records at most. ``watcher`` looks
-    on after every round.
+    ``revoke_deadline`` is in seconds. A fetch returns at most ``chunk`` records. ``watcher`` is
+    called after every round.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Instance:
 
     @property
     def halted(self) -> str | None:
-        """Why it can do nothing more, None while it can."""
+        """Why the instance has halted; None while it can go on."""
         return self.loop.halted
 
     def start(self) -> None:
@@ -57,15 +57,15 @@ class Instance:
         self.ports.pool.start(self.core.lanes)
 
     def join(self) -> None:
-        """Join the group: from now on partitions come and go."""
+        """Join the group. From now on partitions are assigned and revoked."""
         self.rebalancer.subscribe()
 
     def tell(self, event: ev.Event) -> None:
-        """Give an event to the core and do what it answers."""
+        """Pass an event to the core and carry out the commands it returns."""
         self.loop.tell(event)
 
     def act(self, commands: Iterable[cmd.Command]) -> None:
-        """Do what the core has commanded."""
+        """Carry out the core's commands."""
         self.loop.act(commands)
 
     def ask(
@@ -76,15 +76,15 @@ class Instance:
         *,
         follows: bool = False,
     ) -> T:
-        """Order something of the owner, from any other thread, and wait for its answer.
+        """Send an order to the owner from any other thread and wait for its answer.
 
-        ``name`` is what a refusal calls it, ``timeout`` is in seconds; see :meth:`.Orders.ask`.
-        Raises :class:`~.orders.OrderRefusedError`, with the reason, and :class:`TimeoutError`.
+        ``name`` appears in a refusal. ``timeout`` is in seconds. See :meth:`.Orders.ask`. Raises
+        :class:`~.orders.OrderRefusedError` with the reason, and :class:`TimeoutError`.
         """
         return self.loop.orders.ask(name, lambda: order(self.loop), timeout, follows=follows)
 
     def step(self) -> None:
-        """Do one round. Raises what a rebalance callback has failed with."""
+        """Do one round. Raises the exception that a rebalance callback failed with."""
         self.loop.step()
         self.rebalancer.step()
         if self.watcher is not None:
@@ -93,9 +93,9 @@ class Instance:
             raise self.rebalancer.failure
 
     def run(self, over: Callable[[], object], stepped: Callable[[], None] | None = None) -> None:
-        """Do round after round until it is ``over``, has to halt, or is the child of a fork.
+        """Run rounds until ``over`` is true, the instance halts, or this is a forked child.
 
-        ``stepped`` is called after each.
+        ``stepped`` is called after each round.
         """
         self.loop.orders.belong()
         with forks.ends_here(forks.IN_OWNER) as in_child:
@@ -105,9 +105,9 @@ class Instance:
                     stepped()
 
     def stop(self, timeout: float, hurried: Callable[[], bool]) -> StopReport:
-        """Drain and commit within ``timeout`` seconds; ``hurried`` gives up the rest of it.
+        """Drain and commit within ``timeout`` seconds; ``hurried`` cuts the rest short.
 
-        Orders that wait are refused, and all from now on.
+        Waiting orders are refused, and so is every later one.
         """
         halted = self.halted
         reason = "the instance is stopping" if halted is None else f"it had to halt: {halted}"
@@ -115,13 +115,13 @@ class Instance:
         return stop(self.loop, timeout, hurried)
 
     def close(self) -> None:
-        """Take no partition any more, and give none back with a commit: it has ended.
+        """Accept no further partition and revoke without a commit: the instance has ended.
 
-        Nobody waits for an answer after this.
+        Every order that still waits is answered.
         """
         self.rebalancer.closing = True
         self.refuse_orders()
 
     def refuse_orders(self) -> None:
-        """Answer all that wait, and all from now on, that it has ended; from any thread."""
+        """Refuse all waiting and later orders: the instance has ended. Any thread may call it."""
         self.loop.orders.close("the instance has ended")

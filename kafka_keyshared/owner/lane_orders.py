@@ -1,4 +1,4 @@
-"""Orders for closed lanes: what somebody decides about them, and the list of them."""
+"""Orders for closed lanes: operator decisions, and the list of lanes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kafka_keyshared.status import LaneStatus
 
 
 def give(order: ev.LaneOrder) -> Callable[[Loop], Generator[None, None, str]]:
-    """Return what gives the order to the core; its answer says what was done."""
+    """Return the work that passes the order to the core and answers with its result."""
 
     def work(loop: Loop) -> Generator[None, None, str]:
-        yield from ()  # the answer is there in the round in which it is asked for
+        yield from ()  # makes it a generator; the answer is there in the same round
         named(loop.core.subscriptions, order.subscription)
         loop.tell(order)
         answer = loop.lane_answers.pop()
@@ -29,7 +29,7 @@ def give(order: ev.LaneOrder) -> Callable[[Loop], Generator[None, None, str]]:
 
 
 def lift_dlq_limit(loop: Loop) -> Generator[None, None, list[TopicPartition]]:
-    """Let every partition go on that its dead-letter limit has stopped; return which."""
+    """Resume every partition that its dead-letter limit stopped; return those partitions."""
     yield from ()
     stopped = sorted(loop.core.holds.held_back(Reason.DLQ_LIMIT))
     if not stopped:
@@ -39,7 +39,7 @@ def lift_dlq_limit(loop: Loop) -> Generator[None, None, list[TopicPartition]]:
 
 
 def closed_lanes(loop: Loop) -> Generator[None, None, list[LaneStatus]]:
-    """Return every closed lane, those first that wait for somebody."""
+    """Return every closed lane, those that need an operator first."""
     yield from ()
     now, wall = loop.ports.clock(), loop.ports.clock.wall()
     return [

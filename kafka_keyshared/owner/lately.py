@@ -1,4 +1,4 @@
-"""The last minute, as the statuses of it showed it: whether the work grows, and what is busy."""
+"""Backlog growth and busy workers over the last minute, from statuses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kafka_keyshared.status import Lately, Status
 
 MINUTE = 60.0
 GAP_MOST = 10.0
-"""Seconds between two statuses; after a longer time nothing is known of what was in between.
+"""Maximum seconds between two statuses; a longer gap restarts the minute.
 
-Where nobody looks but the group, they are five seconds apart.
+When only the beats to the group make statuses, they are five seconds apart.
 """
 
 
@@ -26,17 +26,18 @@ class _Look(NamedTuple):
 
 
 class Minute:
-    """What the statuses of the last minute showed. Times are monotonic, in seconds."""
+    """A summary of the statuses of the last minute. Times are monotonic, in seconds."""
 
     def __init__(self) -> None:
         self._looks: deque[_Look] = deque()
         self._known: frozenset[tuple[str, int]] = frozenset()
 
     def note(self, status: Status, now: float) -> None:
-        """Take a status.
+        """Add a status.
 
-        A partition whose backlog is not known (nothing of it was ever received, for one) is left
-        out. With others known than before it begins anew: what came along has not grown.
+        A partition whose backlog is unknown is left out, for example one that never delivered a
+        record. When the set of known partitions changes, the minute restarts: a newly counted
+        partition is no growth of the backlog.
         """
         looks = self._looks
         backlogs = {
@@ -59,7 +60,7 @@ class Minute:
             looks.popleft()
 
     def shown(self) -> Lately | None:
-        """Return what the minute was like; None while there is not a whole one."""
+        """Return the summary of the minute; None until a full minute is covered."""
         looks = self._looks
         if len(looks) < 2 or looks[-1].at - looks[0].at < MINUTE:
             return None

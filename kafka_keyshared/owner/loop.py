@@ -1,8 +1,9 @@
-"""The owner: one thread that has the Kafka client and the core to itself.
+"""The owner thread's loop over the Kafka client and the core.
 
-Everyone else posts to its mailbox. A step serves the mailbox, fetches, hands out, commits and
-beats; each of these is a method over ports (client, pool, mailbox, clock, publisher), so that a
-simulator can run them unchanged. Rebalances are in :mod:`.rebalance`, the end in :mod:`.stopping`.
+Every other thread posts to its mailbox. A step serves the mailbox, fetches, hands out records,
+commits and runs the heartbeat. Each of these is a method over ports (client, pool, mailbox, clock,
+publisher), so a simulator can run them unchanged. Rebalances are in :mod:`.rebalance`, the stop in
+:mod:`.stopping`.
 """
 
 from __future__ import annotations
@@ -41,31 +42,37 @@ from kafka_keyshared.pools.actor import Actor
 log = log_of("kafka_keyshared.loop")
 
 CHUNK = 2_000
-"""Most records of one fetch: enough that nothing per chunk matters."""
+"""Most records of one fetch: enough to make the cost per chunk negligible."""
 
 MAIL_AT_ONCE = 500
-"""Most that one turn takes from the mailbox, so that the client is polled in between."""
+"""Most mailbox items that one turn takes, so that the client is polled in between."""
 
 MAIL_TURNS = 64
-"""Times in a row, each of half a millisecond at most, that a full window takes the mail alone."""
+"""Turns in a row that only serve the mailbox while the window is full.
+
+Each waits half a millisecond at most.
+"""
 
 LONG = 0.05
-"""Seconds in one turn, without a word to the client, after which the heartbeat has to wait."""
+"""Seconds that commits and checks may take in a turn before the heartbeat is postponed.
+
+The client is polled first then.
+"""
 
 BUSY_WAIT = 0.0005
-"""While a lease is out the owner waits in its mailbox, and what is fetched meanwhile waits too."""
+"""Seconds that the owner waits in its mailbox while a lease is out. Fetched records wait too."""
 
 IDLE_WAIT = 0.1
 
 ANSWER_POLL_EVERY = 0.005
-"""Seconds between polls of a full window while records wait for the answer to a commit."""
+"""Seconds between polls while the window is full and records wait for a commit's answer."""
 
 CLIENT_ERRORS = (KafkaException, RuntimeError, ValueError)
-"""What poll and consume may raise; records that they had taken off the queue are then gone."""
+"""Exceptions that poll and consume may raise. Records they had already dequeued are lost."""
 
 
 class Loop(Actor):
-    """The owner's steps and what they remember."""
+    """The owner's steps and the state they keep between rounds."""
 
     def __init__(self, dispatcher: Dispatcher, ports: Ports, chunk: int = CHUNK) -> None:
         super().__init__(dispatcher, ports.pool, ports.clock.monotonic)
@@ -79,7 +86,7 @@ class Loop(Actor):
         self.reseek = Reseek(dispatcher.holds)
         self.orders = Orders(lambda: ports.mailbox.put(None))
         self.released_in_call: set[TopicPartition] = set()
-        # Told of each answer to a commit, behind the core; by a stop, which reads its own.
+        # Called with each commit answer after the core; set by a stop, which reads its own commit.
         self.on_answer: Callable[[ev.CommitAnswered], None] | None = None
         self.on_dropped: Callable[[cmd.Dropped], None] | None = None
         self.pauses = Pauses(ports.client, dispatcher.holds, ports.clock)
@@ -97,23 +104,23 @@ class Loop(Actor):
         self._chunk = chunk
         self._plenty = False
         self._next_beat = 0.0
-        # For the next commit, or look at who is held up: the progress, and how much of the mail
-        # before it is not taken yet.
+        # Used by the next commit or detach check. ``_progress`` is the pool's progress, ``_behind``
+        # the number of mailbox items posted before it that are not taken yet.
         self._progress: Progress | None = None
         self._behind = 0
         self._to_commit = self._to_look = False
         self._full_since: float | None = None
         self._full_polled = 0.0
-        # Where the core wants partitions read that it has just been told of.
+        # Where the core wants the partitions read that it was just given.
         self._read_at: Mapping[TopicPartition, int | None] = {}
 
     def start(
         self, starts: Mapping[TopicPartition, ev.StartPoint]
     ) -> Mapping[TopicPartition, int | None]:
-        """Tell the core of partitions that start; return where the client has to read each.
+        """Pass starting partitions to the core; return where the client must read each.
 
-        Whoever starts them assigns them: together with others that wait for their start, or by a
-        seek.
+        The caller assigns them to the client: in one call with others that wait for their start, or
+        by a seek.
         """
         self._read_at = {}
         self.tell(ev.Assigned(starts))
@@ -121,7 +128,10 @@ class Loop(Actor):
         return self._read_at
 
     def serve(self, timeout: float, most: int | None = None) -> bool:
-        """Take the mail, the oldest ``most`` of it, waiting ``timeout`` seconds; say if any."""
+        """Take at most ``most`` mailbox items, oldest first; return whether there were any.
+
+        If the mailbox is empty, wait ``timeout`` seconds.
+        """
         mailbox = self.ports.mailbox
         if self.ports.publisher is not None:
             self.ports.publisher.serve()
@@ -166,7 +176,7 @@ class Loop(Actor):
             self._fetch(most, 0.0 if busy else IDLE_WAIT)
         else:
             if not busy:
-                # Everything held waits for something far off; nothing but time will change that.
+                # Every held record waits for something far off, so only time changes the state.
                 self.serve(IDLE_WAIT)
             self._window_is_full()
         now = self._clock()
@@ -184,44 +194,45 @@ class Loop(Actor):
         else:
             self._progress = None
         before, now = now, self._clock()
-        # Like a commit it looks at all that is held: after a long one the client is asked first.
+        # Like a commit, the heartbeat looks at every held record. After a long turn the client is
+        # polled first.
         if now >= self._next_beat + (BEAT_SECONDS if now - before > LONG else 0.0):
             self._next_beat = now + BEAT_SECONDS
             self.stats.beats += 1
             self._look_at_rights(now)
             self.watchdog.beat(self.core.partitions, now)
             self._look_at_topics(now)
-            self.pause_and_resume()  # the backstop: what the client has refused is told again
+            self.pause_and_resume()  # the backstop: repeats pauses that the client refused
             pool = self.ports.pool
             pool.beat()
             progress, dead, wall = pool.progress(), pool.dead(), self.ports.clock.wall()
             self.tell(ev.Beat(progress, dead, wall, pool.departed(), pool.late(), pool.revived()))
 
     def _look_at_rights(self, now: float) -> None:
-        """Say which rights are missing; end when nothing has been allowed for too long."""
+        """Log missing rights; halt when nothing has been authorized for too long."""
         self.note_refusals()
         over = self.rights.beat(self.core.holds.assigned(self.core.partitions), now)
         if over is not None:
             self.halt(over)
 
     def note_refusals(self, *more: Refusal) -> None:
-        """Note what brokers have refused in answers to questions, and ``more``."""
+        """Note the rights that brokers refused in answers to queries, and ``more``."""
         assigned = self.core.holds.assigned(self.core.partitions)
         for refusal in (*self.ports.client.refusals(), *more):
             self.rights.refused(refusal, assigned, self._clock())
 
     def _look_at_topics(self, now: float) -> None:
-        """Note the ids of topics, and which of them were made anew; note the limit of texts."""
+        """Note topic ids, topics that were recreated, and the limit of commit metadata."""
         self.reseek.topics_made_anew(self.topic_ids.beat(self.core.partitions, now), now)
         if identified := self.topic_ids.take_identified():
             self.tell(ev.TopicsIdentified(identified))
         self.metadata_limit.hear()
 
     def _mail_alone(self) -> None:
-        """Take the mail, and again as long as there is some, a few times in a row.
+        """Serve the mailbox repeatedly, a limited number of times, while mail keeps coming.
 
-        While the window is full nothing is fetched, and with one lease per key there is mail for
-        each single record: a whole turn would look at everything again for it.
+        While the window is full nothing is fetched. With one lease per key each record is one
+        mailbox item, and a whole turn per item would check everything again.
         """
         for _ in range(MAIL_TURNS):
             if not self.core.outstanding() or self.halted is not None:
@@ -230,7 +241,11 @@ class Loop(Actor):
                 return
 
     def _look_in_turn(self) -> None:
-        """Commit, and look who is held up, as wanted, behind all the mail that was there."""
+        """Commit and check for records to detach, if due, after all mail that preceded.
+
+        The pool's progress is read first. Every report that was in the mailbox then is taken before
+        the progress is used.
+        """
         if self._progress is None:
             self._progress = self.ports.pool.progress()
             self._behind = self.ports.mailbox.qsize()
@@ -247,15 +262,15 @@ class Loop(Actor):
     def committable(self) -> list[TopicPartition]:
         """Return the partitions that may be committed.
 
-        Not one whose position is not found yet; the others do not wait for it.
+        A partition whose position is not known yet is left out; the others do not wait for it.
         """
         return [each for each in self.core.partitions if each not in self.reseek.partitions]
 
     def awaited(self, partitions: Sequence[TopicPartition] | None) -> tuple[list[Record], int]:
-        """Return what a revoke or a stop waits for: running records, and a number of dead letters.
+        """Return what a revoke or a stop waits for: running records and the number of dead letters.
 
-        A dead letter that the broker refused and that waits for its next try is not on the way:
-        waiting for it would use up every deadline for as long as its topic is down.
+        A dead letter that the broker refused and that waits for its retry is not counted. Waiting
+        for it would use up every deadline while its topic is down.
         """
         progress = self.progress()
         running, dead_letters = self.core.under_way(partitions, progress)
@@ -285,7 +300,7 @@ class Loop(Actor):
             self.admit(chunk)
 
     def admit(self, chunk: list[Record]) -> None:
-        """Give a chunk to the core with the positions after it."""
+        """Pass a chunk to the core with the positions after it."""
         released = self.released_in_call
         if released:
             self.reseek.again(released & self.core.partitions.keys())
@@ -309,7 +324,7 @@ class Loop(Actor):
         return None if state is None else state.received_end
 
     def lost_some(self, error: Exception) -> None:
-        """Records may have been lost between the client and us: read them again."""
+        """Read again from the last positions; the client may have lost records."""
         log.error("the client raised %r; reading again from the last positions", error)
         self.reseek.again(self.core.partitions)
 
@@ -318,7 +333,7 @@ class Loop(Actor):
         lost = len(reseek.out_of_range)
         reseek.seek(self)
         if len(reseek.out_of_range) < lost:
-            # It was assigned anew, and in an eager group all others with it.
+            # The partition was assigned anew; in an eager group all others were too.
             self.pauses.forget(self.core.partitions)
             self.pause_and_resume()
 
@@ -328,12 +343,13 @@ class Loop(Actor):
         self._follow()
 
     def _window_is_full(self) -> None:
-        """Keep the group membership alive while there is little room or none.
+        """Keep the group membership alive while the window has little or no room.
 
-        Pausing discards what was fetched, so it is left to a window that stays full. Until then a
-        poll may return one record, for which room was left; when that is used up, it pauses. What
-        the client would go on fetching without a bound is not worth that: it is refused at once.
-        While the client refuses to pause, what it brings beyond that is left to be read again.
+        A pause discards prefetched records, so only a window that stays full pauses. Until then
+        each poll may return one record, and room is reserved for it. When that room is used up,
+        partitions are paused. If the client would prefetch without a bound, they are paused at
+        once. While the client refuses to pause, a record beyond the reserved room is read again
+        later.
         """
         now = self._clock()
         self._plenty = False
@@ -370,13 +386,13 @@ class Loop(Actor):
     # --- which partitions are fetched from ---
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        """Let the client read there, and hold back of it what is to be held back."""
+        """Have the client read from these positions, then apply the pauses."""
         self.ports.client.assign(positions)
         self.pauses.forget(positions)
         self.pause_and_resume()
 
     def pause_and_resume(self) -> None:
-        """Tell the client of the holds what is new to it, and again what it has refused."""
+        """Send the client the pauses that changed, and repeat those it refused."""
         self.pauses.bring(self.core.holds.assigned(self.core.partitions))
 
     def _follow(self) -> None:
@@ -384,37 +400,37 @@ class Loop(Actor):
             self.pause_and_resume()
 
     def paused(self) -> set[TopicPartition]:
-        """Return the assigned partitions that the client was told to fetch nothing of."""
+        """Return the assigned partitions that the client was asked to pause."""
         return self.pauses.paused()
 
     # --- acting on commands ---
 
     def publish(self, publish: cmd.Publish) -> None:
-        """Hand a dead letter to the publisher; without one nobody is asked to write any."""
+        """Hand a dead letter to the publisher. Without a publisher the core asks for none."""
         if self.ports.publisher is not None:
             self.ports.publisher.publish(publish)
 
     def dropped(self, dropped: cmd.Dropped) -> None:
-        """Tell whoever keeps a log."""
+        """Pass dropped records on to :attr:`on_dropped`."""
         if self.on_dropped is not None:
             self.on_dropped(dropped)
 
     def send(self, commit: cmd.Commit) -> None:
-        """Send a commit; what the client answers at once is mail like any other answer."""
+        """Send a commit. An answer that the client gives at once is posted to the mailbox."""
         answer = self.ports.client.commit(commit)
         if answer is not None:
             self.ports.mailbox.put(answer)
 
     def assign_at(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        """Note where the core wants them read, for :meth:`start`."""
+        """Note where the core wants partitions read, for :meth:`start`."""
         self._read_at = positions
 
     def notice(self, notice: cmd.Notice) -> None:
-        """Log it, with where its worker stands."""
+        """Log the notice with the stack position of its worker."""
         log_notice(notice, self.pool)
 
     def client_events(self, messages: Sequence[Record]) -> None:
-        """Act on what the client said: ends of partitions, lost positions, what is fatal."""
+        """Handle client events: ends of partitions, lost positions, fatal errors."""
         for message in messages:
             error = message.error()
             kind = classify_event(error)
@@ -444,7 +460,7 @@ class Loop(Actor):
                 log.warning("%s", with_cure(error))
 
     def halt(self, reason: str) -> None:
-        """Note why the instance has to end; its turn is the last."""
+        """Record why the instance must end. The current turn is the last."""
         if self.halted is None:
             self.halted = reason
             log.error("stopping: %s", reason)

@@ -1,4 +1,4 @@
-"""What the loop did, for whoever looks on."""
+"""Counters of the owner's loop, for statuses."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from kafka_keyshared.status import RebalanceStatus
 
 KEPT = 50
-"""Rebalances that are kept for whoever looks on."""
+"""Number of rebalances that are kept for statuses."""
 
 
 @dataclass
 class LoopStats:
-    """What the loop did, for whoever looks on; ``batches`` counts fetches by size.
+    """Counters of the loop, for statuses. ``batches`` counts fetches by size.
 
-    ``polled_at`` is when the client was last asked for records, ``poll_gap`` the longest time
-    between two such calls since somebody last looked, both in monotonic seconds. ``joined`` says
-    whether the group has given out its partitions, be it none to this member, and not taken them
-    back. ``rebalanced`` are the last times that partitions came or went.
+    ``polled_at`` is the time of the last poll. ``poll_gap`` is the longest time between two polls
+    since the last status. Both are in monotonic seconds. ``joined`` says whether the group has
+    assigned partitions, possibly none, and has not revoked them. ``rebalanced`` are the latest
+    assignments and revocations.
     """
 
     batches: dict[int, int] = field(default_factory=dict)
@@ -31,13 +31,13 @@ class LoopStats:
     rebalanced: deque[RebalanceStatus] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     def polled(self, now: float) -> None:
-        """Note a call of the client's that counts as a poll."""
+        """Note a client call that counts as a poll."""
         if self.polled_at is not None:
             self.poll_gap = max(self.poll_gap, now - self.polled_at)
         self.polled_at = now
 
     def took_in(self, count: int, now: float) -> None:
-        """Note a fetch of so many records."""
+        """Note a fetch of ``count`` records."""
         if self.first_record_at is None:
             self.first_record_at = now
         self.fetched += count

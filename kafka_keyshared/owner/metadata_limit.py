@@ -1,4 +1,4 @@
-"""Tells the core how long commit metadata may be, once the brokers have said it."""
+"""The brokers' limit for commit metadata, passed to the core."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from kafka_keyshared.client.port import Client, MetadataLimitAsked
 from kafka_keyshared.core import events as ev
 
 WAIT = 1.0
-"""Seconds for which the first assignment waits for the limit: what is leased before it is known may
-settle beyond what fits. It is asked before the group is joined, so mostly it is there."""
+"""Seconds that the first assignment waits for the limit.
+
+Records leased before the limit is known may settle beyond what fits. The query is sent before the
+member joins the group, so the answer is usually there.
+"""
 
 
 class MetadataLimit:
-    """The question for the limit, which is asked once."""
+    """The query for the limit, which is sent once."""
 
     def __init__(self, client: Client, tell: Callable[[ev.Event], None]) -> None:
         self._client = client
@@ -22,16 +25,16 @@ class MetadataLimit:
         self._waited = False
 
     def ask(self) -> None:
-        """Ask, and wait for nothing."""
+        """Send the query without waiting."""
         self._asked = self._client.ask_metadata_limit()
 
     def wait(self) -> None:
-        """Wait for the answer, once and not for long."""
+        """Wait for the answer, only once and at most :data:`WAIT` seconds."""
         self.hear(0.0 if self._waited else WAIT)
         self._waited = True
 
     def hear(self, timeout: float = 0.0) -> None:
-        """Tell the core what was answered, if it is; wait at most ``timeout`` seconds."""
+        """Pass the answer to the core if it has come; wait at most ``timeout`` seconds."""
         asked = self._asked
         if asked is None or not asked.answered(timeout):
             return

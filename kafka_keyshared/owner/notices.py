@@ -1,4 +1,4 @@
-"""What the core has to say, as lines of the log."""
+"""The core's notices as log lines."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ log = log_of("kafka_keyshared.loop")
 
 
 def log_notice(notice: Notice, pool: Pool) -> None:
-    """Log it, with where its worker stands in the user's program.
+    """Log the notice with the position of its worker in the user's code.
 
-    What a collector wants by itself is in attributes of the log record, too: ``traceback``, and of
-    the one record that it is about ``topic``, ``partition``, ``offset`` and ``key``.
+    Attributes of the log record carry more for collectors: ``traceback``, and for a notice about
+    one record its ``topic``, ``partition``, ``offset`` and ``key``.
     """
     where = pool.where(*notice.running) if notice.running else ""
     extra = {} if notice.about is None else _attributes(notice.about)

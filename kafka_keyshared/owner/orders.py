@@ -1,9 +1,8 @@
-"""Orders: what somebody asks of the owner, from any thread, and gets an answer to.
+"""Orders: requests to the owner from other threads, each with an answer.
 
-There is one way in. An order waits in line and wakes the owner, who goes on with each of them in
-each round, between the mail and the fetch, the oldest first: one that has to wait for something
-keeps no other waiting. Whatever becomes of the instance, every order gets an answer: what it asked
-for, or why it was refused.
+Orders wait in one queue and wake the owner. In each round, between mailbox and fetch, the owner
+continues every order, the oldest first. An order that has to wait delays no other. Every order gets
+an answer, also when the instance fails: its result, or the reason of the refusal.
 """
 
 from __future__ import annotations
@@ -20,17 +19,19 @@ from kafka_keyshared.errors import KeySharedError
 T = TypeVar("T")
 
 Work: TypeAlias = Callable[[], Generator[None, None, T]]
-"""What an order does, on the owner's thread: it yields to wait for the next round, and returns the
-answer. It raises :class:`OrderRefusedError` for what cannot be had; anything else it raises ends
-the instance."""
+"""The work of an order, run on the owner thread.
+
+It yields to wait for the next round, and returns the answer. It raises :class:`OrderRefusedError`
+to refuse. Any other exception ends the instance.
+"""
 
 
 class OrderRefusedError(KeySharedError):
-    """The owner has not done what was ordered, and will not; the text says why."""
+    """The owner has refused the order. The text says why."""
 
 
 def named(subscriptions: Mapping[str, T], name: str) -> T:
-    """Return the subscription that an order is for, or refuse it with those that there are."""
+    """Return the subscription that an order names, or refuse with the known names."""
     if name not in subscriptions:
         known = ", ".join(map(repr, sorted(subscriptions)))
         raise OrderRefusedError(f"there is no subscription {name!r}; there is {known}")
@@ -38,18 +39,18 @@ def named(subscriptions: Mapping[str, T], name: str) -> T:
 
 
 class _Order(Generic[T]):
-    """An order in line: what it is called, what it does, and where its answer goes."""
+    """A queued order: its name, its work, and the future of its answer."""
 
     def __init__(self, name: str, work: Work[T]) -> None:
         self.name = name
         self.reply: Future[T] = Future()
         self._work = work
         self._going: Generator[None, None, T] | None = None
-        # Whether the owner has taken it up: what it changes at once is changed then.
+        # Whether the owner has started it; immediate changes are made then.
         self.begun = False
 
     def go_on(self) -> bool:
-        """Do what can be done in this round; say whether it is answered."""
+        """Run the order until it waits; return whether it is answered."""
         try:
             if self._going is None:
                 self._going = self._work()
@@ -66,19 +67,19 @@ class _Order(Generic[T]):
         return True
 
     def refuse(self, reason: str) -> None:
-        """Answer that it is not done, and why."""
+        """Answer that the order is not carried out, and why."""
         self._answer(self.reply.set_exception, OrderRefusedError(f"{self.name}: {reason}"))
 
     def _answer(self, put: Callable[[Any], None], answer: object) -> None:
-        with suppress(InvalidStateError):  # whoever asked has given up, or it was refused meanwhile
+        with suppress(InvalidStateError):  # the caller gave up, or the order was already refused
             put(answer)
 
 
 class Orders:
-    """The line of orders of one instance. ``wake`` has the owner look.
+    """The queue of orders of one instance. ``wake`` wakes the owner.
 
-    ``line`` has those that wait, the oldest first; only this class changes it. An order whose asker
-    has cancelled its reply is left where it stands.
+    ``line`` has the waiting orders, the oldest first. Only this class changes it. An order whose
+    reply was cancelled is not continued.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -88,12 +89,12 @@ class Orders:
         self._closed = ""
         self._owner: int | None = None
 
-    # --- anybody ---
+    # --- any thread ---
 
     def post(self, name: str, work: Work[T]) -> Future[T]:
-        """Put an order in line and return where its answer will be; refused ones have it at once.
+        """Queue an order and return the future of its answer. A refusal is answered at once.
 
-        ``name`` is what a refusal calls it.
+        ``name`` appears in the refusal.
         """
         return self._posted(name, work).reply
 
@@ -110,12 +111,13 @@ class Orders:
         return order
 
     def ask(self, name: str, work: Work[T], timeout: float, *, follows: bool = False) -> T:
-        """Order it and wait for the answer, at most ``timeout`` seconds.
+        """Queue an order and wait at most ``timeout`` seconds for the answer.
 
-        Raises :class:`OrderRefusedError`, or :class:`TimeoutError` when the owner has not got to
-        it, or to its end: then it is given up, which the text says. Not so what ``follows`` by
-        itself from what the owner does when it takes the order up. Refused on the owner's own
-        thread, as in a callback of the client: it would wait for itself.
+        Raises :class:`OrderRefusedError`. Raises :class:`TimeoutError` when the owner has not
+        started or not finished the order. The order is then given up, and the text says so. With
+        ``follows`` the text does not say so for a started order. Its change is made already, and
+        the effect follows. On the owner's own thread, as in a client callback, the order is
+        refused: the owner would wait for itself.
         """
         if self._owner == threading.get_ident():
             raise OrderRefusedError(f"{name}: not in a callback, which the owner would wait in")
@@ -123,7 +125,7 @@ class Orders:
         try:
             return order.reply.result(timeout)
         except TimeoutError:
-            with self._lock:  # or the owner takes it up between the two questions
+            with self._lock:  # or the owner starts it between the two questions
                 cancelled, goes_on = order.reply.cancel(), follows and order.begun
             if cancelled:
                 end = "" if goes_on else ", and given up"
@@ -131,9 +133,9 @@ class Orders:
             return order.reply.result(0.0)
 
     def close(self, reason: str) -> None:
-        """Refuse all that wait, and from now on everybody; from any thread. The first reason stays.
+        """Refuse all waiting and all later orders; from any thread. The first reason is kept.
 
-        The one that the owner is in may still be answered as it asked.
+        The order that the owner is working on may still get its regular answer.
         """
         with self._lock:
             self._closed = self._closed or reason
@@ -145,11 +147,11 @@ class Orders:
     # --- the owner ---
 
     def belong(self) -> None:
-        """Note that the calling thread is the owner's."""
+        """Record the calling thread as the owner's."""
         self._owner = threading.get_ident()
 
     def serve(self) -> None:
-        """Go on with each order, the oldest first, and take those out that are answered."""
+        """Continue each order, the oldest first, and remove those that are answered."""
         if not self.line:
             return
         with self._lock:

@@ -1,8 +1,8 @@
-"""Ends of partitions on their way to members that read with ``enable.partition.eof``.
+"""End-of-partition events for members that read with ``enable.partition.eof``.
 
-The client says that a partition is at its end when it has fetched the last record. A loop that ends
-there expects to have handled all records before it. So members hear of an end once every record
-before it has settled, each member once for each end.
+The client reports the end of a partition when it has fetched the last record. A loop that stops at
+that event expects every earlier record to be handled. Members therefore get the event after every
+record before it has settled. Each member gets each end once.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 LOOK_EVERY = 0.05
-"""Seconds between two looks: each one passes over everything that is held."""
+"""Seconds between two checks. Each check walks over every held record."""
 
 
 class PartitionEnds:
-    """The last end of each partition that has not been handed on; owner's thread only.
+    """The latest end of each partition that was not delivered yet; owner thread only.
 
-    ``deliver`` hands an event to the members; None where no member waits for one.
+    ``deliver`` passes an event to the members. It is None when no member waits for one.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -29,12 +29,12 @@ class PartitionEnds:
         self.deliver: Callable[[Record], None] | None = None
 
     def note(self, event: Record) -> None:
-        """Keep the client's event for the end of a partition until it can be handed on."""
+        """Store the client's end-of-partition event until it can be delivered."""
         if self.deliver is not None:
             self._waiting[partition_of(event)] = event
 
     def hand_on(self, core: Dispatcher) -> None:
-        """Hand on the ends before which everything has settled."""
+        """Deliver the ends before which every record has settled."""
         if not self._waiting or self.deliver is None or self._clock() < self._look_at:
             return
         self._look_at = self._clock() + LOOK_EVERY
@@ -45,6 +45,6 @@ class PartitionEnds:
             self.deliver(self._waiting.pop(partition))
 
     def _before(self, held: Iterable[tuple[TopicPartition, Record]]) -> set[TopicPartition]:
-        """Return the partitions of which a record before the end is held."""
+        """Return the partitions that still hold a record before the end."""
         ends = {partition: event.offset() for partition, event in self._waiting.items()}
         return {each for each, record in held if record.offset() < ends.get(each, -1)}

@@ -1,8 +1,8 @@
-"""What the client has been told of the holds: pauses and resumes, where the ledger differs from it.
+"""Pauses and resumes of the client, to match the ledger of holds.
 
-The client keeps a pause of a partition while it is not assigned, and when it comes back, so nothing
-may be taken for unpaused because it is new. :meth:`Pauses.bring` is the only place that pauses and
-resumes; why, and what, stands in :mod:`kafka_keyshared.core.holds`.
+The client keeps a partition's pause while it is unassigned and after it comes back. A newly
+assigned partition may therefore be paused. :meth:`Pauses.bring` is the only place that pauses and
+resumes. The reasons are in :mod:`kafka_keyshared.core.holds`.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ NAMED_MAX = 8
 
 
 class Pauses:
-    """The client's side of the holds."""
+    """The client's pause state and its difference from the holds."""
 
     def __init__(self, client: Client, holds: Holds, clock: Callable[[], float]) -> None:
         self._client = client
         self._holds = holds
         self._seldom = Seldom(log, clock)
-        # No entry: what the client does with the partition is not known, so it has to be told.
+        # A partition without an entry has an unknown state in the client and must be set.
         self._told: dict[TopicPartition, bool] = {}
         self._brought = -1
 
     def paused(self) -> set[TopicPartition]:
-        """Return the partitions that the client was told to pause."""
+        """Return the partitions that the client was asked to pause."""
         return {partition for partition, paused in self._told.items() if paused}
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take what the client does with them for unknown: they have been assigned (again)."""
+        """Mark the client's state of these partitions as unknown: they were assigned (again)."""
         for partition in partitions:
             self._told.pop(partition, None)
 
     def behind(self) -> bool:
-        """Say whether the holds have changed since the client was told of them."""
+        """Return whether the holds have changed since the last :meth:`bring`."""
         return self._brought != self._holds.version
 
     def bring(self, assigned: Collection[TopicPartition]) -> None:
-        """Pause and resume the assigned partitions, telling the client what is new to it.
+        """Pause and resume the assigned partitions where the client's state differs.
 
-        What the client refuses (the assignment has changed under us; the callback that says so is
-        on its way) stays unknown and is told again at the next call.
+        The client refuses when the assignment has changed and the callback for it is still pending.
+        Such partitions stay unknown and are sent again at the next call.
         """
         self._brought = self._holds.version
         self._told = {each: told for each, told in self._told.items() if each in assigned}
@@ -74,7 +74,7 @@ class Pauses:
             self._say(news)
 
     def _say(self, news: Iterable[TopicPartition]) -> None:
-        """Name what is held back from now on, with its reasons, and what is no more."""
+        """Log the partitions that are paused, with the reasons, and those that are resumed."""
         alike: dict[str, list[TopicPartition]] = {}
         for each in sorted(news):
             alike.setdefault("; ".join(self._holds.reasons(each)), []).append(each)

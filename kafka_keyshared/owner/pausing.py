@@ -1,4 +1,4 @@
-"""Orders to fetch nothing from something any more, and to fetch from it again."""
+"""Orders that pause and resume fetching by hand."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ log = log_of("kafka_keyshared.loop")
 
 
 def pause(those: Those) -> Ordered[list[TopicPartition]]:
-    """Return what pauses these, and waits until the client fetches nothing from them.
+    """Return an order that pauses these and waits until the client has paused them.
 
-    Its answer are the partitions of this member that are paused by hand then.
+    The answer lists the partitions of this member that are then paused by hand.
     """
     return _order(those, paused=True)
 
 
 def resume(those: Those) -> Ordered[list[TopicPartition]]:
-    """Return what ends that; its answer are the partitions that are paused by hand still."""
+    """Return an order that resumes these; it answers with the partitions still paused by hand."""
     return _order(those, paused=False)
 
 
@@ -41,7 +41,7 @@ def _order(those: Those, *, paused: bool) -> Ordered[list[TopicPartition]]:
             some(sorted(held)),
         )
         loop.pause_and_resume()
-        while not held <= loop.paused():  # refused by the client, and told again
+        while not held <= loop.paused():  # the client refused; the pause is sent again
             yield
         return sorted(held)
 
@@ -49,7 +49,7 @@ def _order(those: Those, *, paused: bool) -> Ordered[list[TopicPartition]]:
 
 
 def _refuse_unknown(loop: Loop, those: Those) -> None:
-    """Refuse a partition that is not here, was not named before, and is not in its topic."""
+    """Refuse a partition that is not assigned, was never named, and is not in its topic."""
     for each in those.partitions or ():
         known = each in loop.core.partitions or loop.by_hand.names(each)
         if not known and loop.ports.client.is_new(each):

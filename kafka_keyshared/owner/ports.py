@@ -1,4 +1,4 @@
-"""The world, as far as the loop may touch it."""
+"""Ports: the interfaces through which the loop reaches the outside."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Publisher(Protocol):
         """Send a dead letter; the broker's answer is posted to the mailbox."""
 
     def serve(self) -> None:
-        """Let the answers in."""
+        """Receive the broker's answers."""
 
     def unanswered(self) -> int:
         """Return how many dead letters the broker has not answered."""
 
     def close(self, timeout: float) -> None:
-        """Wait for what is on the way, and close."""
+        """Wait for unanswered dead letters, at most ``timeout`` seconds, and close."""
 
 
 @dataclass
 class Ports:
-    """The world, as far as the loop may touch it. ``clock`` is what its pool has, too."""
+    """The outside, as far as the loop may reach it. The pool uses the same ``clock``."""
 
     client: Client
     pool: Pool

@@ -1,4 +1,4 @@
-"""The records that were running during a standstill, by what was seen before and after it."""
+"""Records that ran during a standstill, from observations before and after it."""
 
 from __future__ import annotations
 
@@ -10,27 +10,31 @@ from kafka_keyshared.owner.loop import Loop
 
 
 class Ran:
-    """Remembers what ran at the last heartbeat, which costs nothing: the core keeps it anyway."""
+    """Remembers what ran at the last heartbeat. The core keeps that list anyway."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._before: list[RunningSince] = []
 
     def note(self) -> None:
-        """Take note of what runs at a heartbeat."""
+        """Note the records that run at this heartbeat."""
         watches = self._loop.core.watches.values()
         self._before = [*chain.from_iterable(each.running.values() for each in watches)]
 
     def meanwhile(self, since: float) -> list[str]:
-        """Return the records that ran meanwhile, each with its worker and its place in the program.
+        """Return the records that ran during a standstill, with worker and stack position.
 
-        What ran at the heartbeat before, what runs now, and of each long slice whose end was read
-        after the last round before it, which was at ``since``, the first record.
+        ``since`` is the time of the last round before the standstill. The records are those of
+        three groups:
+
+        - records that ran at the heartbeat before;
+        - records that run now;
+        - the first record of each long slice whose end was read after ``since``.
         """
         found: dict[Coordinates, str] = {}
         core, pool = self._loop.core, self._loop.ports.pool
-        # With the mail behind it: what ended meanwhile and is not reported runs no more, and is
-        # among those that have ended only then.
+        # With all mail posted before it. A record that ended during the standstill, unreported
+        # until now, does not run any more. It belongs to the slices that ended after ``since``.
         progress = self._loop.progress()
         for each in self._before:
             name, worker, *_ = each.whose

@@ -1,8 +1,8 @@
-"""Where to read on of a partition that has lost its place, and what that says of its log.
+"""New read positions for partitions that lost their place.
 
-A log that ends before what was received of it was cut off, or is that of a topic that was deleted
-and made anew. Reading on at the end of a new one would leave its records out; reading an old one
-from its start would run all that is left of it again.
+A log that ends before the received end was truncated, or belongs to a recreated topic. Starting at
+the end of a new log would skip its records. Starting at the beginning of an old log would run all
+its remaining records again.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ NO_ID = TopicId()
 
 
 class ReadOn(NamedTuple):
-    """Where to read on.
+    """A read position and the state of the log.
 
-    ``another`` says that the log is not the one that was read, ``remade`` that nothing of it is.
+    ``another`` says that the log differs from the one that was read. ``remade`` says that nothing
+    of the old log is left.
     """
 
     position: int | None
@@ -39,16 +40,16 @@ def inside(
     *,
     settled_end: int | None = None,
 ) -> ReadOn:
-    """Return where to read on of a log with these bounds, and say what is lost by that.
+    """Return where to read on in a log with these bounds; log the records this loses.
 
-    ``settled_end`` is one past what has settled, where that is beyond the position: new records
-    would be taken for it.
+    ``settled_end`` is one past the last settled offset, if that is beyond the position. New records
+    below it would be taken for settled.
 
-    ``epoch`` is the leader's at what was received last. A topic with another id was deleted and
-    made anew. With the same id, or none, a log that ends too early was cut off, as a replica that
-    lags behind does when it is made the leader, and that raises the epoch: where it has not risen,
-    the id was asked for too late. Where neither is known the log is read from its start: to run
-    records again is better than to leave some out.
+    ``epoch`` is the leader epoch of the last received record. A topic with another id was deleted
+    and recreated. With the same id, or without one, a log that ends too early was truncated. That
+    happens when a lagging replica becomes the leader, and it raises the epoch. If the epoch has not
+    risen, the topic was recreated and its id was queried too late. If neither id nor epoch is
+    known, the log is read from its start. It is better to run records again than to skip some.
     """
     start, end, _ = bounds
     if position is None:

@@ -1,9 +1,9 @@
-"""Partitions assigned, revoked and lost: what runs inside the client's rebalance callbacks.
+"""Handling of assigned, revoked and lost partitions inside the rebalance callbacks.
 
-Inside one, neither poll nor consume may be called, nothing is fetched for any partition, and the
-client unassigns as soon as the callback returns. So a revoke serves the mailbox only, has one
-deadline for everything, and commits asynchronously: a synchronous commit would block up to the
-session timeout when the coordinator is gone.
+Inside a callback neither poll nor consume may be called, and no partition is fetched. The client
+unassigns as soon as the callback returns. A revoke therefore serves the mailbox only and has one
+deadline for everything. It commits asynchronously, because a synchronous commit would block up to
+the session timeout when the coordinator is gone.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ log = log_of("kafka_keyshared.rebalance")
 
 COMMITTED_TIMEOUT = 5.0
 BOUNDS_TIMEOUT = 1.0
-"""For each question about logs inside a callback, where it keeps every partition waiting."""
+"""Seconds for each query of logs inside a callback, where every partition waits."""
 
 NOTHING_AFTER = 10.0
-"""Seconds without a partition after which that is told: a join may take two rounds."""
+"""Seconds without a partition before that is logged. A join may take two rounds."""
 
 ASK_AGAIN_EVERY = 1.0
 ASK_AGAIN_AT_LEAST_EVERY = 4.0
 ASK_SHARE = 4.0
-"""The owner does so many times as long something else than asking where partitions start."""
+"""Ratio of the owner's other work to the time it spends on querying start positions."""
 
 REVOKE_WAIT = 0.05
 
 NOWHERE = CommittedOffset(None, None)
-"""Stands for the committed position of a partition that is not asked for it."""
+"""Committed position of a partition for which none is queried."""
 
 T = TypeVar("T")
 
@@ -53,17 +53,17 @@ PartitionsCallback = Callable[[Sequence[TopicPartition]], None]
 
 
 class Rebalancer:
-    """The three callbacks, and partitions whose start is not known yet. Times are in seconds."""
+    """The three rebalance callbacks, and partitions with unknown start. Times are in seconds."""
 
     def __init__(self, loop: Loop, revoke_deadline: float) -> None:
         self._loop = loop
         self._revoke_deadline = revoke_deadline
-        # With what is known of their committed positions.
+        # With their committed positions, as far as they are known.
         self._unstarted: dict[TopicPartition, CommittedOffset | None] = {}
-        # Where the user's on_assign wants partitions to start that have not started yet.
+        # Starts chosen by the user's on_assign for partitions that have not started yet.
         self._chosen: dict[TopicPartition, int] = {}
         self._ask_at = 0.0
-        # Since when this member is one without a partition, until that is told.
+        # Since when this member has no partition; None once that is logged.
         self._nothing_since: float | None = None
         self._seldom = Seldom(log, loop.ports.clock)
         self._ids = IdsOfTexts(loop.ports.client, loop.ports.clock)
@@ -72,7 +72,8 @@ class Rebalancer:
         self.hurried: Callable[[], bool] = lambda: False
         self.failure: BaseException | None = None
         self.observer: Callable[[str, Sequence[TopicPartition]], None] | None = None
-        # Told when a callback begins, and when it is over: in between the owner does nothing else.
+        # Called when a callback begins (True) and when it ends (False). The owner does nothing else
+        # in between.
         self.turning: Callable[[bool], None] = lambda _: None
 
     def subscribe(self) -> None:
@@ -84,9 +85,9 @@ class Rebalancer:
         )
 
     def _guard(self, callback: Callable[[T], None]) -> Callable[[T], None]:
-        """Keep an exception from leaving the callback; the loop ends with it after the poll.
+        """Catch exceptions of the callback; the loop raises them after the poll.
 
-        Until then nothing is committed: what the core believes can no longer be trusted.
+        Until then nothing is committed, because the core's state can no longer be trusted.
         """
 
         def guarded(partitions: T) -> None:
@@ -95,7 +96,7 @@ class Rebalancer:
             self.turning(True)
             try:
                 callback(partitions)
-            except BaseException as error:  # SystemExit of a key function, for one
+            except BaseException as error:  # for example SystemExit from a key function
                 log.exception("%s failed", callback.__name__)
                 self.failure = error
                 self._loop.commits_stopped = True
@@ -109,7 +110,7 @@ class Rebalancer:
     def on_assign(self, partitions: list[TopicPartition]) -> None:
         """Start the partitions at their committed positions, with their settled sets."""
         if self.closing:
-            return  # given back before anything is read; asking where would only delay the exit
+            return  # given back before anything is read; a query would only delay the exit
         loop = self._loop
         loop.commits_stopped = False
         began = loop.ports.clock()
@@ -119,7 +120,7 @@ class Rebalancer:
         asked: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(partitions)
         starts = self._starts(asked, BOUNDS_TIMEOUT)
         waiting = [partition for partition in partitions if partition not in starts]
-        # Reading without the set could run settled records again; so these are held back.
+        # Reading without the settled set could run settled records again, so these are held back.
         loop.core.holds.hold_back(Reason.UNSTARTED, waiting)
         loop.assign({**dict.fromkeys(waiting), **loop.start(starts)})
         if waiting:
@@ -145,12 +146,13 @@ class Rebalancer:
             )
 
     def start_at(self, chosen: Mapping[TopicPartition, int]) -> None:
-        """Start partitions that have just been assigned where the user's ``on_assign`` says.
+        """Start newly assigned partitions at the positions chosen by the user's ``on_assign``.
 
-        Offsets are absolute, or logical as the client has them (beginning, end, a tail). What was
-        settled before says nothing then: everything from there on is delivered. Nothing has been
-        read of these partitions yet, since the client is still inside the callback. One whose log
-        is not known yet stays paused and is asked for again, as any other start.
+        Offsets are absolute, or logical as the client defines them (beginning, end, a tail).
+        Earlier settled sets are ignored: every record from the chosen position on is delivered.
+        Nothing of these partitions has been read yet, since the client is still inside the
+        callback. A partition whose log bounds are unknown stays paused, and the query is retried as
+        for any other start.
         """
         self._guard(self._start_at)(chosen)
 
@@ -176,11 +178,11 @@ class Rebalancer:
         )
 
     def withhold(self, partitions: Sequence[TopicPartition]) -> None:
-        """Let nothing of these be used: the user's ``on_assign`` cannot be honoured."""
+        """Hold these partitions back: the user's ``on_assign`` cannot be honoured."""
         self._loop.core.holds.hold_back(Reason.UNSTARTED, partitions)
 
     def step(self) -> None:
-        """Ask again where the partitions start for which that could not be had."""
+        """Query again the starts of partitions that are still unknown."""
         loop = self._loop
         if self._nothing_since is not None:
             self._tell_nothing(self._nothing_since)
@@ -195,15 +197,15 @@ class Rebalancer:
             log.info("started %s after asking again", _names(list(starts)))
 
     def _start_late(self, starts: Mapping[TopicPartition, ev.StartPoint], began: float) -> None:
-        """Start partitions that have been assigned, at positions that came to be known since."""
+        """Start assigned partitions whose positions became known later."""
         loop = self._loop
         for partition in starts:
             del self._unstarted[partition]
             self._chosen.pop(partition, None)
         loop.core.holds.let_go(Reason.UNSTARTED, starts)
         loop.rights.assigned(starts, began)
-        # Not a seek here: it may fail for now, and what comes before it must be dropped. Also where
-        # there is no position: the client may have refused the pause, and has gone on meanwhile.
+        # No seek here: it may fail for now, and records that come before it must be dropped. This
+        # applies without a position too. The client may have refused the pause and fetched on.
         loop.reseek.again(loop.start(starts))
         loop.pause_and_resume()
 
@@ -218,7 +220,7 @@ class Rebalancer:
         )
 
     def _ask_later(self, began: float) -> None:
-        """Set when to ask again: the owner does nothing else while it asks."""
+        """Set the time of the next query. The owner does nothing else while it queries."""
         now = self._loop.ports.clock()
         pause = min(ASK_SHARE * (now - began), ASK_AGAIN_AT_LEAST_EVERY)
         self._ask_at = now + max(pause, ASK_AGAIN_EVERY)
@@ -226,14 +228,15 @@ class Rebalancer:
     def _starts(
         self, asked: dict[TopicPartition, CommittedOffset | None], timeout: float
     ) -> dict[TopicPartition, ev.StartPoint]:
-        """Return where partitions start, of those for which all that it takes was answered.
+        """Return the starts of those partitions for which every needed query was answered.
 
-        ``asked`` holds the committed positions as far as they are known, and takes those that are
-        answered now. ``timeout`` is for each question about logs.
+        ``asked`` holds the committed positions as far as they are known, and gets those answered
+        now. ``timeout`` is for each query of logs.
         """
         client = self._loop.ports.client
         unknown = [partition for partition, committed in asked.items() if committed is None]
-        if unknown:  # none in a cooperative rebalance that brings nothing: it waits for no broker
+        # none in a cooperative rebalance that adds nothing: then no broker is waited for
+        if unknown:
             began = self._loop.ports.clock()
             try:
                 asked.update(client.committed(unknown, COMMITTED_TIMEOUT))
@@ -271,22 +274,24 @@ class Rebalancer:
         }
 
     def _needs_id(self, partition: TopicPartition, committed: CommittedOffset) -> bool:
-        """Say whether what is known to be settled names a topic id, which is then to be compared.
+        """Return whether the known settled records name a topic id, which must be compared.
 
-        A text of another cluster, or of a topic that was deleted since, may stand beside the
-        position.
+        The committed metadata may come from another cluster, or from a topic that was deleted
+        since.
         """
         regained = self._loop.core.regained
         return topic_id_in(committed.metadata) is not None or regained.names_topic_id(partition)
 
     def _needs_bounds(self, partition: TopicPartition, committed: CommittedOffset) -> bool:
-        """Say whether the bounds of its log must be known before a partition may start.
+        """Return whether a partition may start only after the bounds of its log are known.
 
-        A set must not be believed beyond the end of the log, nor what this member had settled when
-        it lost the partition. Where nothing is committed, the start is to be one offset, also when
-        the partition has to be assigned again before it delivers anything. It is committed, so that
-        a partition without records has a committed offset too. A bare position needs nothing: if
-        the log does not have it, the broker says so (:mod:`.seeking`).
+        - A settled set must not be trusted beyond the end of the log. The same holds for what this
+          member had settled when it lost the partition.
+        - Without a committed position the start must be one fixed offset, even if the partition is
+          assigned again before it delivers anything. That offset is committed, so that a partition
+          without records has a committed offset too.
+        - A bare position needs no bounds. If the log does not have it, the broker says so
+          (:mod:`.seeking`).
         """
         if partition in self._chosen:
             return True
@@ -311,7 +316,7 @@ class Rebalancer:
             at_end = self._loop.ports.client.starts_at_end
             at = bounds.end if at_end else bounds.start
             if at_end and self._loop.ports.client.is_new(partition):
-                # All of it was written after this group began to read the topic.
+                # Every record of it was written after this group began to read the topic.
                 at = bounds.start
                 log.info(
                     "%s was added to its topic while this process ran: read from its start, %d, "
@@ -326,10 +331,10 @@ class Rebalancer:
     # --- revoked ---
 
     def on_revoke(self, partitions: list[TopicPartition]) -> None:
-        """Let running records of the partitions end, commit, and forget what is left."""
+        """Wait for running records of the partitions, commit, and forget the rest."""
         loop = self._loop
         if self.closing:
-            return  # the stop has drained and committed already
+            return  # the stop has already drained and committed
         self._withdraw(partitions)
         mine = [partition for partition in partitions if partition in loop.core.partitions]
         started = loop.ports.clock()
@@ -339,8 +344,9 @@ class Rebalancer:
         progress = {} if loop.commits_stopped else self._last_commit(mine)
         before = loop.core.unsettled_count()
         self._release(partitions, ev.Forget(mine, progress=progress))
-        back = before - loop.core.unsettled_count()  # what still runs is counted until it ends
-        self._observe("revoked", partitions)  # nothing is committed for them from here on
+        # running records count as unsettled until they end
+        back = before - loop.core.unsettled_count()
+        self._observe("revoked", partitions)  # after this nothing is committed for them
         took = self._note("revoked", partitions, started, back + running, running)
         drained = max(0, held - back - running)
         log.info(
@@ -366,7 +372,8 @@ class Rebalancer:
     def on_lost(self, partitions: list[TopicPartition]) -> None:
         """Forget the partitions without a commit: they may have another owner already.
 
-        What had settled is remembered for the case that they have none and come straight back.
+        The settled records are remembered, in case the partitions have no other owner and come
+        back.
         """
         loop = self._loop
         if self.closing:
@@ -374,7 +381,8 @@ class Rebalancer:
         self._withdraw(partitions)
         began, held = loop.ports.clock(), loop.core.unsettled_count()
         mine = [partition for partition in partitions if partition in loop.core.partitions]
-        # First: nothing of them starts any more, however long a callback takes, or if it raises.
+        # First of all: no further record of them may start, even if a callback takes long or
+        # raises.
         loop.tell(ev.Revoking(mine))
         self._observe("lost", partitions)
         self._release(partitions, ev.Forget(mine, lost=True, progress=loop.progress()))
@@ -388,7 +396,8 @@ class Rebalancer:
         )
 
     def _withdraw(self, partitions: Sequence[TopicPartition]) -> None:
-        # Who keeps some goes on with these; who keeps none waits for what the group gives out next.
+        # A member that keeps some partitions stays joined. One that keeps none waits for the next
+        # assignment.
         self._loop.stats.joined = not set(self._loop.core.partitions) <= set(partitions)
         self._nothing_since = None
         for partition in partitions:
@@ -411,7 +420,7 @@ class Rebalancer:
         let_go: int = 0,
         left: int = 0,
     ) -> float:
-        """Keep what happened for whoever looks on; return how many seconds it took."""
+        """Record the event for statuses; return how many seconds it took."""
         clock = self._loop.ports.clock
         seconds = clock() - since
         self._loop.stats.rebalanced.append(
@@ -437,13 +446,12 @@ def await_running(
     deadline: float,
     hurried: Callable[[], bool],
 ) -> tuple[str, int]:
-    """Serve the mailbox until nothing of the partitions runs; return what was left.
+    """Serve the mailbox until no record of the partitions runs; return the rest.
 
-    In words, '' for nothing, and how many records were still running.
+    The result is a text, '' when nothing is left, and the number of records still running.
 
-    What counts as running, and which dead letters are waited for, is said by
-    :meth:`~.loop.Loop.awaited`. ``hurried`` turns true with the second signal, which gives up what
-    still runs.
+    :meth:`~.loop.Loop.awaited` defines which records and dead letters are waited for. ``hurried``
+    turns true with the second signal, which gives up on running records.
     """
     while True:
         running, dead_letters = loop.awaited(partitions)
@@ -461,7 +469,7 @@ def await_running(
 def _told(
     event: str, partitions: Sequence[TopicPartition], seconds: float, **counts: int
 ) -> dict[str, Any]:
-    """Return what a line about a rebalance says to a collector: all of what moved, and its cost."""
+    """Return a rebalance's log attributes: the event, all its partitions, and its cost."""
     names = [str(each) for each in sorted(partitions)]
     return {"event": event, "partitions": names, "seconds": round(seconds, 6), **counts}
 

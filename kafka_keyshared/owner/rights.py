@@ -1,14 +1,14 @@
-"""Rights that the brokers refuse: what each one stops, and for how long.
+"""Rights that the brokers refuse, their effects and their duration.
 
-A missing right is taken for one that comes back. A new access-control list takes time to reach
-every broker, and an authorizer that reloads refuses everything meanwhile. So nothing ends at the
-first refusal. The client fetches and joins again by itself, and refused commits are sent again.
-What is kept here says which topic or group a right is missing for. It is logged once a minute, and
-the instance ends when everything it could do has been refused for ``authorization_timeout``.
+A missing right is assumed to come back. A new access-control list takes time to reach every broker,
+and an authorizer refuses everything while it reloads. So the first refusal ends nothing. The client
+fetches and joins again by itself, and refused commits are sent again. This module keeps the topics
+and groups with a missing right and logs each once a minute. The instance ends when all its work has
+been refused for ``authorization_timeout``.
 
-librdkafka reports a refused fetch once for each partition, and is silent when fetches are allowed
-again. Records of the partition show that; a partition without traffic shows nothing. So the brokers
-are asked which of the refused topics may be read.
+librdkafka reports a refused fetch once for each partition and does not report that fetches are
+allowed again. Records of the partition show that, but a partition without traffic shows nothing.
+The brokers are therefore asked which of the refused topics may be read.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ from kafka_keyshared.status import RefusedRight
 log = log_of("kafka_keyshared.loop")
 
 TELL_EVERY = 60.0
-"""Seconds between two lines about one missing right."""
+"""Seconds between two log lines about one missing right."""
 
 ASK_EVERY = 10.0
-"""Seconds between two questions for what may be read, while a topic is refused."""
+"""Seconds between two queries of readable topics while a topic is refused."""
 
 ASK_TIMEOUT = 15.0
-"""Seconds after which a question is given up and asked again."""
+"""Seconds after which a query is given up and repeated."""
 
 ANSWER_TIMEOUT = 1.0
-"""Seconds for which the owner waits when it asks the group, or for the ends of logs."""
+"""Seconds that the owner waits when it queries the group or the ends of logs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whose rights are looked at. ``topics`` are the names that the instance is subscribed to.
+    """The principal whose rights are checked, with its topics and group.
 
-    ``user`` is the one to grant rights to, '' where the settings do not name one. ``timeout`` is
-    ``authorization_timeout`` in seconds, None for no end.
+    ``topics`` are the names in the subscription. ``user`` is the principal to grant rights to, ''
+    where the settings do not name one. ``timeout`` is ``authorization_timeout`` in seconds, None
+    for no limit.
     """
 
     topics: Collection[str] = ()
@@ -57,10 +58,10 @@ class Subject:
 
 @dataclass(slots=True)
 class _Refused:
-    """A right that is missing. ``partitions`` are those whose fetches were refused.
+    """A missing right. ``partitions`` are those whose fetches were refused.
 
-    ``whole`` is True for a topic that the client does not see at all, as DESCRIBE is missing; and
-    for a group that takes no member for such a topic.
+    ``whole`` is True for a topic that the client does not see at all because DESCRIBE is missing.
+    It is also True for a group that rejects the member because of such a topic.
     """
 
     since: float
@@ -74,8 +75,8 @@ class _Refused:
 class Rights:
     """The missing rights of one instance. Times are monotonic, in seconds.
 
-    ``subject`` says whose rights they are and for how long they may be missing; it is set before
-    the start. ``received`` returns the received end of a partition.
+    ``subject`` says whose rights they are and how long they may be missing. It is set before the
+    start. ``received`` returns the received end of a partition.
     """
 
     def __init__(
@@ -91,21 +92,21 @@ class Rights:
         self._denials = commits.denials
         self._topics: dict[str, _Refused] = {}
         self._group: _Refused | None = None
-        # When the group last refused this member itself, and how many commits were accepted then;
-        # None where only commits are refused.
+        # When the group last refused this member, and how many commits were accepted by then. None
+        # when only commits are refused.
         self._group_refused_at: float | None = None
         self._accepted = 0
-        # All partitions whose fetches were refused, also those that went to another member: the
-        # client does not report the same refusal again when one comes back.
+        # All partitions whose fetches were refused, including those that went to another member.
+        # The client does not repeat a refusal when such a partition comes back.
         self.unreadable: set[TopicPartition] = set()
         self._asked: RightsAsked | None = None
         self._asked_for: frozenset[str] = frozenset()
         self._ask_at = float("-inf")
-        # Since when nothing of this instance has been allowed.
+        # Since when every operation of this instance has been refused.
         self._nothing_since: float | None = None
         self._look_at = float("-inf")
 
-    # --- what is heard ---
+    # --- events and answers ---
 
     def refused(self, refusal: Refusal, assigned: Collection[TopicPartition], now: float) -> None:
         """Note a refusal that came as an event or as an answer."""
@@ -114,7 +115,7 @@ class Rights:
             self._refuse_group(refusal.error, now)
             return
         if not refusal.topic:
-            # Under KIP-848 the coordinator refuses a member for a topic that it does not name.
+            # Under KIP-848 the coordinator refuses a member for a topic without naming the topic.
             self._group_refused_at, self._accepted = now, self._commits.accepted_count
             self._refuse_group(refusal.error, now).whole = True
             return
@@ -126,7 +127,7 @@ class Rights:
             it.whole = True
 
     def delivered(self, chunk: Sequence[Record], now: float) -> None:
-        """Note that partitions deliver; called only while one is refused."""
+        """Note that partitions deliver. Called only while a topic is refused."""
         partitions = {partition_of(record) for record in chunk if record.error() is None}
         if not partitions:
             return
@@ -139,17 +140,17 @@ class Rights:
             self._readable({partition}, now)
 
     def assigned(self, partitions: Iterable[TopicPartition], now: float) -> None:
-        """Note that the group has given partitions: it takes this member, which sees the topics."""
+        """Note an assignment: the group accepts this member, which sees the topics."""
         self._group_refused_at = None
         for topic in {each.topic for each in partitions}:
             if (it := self._topics.get(topic)) is not None:
                 it.whole = False
         self._settle(now)
 
-    # --- at every heartbeat ---
+    # --- at each heartbeat ---
 
     def beat(self, assigned: Collection[TopicPartition], now: float) -> str | None:
-        """Look at refused commits, ask, log; return why the instance has to end, None if not."""
+        """Check commits, query, log; return the reason to end the instance, or None."""
         self._note_commits(now)
         if self._group_refused_at is not None and now >= self._group_refused_at + ASK_EVERY:
             self._ask_group(assigned, now)
@@ -178,7 +179,7 @@ class Rights:
         return tuple(found)
 
     def __bool__(self) -> bool:
-        """Say whether a topic is refused, so that what is delivered is worth a look."""
+        """Return whether a topic is refused, so that deliveries have to be checked."""
         return bool(self._topics)
 
     # --- bookkeeping ---
@@ -195,7 +196,7 @@ class Rights:
         return self._group
 
     def _note_commits(self, now: float) -> None:
-        """Take over which commits are denied now; an accepted one shows that the group is open."""
+        """Update the denied commits. An accepted commit shows that the group is open."""
         if self._commits.accepted_count > self._accepted:
             self._group_refused_at = None
         denied: dict[str, str] = {}
@@ -220,7 +221,7 @@ class Rights:
         self._settle(now)
 
     def _settle(self, now: float, *, group_commits: bool | None = None) -> None:
-        """Drop, and log the end of, what nothing shows to be refused any more."""
+        """Remove refusals that have ended, and log their end."""
         for name in [each for each, it in self._topics.items() if _allowed(it)]:
             since = self._topics.pop(name).since
             log.warning("topic %s: no longer refused, after %s", name, in_words(now - since))
@@ -235,13 +236,14 @@ class Rights:
             )
 
     def _ask_group(self, assigned: Collection[TopicPartition], now: float) -> None:
-        """Ask the group for a position, where it has not refused anything for a while.
+        """Query a committed position from a group that has refused nothing for a while.
 
-        A refused JoinGroup is reported each time, a refused FindCoordinator once and its end never.
+        A refused JoinGroup is reported each time. A refused FindCoordinator is reported once, and
+        its end never.
         """
         partition = min(assigned, default=None)
         if partition is None:
-            return  # it has not joined: partitions show when it has
+            return  # not joined yet; an assignment shows the join
         self._group_refused_at = now
         try:
             self._client.committed([partition], ANSWER_TIMEOUT)
@@ -252,7 +254,7 @@ class Rights:
             self._settle(now)
 
     def _ask(self, now: float) -> None:
-        """Ask which refused topics may be read, or take the answer."""
+        """Query which refused topics may be read, or take the answer."""
         if self._asked is not None:
             found = self._asked.answer()
             if found is not None:
@@ -277,13 +279,13 @@ class Rights:
 
     @staticmethod
     def _concerns(it: _Refused, assigned: Collection[TopicPartition]) -> bool:
-        """Say whether this member lacks the right now: not if others have all its partitions."""
+        """Return whether this member lacks the right now; not if others own all its partitions."""
         return it.whole or it.commits or any(each in assigned for each in it.partitions)
 
-    # --- the end ---
+    # --- halting ---
 
     def _over(self, assigned: Collection[TopicPartition], now: float) -> str | None:
-        """Return why to end when everything has been refused for as long as may be."""
+        """Return the reason to end when all work has been refused for the whole timeout."""
         if not self._all_refused(assigned):
             self._nothing_since = None
             return None
@@ -310,9 +312,9 @@ class Rights:
         )
 
     def _something_to_read(self, assigned: Collection[TopicPartition]) -> bool:
-        """Say whether refused partitions have records, as far as the brokers tell.
+        """Return whether refused partitions have records, as far as the brokers report.
 
-        Where they have none nothing waits, and nothing shows that the right is still missing.
+        Without records no work is blocked, and nothing shows that the right is still missing.
         """
         if any(it.whole for it in self._topics.values()):
             return True
@@ -330,7 +332,7 @@ class Rights:
             if self._concerns(it, assigned):
                 yield self._topic_line(name, it)
 
-    # --- words ---
+    # --- log texts ---
 
     def _topic_line(self, name: str, it: _Refused) -> str:
         if it.whole or it.partitions:
@@ -361,7 +363,7 @@ class Rights:
 
 
 def _words(error: str) -> str:
-    """Return the broker's words in a commit's error, which is written with its code and number."""
+    """Return the broker's message from a commit error that also has a code and number."""
     _, found, words = error.partition('str="')
     return words.rstrip('"}') if found else error
 
@@ -371,5 +373,5 @@ def _allowed(it: _Refused) -> bool:
 
 
 def user_in(conf: Mapping[str, object]) -> str:
-    """Return the user's name in a client's settings, '' where they do not name one."""
+    """Return the user name in a client's settings, or '' if there is none."""
     return str(conf.get("sasl.username") or conf.get("sasl.kerberos.principal") or "")

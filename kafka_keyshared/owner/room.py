@@ -1,14 +1,13 @@
-"""How many records a fetch may bring, under both bounds of the window, and when it is full.
+"""Room for a fetch under both bounds of the window.
 
-A fetch waits until one part in ten of what the window holds in all is free, so that chunks stay
-large. How much that is in records depends on their size: with large values the byte bound decides.
-The last part in twenty (20 records at most) is left to the polls of a full window, each of which
-may bring one record, so that the window is not outgrown by them.
+A fetch waits until a tenth of the window is free, so that chunks stay large. The number of records
+depends on their size: with large values the byte bound decides. The last twentieth of the window
+(at most 20 records) is reserved for the polls of a full window. Each of them may return one record.
 
-What waits in the client's own queue is not the window's. The client bounds it by the values alone:
-of large keys or headers it would fetch as long as anybody lets it. So while these come the window
-is full at a quarter of its bytes, and pauses at once: the rest is for what the client brings until
-the owner sees to it, at a megabyte in a millisecond.
+The client's own queue is not part of the window. The client bounds it by value bytes alone. With
+large keys or headers it would therefore prefetch without a limit. While such records come, the
+window counts as full at a quarter of its bytes and pauses at once. The rest absorbs the records
+that arrive before the owner reacts, at a megabyte per millisecond.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ ROOM_SHARE = 10
 SPARE_SHARE = 20
 
 FULL_PAUSE_AFTER = 2.0
-"""Seconds after which a full window pauses: that discards what the client has fetched."""
+"""Seconds after which a full window pauses. A pause discards prefetched records."""
 
 FULL_WAIT = 0.002
-"""Seconds for which the owner waits in its mailbox then: nothing that is fetched waits with it."""
+"""Seconds that the owner waits in its mailbox with a full window; no fetched record waits then."""
 
 FULL_POLL_EVERY = 0.1
 FULL_POLL_AT_LEAST_EVERY = 0.5
 QUEUE_RECORDS = 100_000
 QUEUE_BYTES = 64 << 20
-"""Where the client ends fetching by itself: so many records, or so many bytes of their values.
+"""The client's own prefetch bounds: a number of records, and bytes of their values.
 
 These are its defaults for a partition (``queued.min.messages``, ``queued.max.messages.kbytes``).
 """
@@ -40,25 +39,25 @@ SPARE_MAX = int(FULL_PAUSE_AFTER / FULL_POLL_EVERY)
 
 
 class Room:
-    """The windows of all subscriptions, as far as a fetch is concerned."""
+    """The windows of all subscriptions, as far as a fetch needs them."""
 
     def __init__(self, windows: Iterable[Window]) -> None:
         self._windows = list(windows)
         self._spare = 0
-        # What came lately: records, bytes of values, and bytes that the client does not count.
+        # Decaying sums of recent records, value bytes, and bytes that the client does not count.
         self._records = 0.0
         self._values = 0.0
         self._others = 0.0
         self._floods = False
 
     def values(self, chunk: Sequence[Record]) -> tuple[float, float]:
-        """Return the bytes of a chunk's values, sampled, and what is held before it is taken in."""
+        """Return the sampled bytes of a chunk's values, and the bytes held before it."""
         sample = chunk[::SAMPLE_EVERY]
         values = sum(map(len, sample)) * len(chunk) / len(sample) if sample else 0.0
         return values, self._windows[0].bytes
 
     def took_in(self, count: int, values: float, held: float) -> None:
-        """Learn from a chunk that has been taken in; ``values`` and ``held`` are as before it."""
+        """Learn from a chunk that was taken in. ``values`` and ``held`` are from :meth:`values`."""
         self._records += count
         self._values += values
         self._others += max(0.0, self._windows[0].bytes - held - values)
@@ -72,17 +71,17 @@ class Room:
         )
 
     def floods(self) -> bool:
-        """Say whether the client would fetch far more ahead than its bounds say.
+        """Return whether the client would prefetch far beyond its bounds.
 
-        So it is where keys and headers outweigh the values, and of the number of records that it
-        wants they are twice what it may hold.
+        It does when keys and headers outweigh the values. They must also exceed twice the allowed
+        bytes at the number of records it wants to prefetch.
         """
         return self._floods
 
     def fetch(self, *, hungry: bool) -> int:
-        """Return how many records to ask for, 0 while a window counts as full.
+        """Return how many records to fetch, 0 while a window counts as full.
 
-        ``hungry`` says that nothing runs: then a single free place is worth a fetch.
+        ``hungry`` says that nothing runs. Then a single free place justifies a fetch.
         """
         least: int | None = None
         flood = self._floods
@@ -98,10 +97,10 @@ class Room:
         return least or 0
 
     def used_up(self) -> bool:
-        """Say whether a window holds all it may, so that not even a poll is worth its record.
+        """Return whether a window is so full that even a poll's record is too much.
 
-        Bytes are estimated from a mean, and a pause discards all that was fetched: so they may be
-        a twentieth more.
+        Bytes are estimated from a mean, and a pause discards prefetched records. Bytes may
+        therefore exceed the bound by a twentieth.
         """
         return any(
             window.records >= window.records_max
@@ -110,16 +109,16 @@ class Room:
         )
 
     def poll_every(self) -> float:
-        """Return how long a full window waits between polls, so that its spare room lasts 2 s.
+        """Return the seconds between polls of a full window, so that its reserve lasts 2 s.
 
-        A poll serves the callbacks too, so it does not wait for longer than half a second.
+        A poll serves callbacks too, so the interval is at most half a second.
         """
         wait = FULL_PAUSE_AFTER / self._spare if self._spare else FULL_POLL_AT_LEAST_EVERY
         return min(wait, FULL_POLL_AT_LEAST_EVERY)
 
 
 def _quarter(window: Window) -> int:
-    """Return how many records fit until a quarter of the window's bytes are held."""
+    """Return how many records fit until a quarter of the window's bytes is held."""
     left = window.bytes_max / 4 - window.bytes
     if left <= 0:
         return 0

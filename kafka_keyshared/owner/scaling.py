@@ -1,4 +1,4 @@
-"""Orders by which a running subscription has other workers, or its workers other slots."""
+"""Orders that resize a running subscription or move its slots."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Change: TypeAlias = ev.Resize | ev.AssignRange | ev.SetFilters
 
 
 class Moving:
-    """What slots wait for that somebody has ordered to move; from any thread.
+    """Records that an ordered move of slots waits for; readable from any thread.
 
-    ``running`` are the records; None until the owner has come to the order.
+    ``running`` are the records. It is None until the owner has started the order.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Moving:
         return f"the table has changed, and the rest follows by itself: {waits_for(self.running)}"
 
     def look(self, loop: Loop, sub: Subscription) -> None:
-        """Note which records run where their slots are not any more, or at who is to let go."""
+        """Note running records in moved slots, at leaving workers, or with state to release."""
         progress, owners = loop.pool.progress(), sub.table.owners
         leases = [*sub.leases()]
         busy = {id_ for id_, worker in sub.workers.items() if not worker.present}
@@ -50,11 +50,10 @@ class Moving:
 
 
 def bring_to(subscription: str, names: Sequence[str], moving: Moving) -> Ordered[tuple[str, ...]]:
-    """Return what brings a subscription to exactly these workers, and waits until that is over.
+    """Return an order that sets exactly these workers and waits until the change is over.
 
-    The table changes at once. It is over when the last record has ended that ran in a slot that has
-    moved, or at a worker that leaves, and state has moved; its answer are the names of the workers
-    then.
+    The slot table changes at once. The change is over when no record runs in a moved slot or at a
+    leaving worker, and state has moved. The answer is the names of the workers at that time.
     """
 
     def work(loop: Loop) -> Generator[None, None, tuple[str, ...]]:
@@ -65,10 +64,10 @@ def bring_to(subscription: str, names: Sequence[str], moving: Moving) -> Ordered
 
 
 def assign(order: ev.AssignRange, moving: Moving) -> Ordered[dict[str, str]]:
-    """Return what assigns a range, and waits until its slots are where they are to be.
+    """Return an order that assigns a range and waits until its slots have moved.
 
-    It is over when the last record has ended that ran in a slot that has moved, and state has
-    moved; its answer is who has which slots then, as in the settings.
+    It is over when no record runs in a moved slot and state has moved. The answer gives the slots
+    of each worker, written as in the settings.
     """
 
     def work(loop: Loop) -> Generator[None, None, dict[str, str]]:
@@ -79,9 +78,9 @@ def assign(order: ev.AssignRange, moving: Moving) -> Ordered[dict[str, str]]:
 
 
 def set_filters(order: ev.SetFilters, moving: Moving) -> Ordered[dict[str, tuple[str, ...]]]:
-    """Return what gives a worker other filters, and waits until each key is where it is to be.
+    """Return an order that changes a worker's filters and waits until the keys have moved.
 
-    As :func:`assign`; its answer is what each worker takes then, as text.
+    It ends as :func:`assign` does. The answer gives the filters of each worker as text.
     """
 
     def work(loop: Loop) -> Generator[None, None, dict[str, tuple[str, ...]]]:
@@ -92,7 +91,7 @@ def set_filters(order: ev.SetFilters, moving: Moving) -> Ordered[dict[str, tuple
 
 
 def _changed(loop: Loop, event: Change, moving: Moving) -> Generator[None, None, Subscription]:
-    """Tell the core, and wait for what moves."""
+    """Pass the event to the core and wait for the moving slots."""
     sub = named(loop.core.subscriptions, event.subscription)
     try:
         loop.tell(event)

@@ -1,12 +1,12 @@
-"""Going back to the received end of a partition, after the client lost records or its position.
+"""Seeks to the received end after lost records or a lost position.
 
-The client's own reset (``auto.offset.reset``) decides only where a partition without a committed
-position starts. It must not decide anything later: one answer "out of range", as a replica that
-lags behind may give it, would rewind to records that have run or leap over some that have not.
+The client's own reset (``auto.offset.reset``) may only decide where a partition without a committed
+position starts. A lagging replica may answer "out of range" once. A reset then would rewind to
+records that have run, or skip records that have not.
 
-A log that ends below the received end, or whose topic has another id, is another one than was read
-(:mod:`.reading_on`). Its partition begins anew, with an epoch of its own: what is held of the old
-log is forgotten, and positions below those of before may be committed again.
+A log that ends below the received end, or whose topic has another id, is not the log that was read
+(:mod:`.reading_on`). Its partition starts a new epoch. The held records of the old log are
+forgotten, and lower positions than before may be committed again.
 """
 
 from __future__ import annotations
@@ -35,26 +35,29 @@ log = log_of("kafka_keyshared.loop")
 
 BOUNDS_TIMEOUT = 1.0
 LAST_BOUNDS_TIMEOUT = 0.5
-"""Seconds for which the bounds of a log are waited for when its partition is given up."""
+"""Seconds to wait for the bounds of a log when its partition is given up."""
 
 LATE_BOUNDS_TIMEOUT = 0.2
-"""And behind the deadline of a stop, whose grace is for the last commit and for leaving."""
+"""Seconds to wait for the bounds of a log after the stop deadline.
+
+The grace period after the deadline is for the last commit and for leaving.
+"""
 
 OUT_OF_RANGE_WAIT = 0.1
-"""Seconds before a partition is read again that was out of range: its broker may need them."""
+"""Seconds before an out-of-range partition is read again. Its broker may need them."""
 
 GIVEN_BACK_WITHIN = 1.0
-"""Seconds for which workers are waited for that have to give back what is of another log."""
+"""Seconds to wait for workers that have to return records of an old log."""
 
 ASK_AGAIN_AFTER = 4.0
-"""Seconds before a broker that did not answer is asked again: meanwhile the others are served."""
+"""Seconds before a broker that did not answer is queried again. Other partitions are served."""
 
 IDS_ASKED_MOST = 5
-"""Times that an id is asked for which is wanted to tell two kinds of loss apart."""
+"""Number of queries of a topic id that distinguishes two kinds of loss."""
 
 
 class OwnersPorts(Protocol):
-    """The world, as far as it is needed to find where to read on."""
+    """The outside, as far as it is needed to find where to read on."""
 
     @property
     def client(self) -> Client:
@@ -70,57 +73,57 @@ class OwnersPorts(Protocol):
 
 
 class Owner(Protocol):
-    """The loop: it has the core and the client to itself."""
+    """The loop, which owns the core and the client."""
 
     @property
     def core(self) -> Dispatcher:
-        """What knows how far each partition was received."""
+        """The core, which knows the received end of each partition."""
 
     @property
     def ports(self) -> OwnersPorts:
-        """The world."""
+        """The ports to the outside."""
 
     def tell(self, event: ev.Event) -> None:
-        """Give an event to the core and do what it answers."""
+        """Pass an event to the core and carry out its commands."""
 
     def serve(self, timeout: float) -> bool:
-        """Take everything from the mailbox; say whether there was anything."""
+        """Take everything from the mailbox; return whether there was anything."""
 
     def start(
         self, starts: Mapping[TopicPartition, ev.StartPoint]
     ) -> Mapping[TopicPartition, int | None]:
-        """Tell the core of partitions that start."""
+        """Pass starting partitions to the core."""
 
 
 class Reseek:
-    """Partitions that have to be read again from the received end; nothing else of them counts.
+    """Partitions to be read again from the received end; their other records are dropped.
 
-    They are those that the ledger holds back for it. ``out_of_range`` says from when on (monotonic
-    seconds) one may be that the broker found to be out of range.
+    They are the partitions that the ledger holds back for :attr:`.Reason.RESEEK`. ``out_of_range``
+    has the time (monotonic seconds) from which a partition that was out of range may be read again.
     """
 
     def __init__(self, holds: Holds) -> None:
         self._holds = holds
         self.partitions = holds.held_back(Reason.RESEEK)
         self.out_of_range: dict[TopicPartition, float] = {}
-        # How often the id of its topic was asked for and not told.
+        # How often the topic's id was queried without an answer.
         self._untold: Counter[TopicPartition] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self.partitions)
 
     def again(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these again: records were lost, or were taken off the queue for what came before."""
+        """Read these again: records were lost, or were dequeued for an earlier assignment."""
         self._holds.hold_back(Reason.RESEEK, partitions)
 
     def wanted(self, chunk: list[Record], released: Collection[TopicPartition]) -> list[Record]:
-        """Return what may be used of a chunk that a call of the client has brought.
+        """Return the usable records of a chunk that a client call has returned.
 
-        Without what was taken off the queue before its partition was ``released`` in the same call,
-        what has not started, and what is going to be read again: after a loss, whatever comes
-        before the seek stands behind the lost records, and neither it nor its position may count as
-        received. One that was released and came back in the call is read again too, from where its
-        assignment said.
+        Dropped are records of partitions that were ``released`` in the same call, that have not
+        started, or that will be read again. After a loss, records that arrive before the seek have
+        higher offsets than the lost ones. Neither they nor their position may count as received. A
+        partition that was released and assigned again within the call is also read again, from its
+        assigned position.
         """
         unwanted = {*released, *self.partitions, *self._holds.held_back(Reason.UNSTARTED)}
         return [
@@ -130,17 +133,17 @@ class Reseek:
         ]
 
     def lost_position(self, partition: TopicPartition, now: float) -> None:
-        """The broker has nothing at the position that was fetched from."""
+        """Handle "out of range": the broker has nothing at the fetch position."""
         self.again([partition])
         self.out_of_range[partition] = now + OUT_OF_RANGE_WAIT
 
     def topics_made_anew(self, partitions: Iterable[TopicPartition], now: float) -> None:
-        """Look where these are to be read: the ids of their topics are no longer the same."""
+        """Find out where to read these on: the ids of their topics have changed."""
         for partition in partitions:
             self.lost_position(partition, now)
 
     def gone(self, partitions: set[TopicPartition]) -> None:
-        """Partitions that are no longer assigned, or are where they should be."""
+        """Drop partitions that are no longer assigned, or whose position is right again."""
         self._holds.let_go(Reason.RESEEK, partitions)
         for partition in partitions:
             self.out_of_range.pop(partition, None)
@@ -149,12 +152,12 @@ class Reseek:
     def doubtful(
         self, loop: Owner, those: Collection[TopicPartition], timeout: float
     ) -> set[TopicPartition]:
-        """Return which of those may not be committed any more, now that they are given up.
+        """Return which partitions may not be committed any more, as they are given up.
 
-        The broker had nothing at their place, or their topic has another id. Where the log ends
-        below the place, or the id is still another one, it is another log: what is committed of the
-        old one would be skipped of the new one. So it is asked, for at most ``timeout`` seconds;
-        without an answer all of them are in doubt.
+        They were out of range, or their topic has another id. If the log ends below that position
+        or the id still differs, it is another log. Offsets committed from the old log would be
+        skipped in the new one. The brokers are queried for at most ``timeout`` seconds. Without an
+        answer all such partitions are doubtful.
         """
         states = loop.core.partitions
         ends = {
@@ -180,9 +183,9 @@ class Reseek:
         return found
 
     def seek(self, loop: Owner) -> None:
-        """Seek as far as that can be done now; what cannot stays for the next time."""
+        """Seek where that is possible now. The rest stays for the next call."""
         client, states, now = loop.ports.client, loop.core.partitions, loop.ports.clock()
-        # What is being given up stays so where a callback has failed in it: that ends the run.
+        # A partition stays in CLOSING when its revoke callback has failed. The run ends then.
         closing = self._holds.held_back(Reason.CLOSING)
         self.gone({each for each in self.partitions if each not in states or each in closing})
         there = [each for each in sorted(self.partitions) if each not in self.out_of_range]
@@ -192,7 +195,7 @@ class Reseek:
             self._restart(loop, due)
 
     def _restart(self, loop: Owner, due: list[TopicPartition]) -> None:
-        """Read on where the logs begin, end, or still have the received ends."""
+        """Read on at the start or end of the logs, or at the received ends if still there."""
         client, states = loop.ports.client, loop.core.partitions
         bounds, ids = self._ask(loop, due, BOUNDS_TIMEOUT)
         for each in [each for each in bounds if self._waits(each, states[each], bounds, ids)]:
@@ -214,7 +217,7 @@ class Reseek:
         if anew:
             begin_anew(loop, anew, bounds)
             self.again(anew)  # that it is not found yet is not over with the old log
-        # The others too: an eager assignment is given as a whole.
+        # All partitions, since an eager assignment is replaced as a whole.
         positions = {each: state.received_end for each, state in states.items()}
         positions |= {each: on.position for each, on in found.items() if each not in anew}
         try:
@@ -228,7 +231,7 @@ class Reseek:
     def _ask(
         self, loop: Owner, those: list[TopicPartition], timeout: float
     ) -> tuple[dict[TopicPartition, LogBounds], dict[TopicPartition, TopicId]]:
-        """Ask for the bounds of logs, and meanwhile for the ids of their topics."""
+        """Query the bounds of logs and, at the same time, the ids of their topics."""
         client, clock = loop.ports.client, loop.ports.clock
         until = clock() + timeout
         asked = Comparison(client, loop.core.partitions, those)
@@ -242,7 +245,7 @@ class Reseek:
         bounds: Mapping[TopicPartition, LogBounds],
         ids: Mapping[TopicPartition, TopicId],
     ) -> bool:
-        """Say whether to wait for the id of a topic that has had one: much hangs on it."""
+        """Return whether to wait for the id of a topic that had one, to tell losses apart."""
         at, id_ = state.received_end, ids.get(partition, NO_ID)
         if at is None or at <= bounds[partition].end or id_.began is None or id_.known:
             return False
@@ -264,10 +267,11 @@ def begin_anew(
     found: Mapping[TopicPartition, ReadOn],
     bounds: Mapping[TopicPartition, LogBounds],
 ) -> None:
-    """Give the partitions a new epoch in the core, as if they went away and came back.
+    """Give the partitions a new epoch in the core, as if they were revoked and assigned.
 
-    Nothing is committed of the old log. What runs may end; it then settles nothing. What has not
-    started is awaited, or it would start beside what is read again.
+    Nothing of the old log is committed. Running records may end and settle nothing. Records that
+    have not started are recalled and awaited. Otherwise they would run in parallel with their
+    re-read copies.
     """
     loop.tell(ev.Revoking(list(found)))
     until = loop.ports.clock() + GIVEN_BACK_WITHIN
@@ -286,7 +290,7 @@ def begin_anew(
 
 
 def _recalled(loop: Owner) -> bool:
-    """Say whether a worker has yet to answer what it was asked to give back."""
+    """Return whether a worker has not answered a recall yet."""
     return any(
         worker.recalls
         for sub in loop.core.subscriptions.values()
@@ -302,10 +306,10 @@ def anew(  # noqa: PLR0917 - all that is known of one partition
     state: PartitionState,
     limit: TextLimit,
 ) -> ev.StartPoint:
-    """Return the start of a partition whose log is another one now.
+    """Return the start of a partition whose log was replaced or truncated.
 
-    Of a log that was cut off, what is left stays settled; what is left and not settled is read
-    again, because it is forgotten with the rest.
+    In a truncated log the settled records that remain stay settled. Unsettled records that remain
+    are read again, because they are forgotten with the rest.
     """
     start, end, _ = log_bounds
     if on.remade or snapshot is None or snapshot.position >= end:

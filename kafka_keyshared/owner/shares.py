@@ -1,13 +1,14 @@
-"""A fair share of the window for each partition, where the window is what they compete for.
+"""Fair shares of the window for partitions that compete for it.
 
-The client hands out what it has fetched from one queue, in which thousands of records of one
-partition may stand before the first of the next. While handlers are quick that is over in a moment.
-Where the window frees up slowly, the others would wait for minutes. So while some partition with
-something to read goes without, those that hold more than an even share of the window are held back.
+The client delivers fetched records from one queue. In it, thousands of records of one partition may
+precede the first record of the next. With fast handlers that passes in a moment. When the window
+frees up slowly, the other partitions would wait for minutes. A partition with unread records is
+then starved. During that time, partitions that hold more than an even share of the window are held
+back.
 
-To hold back is to pause, which throws away what the client has fetched of the partition. That is
-why nothing is held back for what passes by itself, and none again within seconds; and why all are
-let go as soon as the window runs low, whoever may still be waited for.
+Holding back pauses the partition, which discards its prefetched records. Nothing is therefore held
+back for a short imbalance, and no partition twice within seconds. All are resumed as soon as the
+window runs low, even if a starved partition has not delivered yet.
 """
 
 from __future__ import annotations
@@ -24,46 +25,46 @@ from kafka_keyshared.model import Record, TopicPartition
 
 LOOK_EVERY = 0.25
 LOOK_FIRST = 0.05
-"""Seconds between looks until it is known whether the window is slow."""
+"""Seconds between checks until it is known whether the window is slow."""
 
 FIRST = 4
 """One part in this many of a window may be filled before that is known."""
 
 ENOUGH = 8
-"""One part in this many of a window is filled before anybody is held back; below is no want."""
+"""One part in this many of a window must be filled before a partition is held back."""
 
 LOW = 16
-"""When less than one part in this many of the windows is filled, nobody is held back any more."""
+"""All partitions are resumed when less than one part in this many of the windows is filled."""
 
 AHEAD = 2
-"""Records per worker, below which a window runs low too."""
+"""Records per worker below which a window also counts as low."""
 
 TURNS = 16
-"""A fetch brings one part in this many of the window at most where the window is slow."""
+"""In a slow window a fetch returns at most one part in this many of the window."""
 
 WALK_SHARE = 20
-"""To see who holds how much takes a walk over all that is held: one part in so many of the time."""
+"""Measuring shares walks over every held record; it may take one part in this many of the time."""
 
 SLOW = 2.0
-"""Seconds that a window lasts at least which is slow: nobody has to be waited for then."""
+"""Seconds that a slow window takes at least to turn over. Starvation counts at once then."""
 
 PATIENCE = 2.0
-"""Seconds for which a partition has to go without where the window is quick."""
+"""Seconds that a partition must be starved in a quick window before others are held back."""
 
 REST = 5.0
-"""Seconds after which a partition may be held back again, as each time it is fetched anew."""
+"""Seconds until a partition may be held back again, since each time it is fetched anew."""
 
 HELD_MOST = 10.0
-"""Seconds: what holds more than its share may be waiting for something that takes long."""
+"""Most seconds of holding back: the partition's records may be waiting for something slow."""
 
 TRIES = 3
 PASSED_OVER = 10.0
-"""Seconds for which nobody makes room again for a partition that has brought nothing so often."""
+"""Seconds for which a partition gets no room after :data:`TRIES` attempts without a record."""
 
 
 @dataclass(slots=True)
 class Seen:
-    """How far a partition was received, since when, and how often it was waited for in vain."""
+    """The received end of a partition, since when, and how often others waited in vain."""
 
     end: int | None
     since: float
@@ -71,16 +72,16 @@ class Seen:
     passed_over: float = float("-inf")
 
     def in_vain(self, now: float) -> None:
-        """Note that others were held back, and nothing of it came."""
+        """Note that others were held back and this partition delivered nothing."""
         self.waited_for += 1
         if self.waited_for >= TRIES:
             self.passed_over = now
 
 
 class Shares:
-    """Which partitions are held back for the sake of others. Times are monotonic, in seconds.
+    """Partitions that are held back for the sake of others. Times are monotonic, in seconds.
 
-    No partition waits for one that is ``unreadable``: the brokers refuse its fetches.
+    No partition waits for one that is ``unreadable``, whose fetches the brokers refuse.
     """
 
     def __init__(
@@ -96,13 +97,13 @@ class Shares:
         self._holds = holds
         self._subs = list(subs)
         self._held_back = holds.held_back(Reason.SHARE)
-        # The most records of one fetch; None: as many as there is room for.
+        # The most records of one fetch. None: as many as there is room for.
         self.most: int | None = None
         self._paused_at: dict[TopicPartition, float] = {}
         self._seen: dict[TopicPartition, Seen] = {}
         self._without: set[TopicPartition] = set()
         self._slow = False
-        # Whether that has been judged yet.
+        # Whether ``_slow`` has been judged yet.
         self._known = False
         self._look_at = self._sample_at = self._rested_at = float("-inf")
         self._sampled_at = 0.0
@@ -111,16 +112,16 @@ class Shares:
     def look(
         self, states: Mapping[TopicPartition, PartitionState], fetched: int, now: float
     ) -> None:
-        """Look, if it is time to, and hold back who is to be, and nobody else.
+        """Check, if it is time, and update which partitions are held back.
 
-        ``fetched`` are the records that all fetches have brought.
+        ``fetched`` is the total number of records of all fetches.
         """
         soon = self.most is not None and fetched - self._fetched >= self.most
         if now < self._look_at and not (soon and now >= self._rested_at):
             return
         self._note(states, fetched, now)
         if len(states) < 2 or not self._filled(LOW):
-            # Whatever is still waited for has had its chance.
+            # The partitions still waited for have had their chance.
             if self._held_back:
                 for partition in self._without:
                     self._seen[partition].in_vain(now)
@@ -129,13 +130,13 @@ class Shares:
             self._holds.only(Reason.SHARE, self._share_out(states, now))
 
     def wait_and_see(self, states: Mapping[TopicPartition, PartitionState]) -> bool:
-        """Say whether to fetch no more yet: the first to fill a slow window would have it all."""
+        """Return whether to delay fetching: one partition could fill a slow window alone."""
         return not self._known and len(states) > 1 and self._filled(FIRST)
 
     def _note(
         self, states: Mapping[TopicPartition, PartitionState], fetched: int, now: float
     ) -> None:
-        """Note how far each partition is, and how long a window lasts just now."""
+        """Note the received end of each partition and how long a window takes to turn over."""
         self._fetched = fetched
         if now >= self._sample_at:
             self._sample(fetched, now)
@@ -155,7 +156,7 @@ class Shares:
             self.most = max(1, int(part * min(sub.window.records_max for sub in self._subs)))
 
     def _sample(self, fetched: int, now: float) -> None:
-        """Judge how long a window lasts, where what has been done since the last look shows it."""
+        """Judge from recent throughput how long a window takes to turn over."""
         settled = fetched - max(sub.window.records for sub in self._subs)
         done = (settled - self._settled) * SLOW / max(1e-9, now - self._sampled_at)
         if all(done >= sub.window.records_max for sub in self._subs):
@@ -167,9 +168,9 @@ class Shares:
         self._sample_at = now + (LOOK_EVERY if self._known else LOOK_FIRST)
 
     def _filled(self, part: int) -> bool:
-        """Say whether one part in ``part`` of a window is taken, and no worker in want of records.
+        """Return whether a ``part``-th of a window is filled and its workers have records.
 
-        Few records may fill it, if they are large.
+        A few large records may fill it.
         """
         return any(
             (
@@ -183,7 +184,7 @@ class Shares:
     def _share_out(
         self, states: Mapping[TopicPartition, PartitionState], now: float
     ) -> set[TopicPartition]:
-        """Return the partitions that are to be held back from now on."""
+        """Return the partitions to hold back from now on."""
         held_back = set(self._held_back)
         patience = 0.0 if self._slow else PATIENCE
         behind = self._behind(states)
@@ -193,7 +194,7 @@ class Shares:
             if now - (seen := self._seen[partition]).since >= patience
             and now - seen.passed_over >= PASSED_OVER
         }
-        # Of a single one that has something to read nobody takes anything away.
+        # A single partition with unread records competes with none.
         if not (waiting and len(behind) > 1) and not held_back:
             self._without.clear()
             return held_back
@@ -231,7 +232,7 @@ class Shares:
         return held_back
 
     def _behind(self, states: Mapping[TopicPartition, PartitionState]) -> set[TopicPartition]:
-        """Return the partitions of which there is something to read, as far as is known."""
+        """Return the partitions that have unread records, as far as is known."""
         found = set()
         at_end = self._client.starts_at_end
         for partition, end in self._client.log_ends().items():
@@ -242,7 +243,7 @@ class Shares:
         return found
 
     def _held(self) -> dict[TopicPartition, float]:
-        """Return what part of a window each partition fills; of several windows the most."""
+        """Return each partition's share of a window; with several windows, the largest."""
         found: dict[TopicPartition, float] = {}
         for sub in self._subs:
             window = sub.window

@@ -1,9 +1,9 @@
-"""Finds out that the owner thread stood still, for how long, and whether the whole process did.
+"""Detection of standstills of the owner thread or of the whole process.
 
-Two threads note the time: the owner after each round, and the caller of ``run()``, who waits and
-looks once a second. Where both have the same gap, no thread of the process ran: it was stopped, its
-machine was paused, it was swapped out, or a C call kept the interpreter lock. Where the caller went
-on looking, the owner alone was held, and the caller has seen where.
+Two threads record the time: the owner after each round, and the caller of ``run()``, which checks
+once a second. If both have the same gap, no thread of the process ran. The process was stopped, its
+machine was paused, it was swapped out, or a C call kept the interpreter lock. If the caller went on
+checking, only the owner was blocked, and the caller has seen where.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ log = log_of("kafka_keyshared.loop")
 REAL = Clock()
 
 HELD = 5.0
-"""Seconds between two rounds of the owner from which on it stood still."""
+"""Seconds between two rounds of the owner from which on it counts as a standstill."""
 
 HELD_LIVE = 10.0
-"""Seconds after which the place that holds the owner is logged while it still does."""
+"""Seconds after which the blocking location is logged while the standstill lasts."""
 
 RECORDS_MOST = 10
-"""Running records that are remembered of a standstill."""
+"""Most running records that are stored for a standstill."""
 
 NAMED = 5
 BUSY = 0.5
-"""CPU seconds per second of the standstill from which on something computed meanwhile."""
+"""CPU seconds per second of standstill from which on the process was computing."""
 
 
 class Stood(NamedTuple):
-    """A standstill that is over: when it ended, how long it took, who stood still, and where.
+    """A standstill that has ended: when, how long, process or owner only, and where.
 
-    ``cpu`` is how much CPU time the process used meanwhile, in seconds.
+    ``cpu`` is the CPU time that the process used during it, in seconds.
     """
 
     until: float
@@ -59,7 +59,7 @@ class StandstillWatch:
         self._lock = threading.Lock()
         self._turned: float | None = None
         self._cpu_then = 0.0
-        # The caller: when it looked last, its last long gap, and where it saw the owner since when.
+        # The caller's last check, its last long gap, and where it saw the owner blocked.
         self._looked: float | None = None
         self._gap = (0.0, 0.0)
         self._seen = ""
@@ -70,9 +70,9 @@ class StandstillWatch:
     # --- the caller of run() ---
 
     def look(self, where: Callable[[], str], *, told: bool = False) -> None:
-        """Note that the caller runs, and where the owner is if that has not come round for long.
+        """Note that the caller runs, and the owner's location if its round takes long.
 
-        ``told`` says that the place is logged by somebody else already.
+        ``told`` says that the location is already logged elsewhere.
         """
         now = self._clock()
         with self._lock:
@@ -98,20 +98,20 @@ class StandstillWatch:
     # --- the owner ---
 
     def called(self, name: str, seconds: float) -> None:
-        """Note that a callback of the program's has run for so long on the owner thread."""
+        """Note that a user callback ran this long on the owner thread."""
         if seconds >= HELD:
             with self._lock:
                 self._callback = name, seconds
 
     def begin(self) -> None:
-        """Count from now on, as at the start: nothing before it was a standstill."""
+        """Start counting now; any gap before is no standstill."""
         self._turned, self._cpu_then = self._clock(), self._cpu()
 
     def turn(self, *, waited: bool) -> Stood | None:
-        """Note that the owner has come round; return the standstill that has just ended.
+        """Note that the owner has finished a round; return the standstill that just ended.
 
-        ``waited`` says that it was in a rebalance since the last round, where it may wait: then
-        only a standstill of the process counts, or a callback of the program's.
+        ``waited`` says that the owner was in a rebalance since the last round, where it may wait.
+        Then only a standstill of the process or a user callback counts.
         """
         now = self._clock()
         then = self._turned
@@ -140,11 +140,11 @@ class StandstillWatch:
         return self.last
 
     def sample(self) -> None:
-        """Note the CPU time, at a heartbeat."""
+        """Record the CPU time, at a heartbeat."""
         self._cpu_then = self._cpu()
 
     def tell(self, records: Iterable[str], interval: float) -> None:
-        """Log the last standstill with the records that ran meanwhile, and remember them.
+        """Log the last standstill with the records that ran during it, and store them.
 
         ``interval`` is the client's ``max.poll.interval.ms``, in seconds.
         """

@@ -1,7 +1,7 @@
-"""The end of an instance: drain, commit, leave, and say what was left.
+"""The stop of an instance: drain, commit, leave, report.
 
-One deadline for all of it (the stop timeout). The second signal gives up the rest of it. While
-draining, the loop goes on polling, or the group would throw the member out.
+One deadline, the stop timeout, covers all of it. The second signal gives up the rest. The loop goes
+on polling while it drains, or the group would remove the member.
 """
 
 from __future__ import annotations
@@ -27,54 +27,60 @@ from kafka_keyshared.owner.talk import Talk
 log = log_of("kafka_keyshared.stop")
 
 AWAIT_WAIT = 0.02
-"""So long a stop waits at a time for what runs; for dead letters, which somebody has to ask for,
-a tenth of it."""
+"""Seconds that one wait of a stop for running records lasts.
+
+Dead letters need their answers polled, so a wait for them lasts a tenth of it.
+"""
 
 ANSWER_WAIT = 2.0
-"""Seconds for the last commit's answer while no broker answers anything; else up to the deadline.
+"""Seconds for the last commit's answer while no broker answers; else up to the deadline.
 
-A broker that is there may keep a commit waiting: behind a JoinGroup, for as long as another member
-of the group takes to join again.
+A reachable broker may delay a commit behind a JoinGroup, until another member of the group has
+joined again.
 """
 
 ASK_AFTER = 1.0
 ASK_WAIT = 0.5
-"""After so many seconds without an answer it is asked whether a broker is there, for so many."""
+"""Seconds without an answer before brokers are probed, and seconds of one probe."""
 
 HURRIED_ANSWER_WAIT = 0.5
-"""Seconds for the last commit's answer after a second signal and behind the deadline."""
+"""Seconds for the last commit's answer after a second signal and after the deadline."""
 
 LEFT_OUT = "settled beyond the position run again"
-"""What the final line says of records that did not fit in the commit metadata."""
+"""Words of the final line for records that did not fit in the commit metadata."""
 
 REFUSED_MOST = 6
-"""Times that the last commit is sent at most when each was refused as one of an old generation.
+"""Most times that the last commit is sent when each was refused for an old generation.
 
-Twice are usual when a member joins or leaves, one for each round; the others are for a group that
-is restarted member by member. Who is out for good is told so, or hears it each time.
+Two are usual when a member joins or leaves, one for each round. The others cover a rolling restart
+of the group. A member that was removed for good is refused each time, or gets the loss reported.
 """
 
 UNBEGUN = "not committed, as a right is missing: the next start follows auto.offset.reset there"
-"""What the last line says of partitions without a position."""
+"""Words of the final line for partitions without a committed position."""
 
 RETRY_AFTER = 0.05
 RETRY_MOST = 1.0
-"""Seconds until the last commit is sent again that failed; twice as long after each failure, up to
-the second."""
+"""First and longest pause in seconds before a failed last commit is sent again.
+
+The pause doubles after each failure.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class StopReport:
-    """How the stop went. ``clean`` means that nothing ran any more and the commit was accepted.
+    """The result of a stop. ``clean`` means that nothing ran and the commit was accepted.
 
-    ``heard`` is False when no broker answered at the end: the group cannot be left either then.
-    ``stuck`` is where the owner was when it was given up on, with the group not left; ``pending``
-    that the coordinator did not answer this member's JoinGroup in time. ``undone`` is
-    None when that cannot be said, because it was still changing. ``blocked`` counts keys. Where
-    nothing is ``tracked``, nothing was to be committed. ``left_out`` records had settled beyond
-    positions and did not fit in the commit metadata: they run again, so the stop is not clean.
-    ``unbegun`` partitions had nothing to commit but where they begin, and that was denied: nothing
-    of them runs again, but the next start begins them where the client's reset policy says.
+    - ``heard`` is False when no broker answered at the end. The group cannot be left then either.
+    - ``stuck`` is where the abandoned owner was. The group was not left then.
+    - ``pending`` says that the coordinator did not answer this member's JoinGroup in time.
+    - ``undone`` is None when it could not be counted because it was still changing.
+    - ``blocked`` counts keys.
+    - ``tracked`` is False when nothing was to be committed.
+    - ``left_out`` records had settled beyond positions and did not fit in the commit metadata. They
+      run again, so the stop is not clean.
+    - ``unbegun`` partitions had only their start position to commit, and that was denied. None of
+      their records runs again, but the next start follows the client's reset policy.
     """
 
     clean: bool
@@ -131,7 +137,7 @@ class StopReport:
 def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
     """Drain and commit within ``timeout`` seconds. ``hurried`` turns true with the second signal.
 
-    Handlers have all of the time; the last commit's answer is then waited for a little longer.
+    Handlers may use all of the time. The last commit's answer is then awaited a little longer.
     """
     clock = loop.ports.clock
     started = clock()
@@ -144,7 +150,7 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
     else:
         accepted, heard = _commit(loop, deadline, hurried)
     if hurried() or clock() >= deadline:
-        # With what a revoke gave up on: that is not waited for either, and it is to be named.
+        # Includes records that a revoke gave up on: they are not awaited, but must be named.
         running = list(dict.fromkeys([*running, *names_of(loop.awaited(_in_hand(loop))[0])]))
     undone = _undone(loop, loop.progress())
     left_out = loop.core.commits.cut_sets.left_out
@@ -164,12 +170,12 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
 
 
 def _undone(loop: Loop, progress: Progress) -> int:
-    """Return how many records are not settled; of a slice that still runs, those that are not."""
+    """Return the number of unsettled records, also of slices that still run."""
     return sum(1 for sub in loop.core.subscriptions.values() for _ in sub.unsettled(progress))
 
 
 def _blocked(loop: Loop) -> int:
-    """Return how many keys are blocked."""
+    """Return the number of blocked keys."""
     lanes = (sub.closed.lanes.values() for sub in loop.core.subscriptions.values())
     return sum(each.state is LaneState.BLOCKED for closed in lanes for each in closed)
 
@@ -185,17 +191,17 @@ def _await_running(
         if (not running and not dead_letters) or now >= deadline or hurried():
             return names_of(running), dead_letters
         talk.waits_for(running, dead_letters)
-        # Whatever ends is mail: there is no need to look more often.
+        # Every end of a record is mail, so the mailbox need not be checked more often.
         wait = AWAIT_WAIT if not dead_letters else AWAIT_WAIT / 10
         loop.serve(min(deadline - now, wait))
         if now - polled >= FULL_POLL_EVERY:
             polled = now
-            # What this may return was never given to the core: it is read again at the next start.
+            # A record returned here never reaches the core. It is read again at the next start.
             _poll(loop, 0)
 
 
 def _in_hand(loop: Loop) -> list[TopicPartition]:
-    """Return the partitions of all that a worker has, also those that were revoked meanwhile."""
+    """Return the partitions of all leased records, including revoked partitions."""
     return list(
         {
             leased.slice.came.partition_of(index)
@@ -210,12 +216,12 @@ def _poll(loop: Loop, timeout: float) -> None:
     try:
         loop.ports.client.poll(timeout)
     except CLIENT_ERRORS as error:
-        # Nothing that is fetched now is used any more, and the last commit is still wanted.
+        # Records fetched now are not used any more, and the last commit is still wanted.
         loop.lost_some(error)
 
 
 def unfinished(loop: Loop | None, seconds: float, stuck: str) -> StopReport:
-    """Return the report of a stop whose owner has not come back; from any thread."""
+    """Return the report of a stop whose owner has not returned; from any thread."""
     running: list[str] = []
     undone: int | None = 0
     dead_letters = blocked = 0
@@ -226,7 +232,7 @@ def unfinished(loop: Loop | None, seconds: float, stuck: str) -> StopReport:
             running, undone = names_of(records), _undone(loop, progress)
             blocked = _blocked(loop)
         except (RuntimeError, KeyError):
-            # It has come back just now and changes what is looked at.
+            # The owner has just returned and changes the state that is read here.
             log.debug("what is left undone cannot be said", exc_info=True)
             undone = None
     return StopReport(
@@ -245,14 +251,14 @@ def unfinished(loop: Loop | None, seconds: float, stuck: str) -> StopReport:
 def _commit(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[bool, bool]:
     """Send the last commit and serve callbacks until it is answered.
 
-    Return whether it was accepted, and whether a broker was there to hear it.
+    Return whether it was accepted, and whether a broker answered.
 
-    A member of a cooperative group keeps its partitions over a rebalance (KIP-429), but what it
-    commits between its JoinGroup and the answer waits behind that at the broker and is then of the
-    generation before. Refused so, it is sent again, of what the member still has.
+    A member of a cooperative group keeps its partitions over a rebalance (KIP-429). A commit sent
+    between its JoinGroup and the answer waits at the broker and then has the previous generation.
+    If it is refused for that, it is sent again for the partitions that the member still has.
     """
     left = deadline - loop.ports.clock()
-    # Also behind the deadline: what still runs then is no reason to repeat what has settled.
+    # Query after the deadline too: running records are no reason to repeat settled ones.
     patience = 0.0 if hurried() else max(LATE_BOUNDS_TIMEOUT, min(LAST_BOUNDS_TIMEOUT, left))
     doubtful = loop.reseek.doubtful(loop, loop.core.partitions, patience)
     last = _LastCommit(loop, doubtful)
@@ -269,25 +275,26 @@ def _commit(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[b
 
 
 class _LastCommit:
-    """The last commit: what was sent of it, and for which partitions the broker has refused it.
+    """The last commit: its requests, and the partitions for which the broker refused it.
 
-    What it says to commits from before is another matter: these may be of an older generation. But
-    for a partition of which such a one has the last word, as nothing has settled since. So has any
-    for a partition that has gone; until a later one is accepted that was sent when it went.
+    Answers to earlier commits do not count, since those may have an older generation. There are two
+    exceptions. An earlier commit counts for a partition where nothing has settled since, so that it
+    is the latest commit there. Any commit counts for a partition that has gone, until a later one,
+    sent when the partition went, is accepted.
 
-    Nothing is sent for a partition that is ``doubtful``.
+    Nothing is sent for a ``doubtful`` partition.
     """
 
     def __init__(self, loop: Loop, doubtful: Collection[TopicPartition]) -> None:
         self._loop = loop
         self._doubtful = doubtful
         self._sent: set[cmd.Commit] = set()
-        # Those from before, with the partitions of which they have the last word.
+        # Earlier commits, with the partitions for which each is the latest.
         self._earlier: dict[cmd.Commit, list[TopicPartition]] = {}
         self._refused: set[TopicPartition] = set()
 
     def send(self) -> None:
-        """Send what is settled and not yet sent; all of it again that has failed."""
+        """Send settled positions that were not sent yet; resend those that failed."""
         commits = self._loop.core.commits
         before = set(commits.in_flight) - self._sent
         here = None
@@ -303,25 +310,26 @@ class _LastCommit:
         if answer.result is ev.CommitResult.ACCEPTED:
             self._refused.difference_update(entries)
             return
-        last: Collection[TopicPartition] = ()  # what fails for now is sent again, while it is here
+        # a temporary failure is sent again while the partition is assigned
+        last: Collection[TopicPartition] = ()
         if answer.result is ev.CommitResult.LOST:
             last = entries if answer.commit in self._sent else self._earlier.get(answer.commit, ())
         here = self._loop.core.partitions
         self._refused.update(each for each in entries if each in last or each not in here)
 
     def refused_of_ours(self) -> bool:
-        """Say whether something was refused that this member may still commit."""
+        """Return whether a refused partition may still be committed by this member."""
         return not self._refused.isdisjoint(self._loop.core.partitions)
 
     def accepted(self) -> bool:
-        """Say whether the broker has accepted all that was to be committed."""
+        """Return whether the broker has accepted every commit."""
         commits = self._loop.core.commits
         left = self._refused or self._doubtful
         return not (left or commits.in_flight or commits.owed() or commits.behind())
 
 
 def _send(loop: Loop, last: _LastCommit, deadline: float, hurried: Callable[[], bool]) -> bool:
-    """Send it, and serve callbacks until it is answered; return whether a broker was there."""
+    """Send it and serve callbacks until it is answered; return whether a broker answered."""
     clock = loop.ports.clock
     commits = loop.core.commits
     last.send()
@@ -347,10 +355,10 @@ def _send(loop: Loop, last: _LastCommit, deadline: float, hurried: Callable[[], 
 
 
 class _Patience:
-    """How long the last commit is waited for: up to the deadline, while a broker is there.
+    """How long to wait for the last commit: up to the deadline while a broker answers.
 
-    One that is denied for a missing right is waited for as long: the right may come back, and what
-    is not committed runs again. An instance that ends for missing rights has waited before.
+    A commit that is denied for a missing right is awaited as long. The right may come back, and
+    uncommitted records run again. An instance that ends for missing rights has already waited.
     """
 
     def __init__(self, loop: Loop, deadline: float, hurried: Callable[[], bool]) -> None:
@@ -366,12 +374,12 @@ class _Patience:
         self.heard = True
 
     def over(self) -> bool:
-        """Say whether it is waited for no more."""
+        """Return whether to stop waiting."""
         now = self._clock()
         if now >= (self._hurry_by if self._hurried() else self._deadline):
             return True
         if self._commits.retry_now():
-            # Answered, and refused for now. A client that is broken for good refuses it each time.
+            # Answered, and refused for now. A permanently broken client is refused each time.
             if self._waits_for_rights and self._commits.denials.partitions:
                 return False
             self._failing = now if self._failing is None else self._failing

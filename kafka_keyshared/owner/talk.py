@@ -1,4 +1,4 @@
-"""What a stop says of what it waits for, now and then."""
+"""Periodic log lines about what a stop waits for."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ log = log_of("kafka_keyshared.stop")
 
 TELL_FIRST = 1.0
 TELL_EVERY = 10.0
-"""Seconds after which a stop says what it waits for, and says it again."""
+"""Seconds until the first line, and between later ones."""
 
 NAMED_MAX = 5
 
 
 def tell_wait(seconds: float, what: str) -> None:
-    """Say what a stop waits for, and for how long it will."""
+    """Log what a stop waits for, and for how long it will."""
     log.info(
         "stopping: waiting up to %.0f s for %s; Ctrl-C again to hurry", max(0.0, seconds), what
     )
 
 
 class Talk:
-    """Says now and then what a stop is waiting for, and for how long it will."""
+    """Logs at intervals what a stop waits for, and for how long it will."""
 
     def __init__(self, loop: Loop, deadline: float) -> None:
         self._loop = loop
@@ -33,7 +33,7 @@ class Talk:
         self._next = loop.ports.clock() + TELL_FIRST
 
     def waits_for(self, running: Sequence[Record], dead_letters: int) -> None:
-        """Say so if it is time to; without either, it waits for the last commit's answer."""
+        """Log if it is time. With neither, the stop waits for the last commit's answer."""
         now = self._loop.ports.clock()
         if now < self._next:
             return
@@ -49,7 +49,7 @@ class Talk:
 
 
 def _known(loop: Loop, now: float) -> dict[str, str]:
-    """Return for how long each record has been running, and where, as far as that was seen."""
+    """Return how long and where each record has been running, as far as that was seen."""
     found = {}
     for watch in loop.core.watches.values():
         for known in watch.running.values():
@@ -61,7 +61,7 @@ def _known(loop: Loop, now: float) -> dict[str, str]:
 
 def _told(loop: Loop, record: Record, known: Mapping[str, str]) -> str:
     keys = (sub.keys for sub in loop.core.subscriptions.values())
-    # It may be running in several, and goes by a key that is not its own in one of them.
+    # It may run in several subscriptions, and use a key other than its own in one of them.
     key = next((each.key(record) for each in keys if each.knows(record)), None)
     name = name_of(record)
     return ", ".join(filter(None, [name, named_key(key), known.get(name)]))

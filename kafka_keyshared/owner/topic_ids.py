@@ -1,9 +1,9 @@
-"""Sees that a topic is still the one that it was when a partition of it began.
+"""Detection of topics that were deleted and recreated while being read.
 
-Deleted and made anew, a topic has the same name, offsets that begin over, and another id. Where the
-new log is shorter than what was received, the broker says so; where it has grown past that, nobody
-does: fetches go on as if nothing had happened. So the ids are asked for when partitions begin, and
-every minute after that. Nobody waits for such an answer.
+A recreated topic has the same name, offsets that start over, and another id. If the new log is
+shorter than the received end, the broker reports it. If it has grown past that, no broker does, and
+fetches go on as before. The ids are therefore queried when partitions start and every minute after
+that. The owner never waits for these answers.
 """
 
 from __future__ import annotations
@@ -20,48 +20,51 @@ from kafka_keyshared.model import TopicPartition
 log = log_of("kafka_keyshared.loop")
 
 LOOK_EVERY = 60.0
-"""Seconds between two looks at the ids: so long a topic that has grown too fast goes unnoticed."""
+"""Seconds between two checks of ids: how long a quickly grown new log may go unnoticed."""
 
 LOOK_SELDOM = 600.0
-"""And where nobody has told an id yet, as with brokers that have none."""
+"""Seconds between two checks while no id is known, as with brokers that have none."""
 
 ANSWER_WITHIN = 15.0
-"""Seconds after which a question is given up. The client gives up before that."""
+"""Seconds after which a query is given up. The client gives up before that."""
 
 ID_WAIT = 30.0
-"""Seconds for which a partition waits for the id of its topic, while nobody answers."""
+"""Seconds that a partition waits for its topic's id while no broker answers."""
 
 ID_UNTOLD_WAIT = 5.0
-"""And where brokers answer without it: they know none, or this user may not describe the topic."""
+"""Seconds that a partition waits when brokers answer without its topic's id.
+
+They know none, or this user may not describe the topic.
+"""
 
 IDS_ASKED_LEAST = 3
-"""Times that it is asked for at least: an owner that stood still has not waited."""
+"""Minimum number of queries before giving up: a standstill of the owner is no waiting time."""
 
 States = Mapping[TopicPartition, PartitionState]
 
 
 class TopicId(NamedTuple):
-    """The id of a topic when the partition began, and now; None: not known."""
+    """The id of a topic when the partition started, and now. None means not known."""
 
     began: str | None = None
     now: str | None = None
 
     @property
     def known(self) -> bool:
-        """Say whether they can be compared."""
+        """Return whether both ids are known and can be compared."""
         return self.began is not None and self.now is not None
 
     @property
     def changed(self) -> bool:
-        """Say whether the topic is another one, for certain."""
+        """Return whether the topic has certainly been replaced."""
         return self.known and self.began != self.now
 
 
 class TopicIds:
-    """The ids of the topics that the assigned partitions were begun of.
+    """The topic ids with which the assigned partitions were started.
 
-    The state of a partition has its own (:attr:`~.offsets.PartitionState.topic_id`): one that began
-    without an id gets the first that is told, by :meth:`take_identified`.
+    The state of a partition keeps its id (:attr:`~.offsets.PartitionState.topic_id`). A partition
+    that started without an id gets the first one that is learned, by :meth:`take_identified`.
     """
 
     def __init__(self, client: Client) -> None:
@@ -73,16 +76,16 @@ class TopicIds:
         self._look_at = float("-inf")
 
     def take_identified(self) -> dict[TopicPartition, str]:
-        """Return the ids that were told since the last time, of partitions that had none."""
+        """Return the ids learned since the last call, for partitions that had none."""
         identified, self._identified = self._identified, {}
         return identified
 
     def look_soon(self) -> None:
-        """Ask at the next beat: something has hinted at a topic that went."""
+        """Query at the next heartbeat: an error suggests that a topic was deleted."""
         self._look_at = float("-inf")
 
     def beat(self, states: States, now: float) -> list[TopicPartition]:
-        """Ask, or take an answer; return the partitions whose topic is another one by now."""
+        """Query, or take an answer; return the partitions whose topic has been replaced."""
         if self._asked is not None:
             return self._hear(self._asked, states, now)
         fresh = any(
@@ -114,9 +117,9 @@ class TopicIds:
 
 
 class Comparison:
-    """What some topics are now beside what they were, asked for while something else is asked.
+    """A query of current topic ids, compared with the ids at the partitions' start.
 
-    Nothing is asked where nothing is known to compare the answer with.
+    It runs alongside another query. Nothing is queried when no earlier id is known.
     """
 
     def __init__(self, client: Client, states: States, those: Collection[TopicPartition]) -> None:
@@ -129,7 +132,7 @@ class Comparison:
         self._asked = client.ask_topic_ids(topics) if topics else None
 
     def answer(self, timeout: float) -> dict[TopicPartition, TopicId]:
-        """Return what is known of each by then; at most ``timeout`` seconds are waited for it."""
+        """Return the ids known for each partition, after at most ``timeout`` seconds."""
         found = self._asked.answer(max(timeout, 0.0)) if self._asked is not None else None
         return {
             each: TopicId(began, (found or {}).get(each.topic))
@@ -138,24 +141,24 @@ class Comparison:
 
 
 class IdsOfTexts:
-    """The ids of topics that decide whether the text of a commit is believed (:mod:`.metadata`).
+    """Topic ids that decide whether commit metadata is trusted (:mod:`.metadata`).
 
-    Without the id such a text is ignored, and what has settled beyond the position runs again; to
-    believe it could leave out records that never ran. So a partition waits for the id, but not for
-    ever: an admin question that nobody answers must not stop what can be read.
+    Without the id the metadata is ignored, and records settled beyond the position run again.
+    Trusting it could skip records that never ran. A partition therefore waits for the id, but with
+    a limit: an unanswered admin query must not stop readable partitions.
     """
 
     def __init__(self, client: Client, clock: Callable[[], float]) -> None:
         self._client = client
         self._clock = clock
-        # Since when each partition has waited, and how often it was asked for.
+        # Since when each partition has waited, and how often its id was queried.
         self._since: dict[TopicPartition, float] = {}
         self._times: Counter[TopicPartition] = Counter()
         self._wanted: Collection[TopicPartition] = ()
         self._asked: TopicIdsAsked | None = None
 
     def ask(self, wanted: Collection[TopicPartition]) -> None:
-        """Ask for the ids of these partitions' topics, and wait for nothing."""
+        """Query the ids of these partitions' topics without waiting."""
         now = self._clock()
         self._since = {each: self._since.get(each, now) for each in wanted}
         self._times = Counter({each: self._times[each] + 1 for each in wanted})
@@ -164,9 +167,9 @@ class IdsOfTexts:
         self._asked = self._client.ask_topic_ids(topics) if topics else None
 
     def answer(self, timeout: float) -> dict[TopicPartition, str | None]:
-        """Return the ids, None for a partition that has waited for long enough.
+        """Return the ids, None for a partition that has waited long enough.
 
-        At most ``timeout`` seconds are waited for them. Partitions that wait on are left out.
+        Waits at most ``timeout`` seconds. Partitions that go on waiting are left out.
         """
         if self._asked is None:
             return {}

@@ -1,4 +1,4 @@
-"""What a tool that watches an instance from inside may see of it, and no more."""
+"""A read-only view of an instance for tools that run inside it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kafka_keyshared.owner.loop import Loop
 
 
 class InstanceView:
-    """A running instance, to be read on its owner's thread; nothing here makes it do anything.
+    """A running instance, to be read on its owner's thread; nothing here changes it.
 
-    ``subscriptions`` and ``partitions`` are those of the core, as they are at the moment.
+    ``subscriptions`` and ``partitions`` are the live ones of the core.
     """
 
     def __init__(self, loop: Loop) -> None:
@@ -24,16 +24,16 @@ class InstanceView:
 
     @property
     def joined(self) -> bool:
-        """Whether the group has given out its partitions."""
+        """Whether the group has assigned partitions, possibly none."""
         return self._loop.stats.joined
 
     @property
     def fetched(self) -> int:
-        """How many records the client has ever delivered."""
+        """How many records the client has delivered in total."""
         return self._loop.stats.fetched
 
     def settled(self) -> int:
-        """Return how many were done, dropped or dead-lettered, in slices that have ended."""
+        """Return how many records were done, dropped or dead-lettered, in slices that ended."""
         counts = [sub.counts for sub in self.subscriptions.values()]
         return sum(each.ok + each.dropped + each.dead_lettered for each in counts)
 
@@ -46,7 +46,7 @@ class InstanceView:
         return self._loop.core.outstanding()
 
     def progress(self) -> Progress:
-        """Return how far the workers are."""
+        """Return the progress of the workers."""
         return self._loop.pool.progress()
 
     def committed(self, partition: TopicPartition) -> int | None:
@@ -54,5 +54,5 @@ class InstanceView:
         return self._loop.core.commits.committed(partition)
 
     def log_ends(self) -> dict[TopicPartition, int]:
-        """Return the ends of the logs, as far as the client has heard of them."""
+        """Return the ends of the logs, as far as the client knows them."""
         return self._loop.ports.client.log_ends()

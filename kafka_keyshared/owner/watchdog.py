@@ -1,10 +1,13 @@
-"""Partitions that should deliver and do not: said, read again, and at last a reason to restart.
+"""Detection of stalled partitions, which are read again.
 
-A consumer that silently reads nothing looks like one that has nothing to do. The difference is the
-end of the log: a partition is stalled when there is something to read, room for it, no reason of
-ours to hold it back, and nothing of it has come for 30 s. What looks like that and is none: offsets
-that are never delivered (the client's position passes them), a transaction that is still open (the
-broker, asked, says where the readable log ends), and brokers that are away.
+A consumer that silently reads nothing looks like an idle one. The end of the log shows the
+difference. A partition is stalled when it delivers nothing for 30 s without a cause: it has unread
+records, the window has room, and no hold applies. A stalled partition is logged and read again. If
+that does not help, it becomes a reason to restart. Three cases look the same and are no stall:
+
+- offsets that are never delivered: the client's position passes them;
+- an open transaction: the broker, when queried, reports where the readable log ends;
+- unreachable brokers.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ log = log_of("kafka_keyshared.loop")
 STALLED_AFTER = 30.0
 LOOK_EVERY = 5.0
 COUNTED_MOST = 2 * LOOK_EVERY
-"""Most seconds between two looks that count: the process may have been stopped or suspended."""
+"""Most seconds between two checks that count. The process may have been stopped or suspended."""
 
 ASK_TIMEOUT = 1.0
 ASKED_AT_ONCE = 8
@@ -35,9 +38,9 @@ ASKED_AT_ONCE = 8
 
 @dataclass(slots=True)
 class Quiet:
-    """Since when nothing has come of a partition, and for how long it could have.
+    """Since when a partition has delivered nothing, and for how long it could have.
 
-    ``state`` is what it had then, ``end`` its received end: in a later epoch it has another one.
+    ``state`` is its state at that time, ``end`` its received end. A later epoch has another state.
     """
 
     state: PartitionState
@@ -48,11 +51,11 @@ class Quiet:
 
 
 class Watchdog:
-    """What it has seen of each partition. Times are monotonic, in seconds.
+    """Observations of each partition. Times are monotonic, in seconds.
 
-    ``stalls`` counts, by topic, how often a partition was read again. ``full`` is set by the loop
-    when the window was full: then nothing was asked of any partition. ``unreadable`` are the
-    partitions whose fetches the brokers refuse: a missing right is no stall, and no restart helps.
+    ``stalls`` counts, by topic, how often a partition was read again. The loop sets ``full`` when
+    the window was full, since then no partition was fetched. ``unreadable`` are the partitions
+    whose fetches the brokers refuse. A missing right is no stall, and no restart helps.
     """
 
     def __init__(
@@ -72,18 +75,19 @@ class Watchdog:
         self.stalls: Counter[str] = Counter()
         self.full = False
         self._quiet: dict[TopicPartition, Quiet] = {}
-        # This process has read them before. A restart is no cure where it never could.
+        # Partitions that this process has read before. A restart does not help where it never
+        # could.
         self._delivered: set[TopicPartition] = set()
         self._failing: dict[TopicPartition, float] = {}
         self._looked: float | None = None
-        # Where the client is with all partitions, asked once for each look.
+        # The client's positions of all partitions, queried once per check.
         self._positions: Mapping[TopicPartition, int] = {}
         self._ask_at = float("-inf")
         self._may_ask = 0
         self._unanswered = False
 
     def failing(self, now: float) -> str:
-        """Return what a restart may cure, '' for nothing."""
+        """Return the problem that a restart may cure, or ''."""
         return "; ".join(
             f"nothing of {partition} has been delivered for {now - since:.0f} s, also after it was "
             "read again"
@@ -91,7 +95,7 @@ class Watchdog:
         )
 
     def beat(self, states: Mapping[TopicPartition, PartitionState], now: float) -> None:
-        """Look, if it is time to: judge what waits, and have read again what is stalled."""
+        """Check, if it is time, and have stalled partitions read again."""
         looked = self._looked
         if looked is not None and now - looked < LOOK_EVERY:
             return
@@ -133,7 +137,7 @@ class Watchdog:
     def _wait_for_seek(
         self, partition: TopicPartition, quiet: Quiet, passed: float, now: float
     ) -> None:
-        """Have the partition assigned anew when the client has refused a seek for long."""
+        """Have the partition assigned anew after the client refused a seek for too long."""
         quiet.waited += passed
         if quiet.waited >= STALLED_AFTER and partition not in self._reseek.out_of_range:
             quiet.waited = 0.0
@@ -141,9 +145,9 @@ class Watchdog:
             self._reseek.lost_position(partition, now)
 
     def _stalled(self, partition: TopicPartition, quiet: Quiet, end: int, now: float) -> bool:
-        """Ask what the known end of the log does not tell.
+        """Query the broker for the end of the readable log; return whether the partition stalls.
 
-        One question without an answer is enough for 30 s: each of them keeps everybody waiting.
+        A query blocks the owner. After an unanswered one, none is sent for 30 s.
         """
         reached = max(quiet.end or 0, self._positions.get(partition, 0))
         if end <= reached:

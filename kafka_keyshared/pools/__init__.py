@@ -1,1 +1,1 @@
-"""The pools that run handlers: their port, threads, and members that ask for records."""
+"""Worker pools that run handlers: threads, event loops, processes, pull members."""

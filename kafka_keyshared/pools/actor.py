@@ -1,10 +1,12 @@
-"""The core's commands, acted on: the one place that says what each of them means.
+"""Base class that executes the core's commands and feeds it events.
 
-Whoever drives the core is an :class:`Actor`: the owner's loop over a Kafka client, records that run
-inline, the adversaries of the tests. What they share stands here (which command goes to which part
-of the world, how mail becomes events, what is read before what); what they differ in they supply.
-It stands with the pools because most commands are for a pool, and because it needs no client: an
-executor that has none can drive the core too.
+It is the single place that defines how each command is executed. Its subclasses are the owner's
+loop over a Kafka client, the inline executor, and the test adversaries. They share the mapping from
+commands to actions, the conversion of mail into events, and the order of reads. Each subclass
+supplies the rest.
+
+The module is part of ``pools/`` because most commands go to a pool and it needs no Kafka client. An
+executor without a client can therefore drive the core too.
 """
 
 from __future__ import annotations
@@ -23,14 +25,14 @@ from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.pools.port import Pool
 
 Mail: TypeAlias = ev.Report | ev.Recalled | ev.DeadLettered | ev.CommitAnswered | None
-"""What is posted to whoever drives a core; None only wakes it."""
+"""Mail to the thread that drives a core; None only wakes it."""
 
 ANSWERS = (ev.Recalled, ev.DeadLettered, ev.CommitAnswered)
-"""The mail that is an event of its own; all other are reports."""
+"""Mail that is an event of its own; all other mail is reports."""
 
 
 class Actor(ABC):
-    """Tells the core what happens and does what it commands. One thread calls it.
+    """Feeds events to the core and executes its commands. One thread calls it.
 
     ``clock`` is monotonic, in seconds.
     """
@@ -39,7 +41,7 @@ class Actor(ABC):
         self.core = core
         self.pool = pool
         self._clock = clock
-        # To orders for lanes, until whoever gave the order takes it.
+        # Answers to lane orders; the thread that gave the order takes them.
         self.lane_answers: list[cmd.LaneAnswer] = []
         self._answers: deque[ev.Recalled] = deque()
         self._actions: dict[type[Any], Callable[[Any], object]] = {
@@ -67,14 +69,14 @@ class Actor(ABC):
     # --- events in, commands out ---
 
     def tell(self, event: ev.Event) -> None:
-        """Give an event to the core and do what it answers."""
+        """Give an event to the core, and execute the commands that it returns."""
         self.act(self.core.handle(event, self._clock()))
 
     def act(self, commands: Iterable[cmd.Command]) -> None:
-        """Do what the core has commanded, in order.
+        """Execute the core's commands, in order.
 
-        Raises :class:`InvariantError` for what is no command: to drop one would be to lose a
-        record, or a commit, without a word.
+        Raises :class:`InvariantError` for an unknown command: ignoring it could lose a record or a
+        commit silently.
         """
         actions = self._actions
         for command in commands:
@@ -83,12 +85,13 @@ class Actor(ABC):
             except KeyError:
                 raise InvariantError(f"nobody knows what to do for {command!r:.200}") from None
             action(command)
-        # Not in between: what the core leases for an answer comes behind what it has leased before.
+        # Answers come after all commands: leases that an answer triggers must follow the leases in
+        # this batch.
         while self._answers:
             self.tell(self._answers.popleft())
 
     def hear(self, mail: Iterable[Mail]) -> None:
-        """Tell the core of mail, oldest first: reports that stand together are one event."""
+        """Feed mail to the core, oldest first; consecutive reports become one event."""
         reports: list[ev.Report] = []
         for item in mail:
             if isinstance(item, ANSWERS):
@@ -103,7 +106,7 @@ class Actor(ABC):
 
     def _recall(self, recall: cmd.Recall) -> None:
         answer = self.pool.recall(recall)
-        if answer is not None:  # else it is posted
+        if answer is not None:  # else the pool posts the answer
             self._answers.append(answer)
 
     def _abandon(self, worker: cmd.AbandonWorker) -> None:
@@ -111,15 +114,16 @@ class Actor(ABC):
 
     @abstractmethod
     def serve(self, timeout: float) -> bool:
-        """Take all the mail, waiting for some at most ``timeout`` seconds; say if there was any."""
+        """Process all mail, waiting at most ``timeout`` seconds; return whether there was any."""
 
-    # --- what is read before what ---
+    # --- order of reads ---
 
     def progress(self) -> Progress:
-        """Return the progress of every slice, with nothing before it that the core does not know.
+        """Return the progress of every slice; the core then knows all earlier reports.
 
-        It is read first and the mailbox served after it: a failure among the records that progress
-        calls started is then known to the core. In the other order it could count as settled.
+        Progress is read first, and the mailbox is processed after it. The core then knows every
+        failure among the records that progress calls started. In the other order, a failed record
+        could count as settled.
         """
         progress = self.pool.progress()
         self.serve(0.0)
@@ -128,37 +132,37 @@ class Actor(ABC):
     def commit(
         self, partitions: Sequence[TopicPartition] | None = None, *, final: bool = False
     ) -> Progress:
-        """Commit what is settled; return the progress that it was taken from."""
+        """Commit the settled records; return the progress on which the commit is based."""
         progress = self.progress()
         self.tell(ev.CommitDue(progress, partitions, final))
         return progress
 
-    # --- what drivers differ in ---
+    # --- supplied by each driver ---
 
     @abstractmethod
     def publish(self, publish: cmd.Publish) -> None:
-        """Send a dead letter; the answer is mail."""
+        """Send a dead letter; the answer comes as mail."""
 
     def dropped(self, dropped: cmd.Dropped) -> None:
-        """Note that these are settled without their handler, where a log is kept."""
+        """Log records that were settled without a handler call, if the driver keeps a log."""
         del dropped
 
     @abstractmethod
     def send(self, commit: cmd.Commit) -> None:
-        """Send a commit, without waiting; the answer is mail."""
+        """Send a commit without waiting; the answer comes as mail."""
 
     @abstractmethod
     def client_events(self, messages: Sequence[Record]) -> None:
-        """See to what the client said among the records."""
+        """Handle client events that arrived among the records."""
 
     @abstractmethod
     def assign_at(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        """Read the partitions from there; None: where the reset policy says."""
+        """Read the partitions from these positions; None means where the reset policy says."""
 
     @abstractmethod
     def notice(self, notice: cmd.Notice) -> None:
-        """Write a line into the log."""
+        """Write a line to the log."""
 
     @abstractmethod
     def halt(self, reason: str) -> None:
-        """Do nothing more: going on would break the contract or cannot succeed."""
+        """Stop all work: to continue would break the contract or cannot succeed."""

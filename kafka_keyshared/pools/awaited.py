@@ -1,4 +1,4 @@
-"""What coroutines are to whoever looks at them from outside: callable, somewhere, on a loop."""
+"""Helpers for coroutines: awaitable handlers, stack inspection, the running loop."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kafka_keyshared.program.whose import STACK_FRAMES_MAX, is_ours, is_users, s
 
 
 async def unmade(record: Record) -> None:
-    """Stand in for a handler that has not been made, or has been closed."""
+    """Stand in for a handler that is not made yet, or is closed."""
     raise RuntimeError(f"{record} came to a worker without a handler")
 
 
 def awaitable(handle: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a handler that can be awaited: what wraps a coroutine function may not look so."""
+    """Return an awaitable handler: a wrapper of a coroutine function may not look like one."""
     if inspect.iscoroutinefunction(handle):
         return handle
 
@@ -30,9 +30,9 @@ def awaitable(handle: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def place_of(awaited: Any) -> str:
-    """Return where in the user's program a coroutine stands, through what it awaits."""
+    """Return the innermost place in the user's program where a coroutine waits."""
     place = ""
-    # GIL: the loop stands still while a frame is read, here and in calls_of().
+    # GIL: the loop does not run while a frame is read, here and in calls_of().
     while (frame := getattr(awaited, "cr_frame", None)) is not None:
         if is_users(frame.f_code.co_filename):
             place = f"at {shown(frame.f_code.co_filename)}:{frame.f_lineno}"
@@ -41,7 +41,7 @@ def place_of(awaited: Any) -> str:
 
 
 def calls_of(awaited: Any) -> str:
-    """Return the calls that a coroutine is in, through what it awaits, as lines of text."""
+    """Return the call stack of a coroutine, through all that it awaits, as lines of text."""
     calls: list[traceback.FrameSummary] = []
     while (frame := getattr(awaited, "cr_frame", None)) is not None:
         ours = is_ours(frame.f_code.co_filename)
@@ -51,7 +51,7 @@ def calls_of(awaited: Any) -> str:
 
 
 def turning() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop that turns on this thread; None where it has ended."""
+    """Return the event loop that runs on this thread; None if none runs."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

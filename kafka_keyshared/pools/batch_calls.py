@@ -1,4 +1,4 @@
-"""A worker's thread in the pool of batches: its calls, and what it reports of them."""
+"""Worker threads of the batch pool: handler calls and their reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafka_keyshared.pools.worker_cells import WorkerSpec
 
 
 class Calls(Crew[BatchCell], CallReports):
-    """What the threads of a pool of batches do, and whose they are."""
+    """The threads of a batch pool: their calls and their reports."""
 
     def __init__(
         self, specs: list[WorkerSpec], mailbox: SimpleQueue[Any], clock: Clock, rule: BatchRule
@@ -33,7 +33,7 @@ class Calls(Crew[BatchCell], CallReports):
         return BatchCell(spec, self._rule, self._clock.monotonic, self.no_lanes(spec))
 
     def run_given(self, cell: BatchCell, made: Made) -> bool:
-        """Run calls until told to end."""
+        """Run calls until the cell is closed."""
         while not self.in_child() and (work := cell.take()) is not None:
             if isinstance(work, list):
                 self._call(cell, work, made)
@@ -44,7 +44,7 @@ class Calls(Crew[BatchCell], CallReports):
         return not cell.gone and not self.in_child()
 
     def _call(self, cell: BatchCell, batch: list[Given], made: Made) -> None:
-        """Call the handler with these records, and report what becomes of each."""
+        """Call the handler with these records, and report the outcome of each."""
         started = self._clock.monotonic()
         outcomes: Sequence[Outcome]
         try:
@@ -64,12 +64,12 @@ class Calls(Crew[BatchCell], CallReports):
         with cell.bell:
             cell.running = []
             self.report(cell, batch, outcomes, failures, seconds)
-        del outcomes  # or what was raised would keep itself, by way of this call
+        del outcomes  # otherwise the exception and this frame would keep each other alive
 
     def _alone(self, cell: BatchCell, batch: list[Given], error: BaseException) -> bool:
-        """Have each record of a call that has failed called for alone; not of one that is stuck.
+        """Run each record of a failed call alone; return False if the call is stuck.
 
-        An error says nothing of which record it is about, so it is an attempt of none.
+        The error does not say which record caused it, so it counts as an attempt of none of them.
         """
         with cell.bell:
             if cell.gone:
@@ -79,7 +79,7 @@ class Calls(Crew[BatchCell], CallReports):
         return True
 
     def fail_running(self, cell: BatchCell) -> None:
-        """Report what a dead thread was running as failed, once."""
+        """Report the records that a dead thread was running as failed, once."""
         ended = RuntimeError("the worker's thread ended while it was running")
         with cell.bell:
             batch, cell.running = cell.running, []

@@ -1,7 +1,8 @@
-"""What a worker of batches was given, which of it goes into its next call, and when.
+"""Queues of batch workers, and the choice of the next call.
 
-The owner puts records in and takes them back, the worker's thread takes them out; both hold the
-cell's ``bell`` meanwhile, so what has started is never taken back, and a call starts as a whole.
+The owner adds records and takes them back. The worker's thread takes them out. Both hold the cell's
+``bell`` while they do so. Started records are therefore never taken back, and a call starts as a
+whole.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from kafka_keyshared.pools.lease import Together
 from kafka_keyshared.pools.worker_cells import ThreadCell, WorkerSpec
 
 Work: TypeAlias = list[Given] | Release | Adopt | None
-"""What a worker is to do next: a call, something about state, or, for None, to end."""
+"""The next task of a worker: a call, an order about state, or None to end."""
 
 
 class BatchCell(ThreadCell):
-    """One thread of a worker. ``given`` is all that the worker has; ``current`` what it runs.
+    """One thread of a worker. ``given`` is all that the worker holds; ``current`` is its call.
 
-    A thread that is left with a stuck call has *gone*: another one has a cell that shares ``given``
-    and ``bell``, and this one ends with its call.
+    With a stuck call the thread is marked ``gone``, and another thread continues. That one has its
+    own cell, which shares ``given`` and ``bell``. The stuck thread ends with its call.
     """
 
     def __init__(
@@ -43,22 +44,22 @@ class BatchCell(ThreadCell):
         self._together: Together | None = None
         self._rule = rule
         self._now = now
-        # By the key where calls have one, in the order in which their first records came.
+        # By key if a call has one key; in the order in which their first records came.
         self._rows: dict[Lane | None, deque[Given]] = {}
-        # Whether what had not started was asked back since the call that runs began.
+        # Whether a recall has come since the current call began.
         self._asked = False
-        # Records of a call that has failed as a whole: each is called for alone, before all others.
+        # Records of a call that failed as a whole. Each is called alone, before all other records.
         self._alone: deque[Given] = deque()
         self._adopts: deque[Adopt] = deque()
         self._releases: deque[tuple[set[int], Release]] = deque()
 
     @property
     def current(self) -> Together | None:
-        """Return what it runs, for handlers that ask for their leases."""
+        """Return the records of the current call; handlers look up their leases in it."""
         return self._together if self.running else None
 
     def following(self, failed: FailedLanes) -> BatchCell:
-        """Return the cell of a thread that goes on in the place of this one; holding the bell."""
+        """Return the cell of the thread that continues for this one; the caller holds the bell."""
         found = BatchCell(self.spec, self._rule, self._now, failed)
         found.given, found.bell = self.given, self.bell
         found._adopts, found._releases = self._adopts, self._releases
@@ -72,20 +73,20 @@ class BatchCell(ThreadCell):
     # --- the owner; it holds the bell ---
 
     def add(self, given: Given) -> None:
-        """Let a record wait for its call."""
+        """Queue a record for a call."""
         given.since = self._now()
         row = self._rows.setdefault(given.lane if self._rule.same_key else None, deque())
         row.append(given)
-        # Else the worker wakes by itself, when the first of some row has waited long enough.
+        # In other cases the worker wakes by itself, when the first record of some row is due.
         if len(row) == 1 or len(row) == self._rule.size:
             self.bell.notify()
 
     def waits(self) -> bool:
-        """Say whether records or orders wait."""
+        """Return whether records or orders wait."""
         return bool(self._rows or self._alone or self._adopts or self._releases)
 
     def take_back(self, only: Container[int] | None = None) -> list[Given]:
-        """Take out what waits, of these slices or of all; return it in the order of the leases."""
+        """Remove the waiting records of these slices, or all; return them in lease order."""
         self._asked = True
         back = [
             each
@@ -96,7 +97,7 @@ class BatchCell(ThreadCell):
         return back
 
     def behind_others(self) -> list[Given]:
-        """Take out of the call what is in it behind another one of its key; return it."""
+        """Remove all but the first record of each lane from the call; return the others."""
         lanes: set[Lane] = set()
         behind: list[Given] = []
         first: list[Given] = []
@@ -108,7 +109,7 @@ class BatchCell(ThreadCell):
         return behind
 
     def order(self, order: Release | Adopt) -> None:
-        """Have state taken over before anything else, or given up behind all that is here now."""
+        """Queue an order: adopt before all other work, release behind all records held now."""
         if isinstance(order, Adopt):
             self._adopts.append(order)
         else:
@@ -118,7 +119,7 @@ class BatchCell(ThreadCell):
     # --- the worker's thread ---
 
     def take(self) -> Work:
-        """Wait for what is to be done next, and begin it."""
+        """Wait for the next task and begin it."""
         with self.bell:
             while not self.gone:
                 if self._adopts:
@@ -141,7 +142,7 @@ class BatchCell(ThreadCell):
         return batch
 
     def _due(self) -> tuple[list[Given], float | None]:
-        """Return the records of the next call; none, and in how many seconds some may be due."""
+        """Return the records of the next call; without any, the seconds until some are due."""
         if self._alone:
             return [self._alone.popleft()], None
         rule, soonest, now = self._rule, None, self._now()
@@ -151,13 +152,13 @@ class BatchCell(ThreadCell):
                 batch = [row.popleft() for _ in range(min(len(row), rule.size))]
                 del self._rows[key]
                 if row:
-                    self._rows[key] = row  # behind the others, which have waited for longer
+                    self._rows[key] = row  # behind the other rows, which have waited longer
                 return batch, None
             soonest = left if soonest is None else min(soonest, left)
         return [], soonest
 
     def put_back(self, batch: list[Given]) -> None:
-        """Have each of these called for alone, in their order; holding the bell."""
+        """Queue each of these records for a call alone, in order; the caller holds the bell."""
         self.running = []
         for each in batch:
             each.slice.came.restore(0)
@@ -165,7 +166,7 @@ class BatchCell(ThreadCell):
         self._alone.extend(batch)
 
     def cut(self, lanes: Collection[Lane]) -> list[Given]:
-        """Take out what waits of these lanes, in the order of the leases; holding the bell."""
+        """Remove the waiting records of these lanes, in lease order; the caller holds the bell."""
         behind = [each for each in self.given.values() if not each.started and each.lane in lanes]
         self._remove(behind)
         return behind

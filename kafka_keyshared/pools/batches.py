@@ -1,8 +1,9 @@
-"""The pool of batches: threads, as those of the thread pool, whose handler takes several records.
+"""The batch pool: threads whose handler takes several records per call.
 
-Each record is a slice of its own, so a call may have whatever waits at the worker, and settle any
-of it: what the core knows of a call are records that start together. Of a key a call may have
-several, in their order; behind one that it does not settle nothing of that key counts.
+Each record is a slice of its own. A call may therefore contain any records that wait at the worker,
+and may settle any of them. To the core, a call is a set of records that start together. A call may
+contain several records of a key, in order. If it does not settle one of them, it settles no later
+record of that key either.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class BatchPool(Calls):
     """Runs batch handlers on threads. See :class:`~.port.Pool`."""
 
     def submit(self, slice_: Slice) -> None:
-        """Hand a record to its worker, or back at once where its lane has failed."""
+        """Queue a record at its worker; hand it back at once if its lane has failed."""
         cell = self.cells[slice_.subscription, slice_.worker]
         given = Given(slice_)
         lane = cell.failed.lane_of(slice_.records[0])
@@ -38,14 +39,14 @@ class BatchPool(Calls):
                 cell.add(given)
 
     def fence(self, fence: Fence) -> None:
-        """Have the fence come back: what is behind a failed record is handed back as it fails."""
+        """Post the fence at once: records behind a failed one come back when it fails."""
         cell = self.cells[fence.subscription, fence.worker]
         with cell.bell:
             cell.failed.passed(fence.lanes)
             self._post(FencePassed(fence.subscription, fence.worker, fence.lanes))
 
     def recall(self, recall: Recall) -> Recalled:
-        """Take back what has not started of the slices, at once, whatever the worker is doing."""
+        """Take back the unstarted records of the slices at once, also while the worker is busy."""
         cell = self.cells[recall.subscription, recall.worker]
         with cell.bell:
             return self._taken_back(cell, recall, cell.take_back(recall.only))
@@ -66,10 +67,10 @@ class BatchPool(Calls):
         return answer
 
     def time_out(self, past: TimeOut) -> None:
-        """Leave the thread with its call, and have another one go on where that is allowed.
+        """Mark the running call as stuck; another thread continues where that is allowed.
 
-        A call is stuck as a whole: nobody can say of which of its records. Of a key the first one
-        is; those behind it come back, to run again once the call has ended.
+        A call is stuck as a whole, because the responsible record is not known. The first record of
+        each key is stuck. The later ones come back, and run again once the call has ended.
         """
         cell = self.cells[past.subscription, past.worker]
         following = None
@@ -77,7 +78,8 @@ class BatchPool(Calls):
             running = {each.slice.id for each in cell.running}
             back: list[Given] = []
             stuck: list[Stuck] = []
-            # Else it has ended meanwhile, or its thread has and is replaced at this beat.
+            # Otherwise the call has ended already, or its thread has; the thread is then replaced
+            # at this heartbeat.
             if cell.lives() and any(id_ in running for id_, _ in past.running):
                 back = [*cell.behind_others(), *cell.take_back()]
                 following = self._following(cell)
@@ -91,18 +93,21 @@ class BatchPool(Calls):
             self.start_worker(following)
 
     def _following(self, cell: BatchCell) -> BatchCell | None:
-        """Return the cell of a thread that may go on in the place of this one, if one may."""
+        """Return the cell of a replacement thread, None if none is allowed."""
         return cell.following(self.no_lanes(cell.spec)) if self.may_follow(cell) else None
 
     def lapse(self, lapse: Lapse) -> None:
-        """Note it for the handler that asks: a thread goes on, and what it says settles nothing."""
+        """Mark leases as over for handlers that ask.
+
+        The thread goes on, and its result settles nothing.
+        """
         given = self.cells[lapse.subscription, lapse.worker].given
         for id_ in lapse.slices:
             if (each := given.get(id_)) is not None:
                 each.gone |= lapse.partitions
 
     def progress(self) -> Progress:
-        """Return which records have started; those of a call have, or have not, together."""
+        """Return which records have started; all records of a call start together."""
         found: dict[int, Serial] = {}
         for cell in self.cells.values():
             with cell.bell:
@@ -111,24 +116,24 @@ class BatchPool(Calls):
         return found
 
     def beat(self) -> None:
-        """See to threads that have ended in the call with which they were left."""
+        """Clean up stuck threads that have ended."""
         for cell in [each for each in self.beside if not each.lives()]:
             self.beside.remove(cell)
             self.fail_running(cell)
 
     def is_in(self, cell: BatchCell, slice_: int) -> bool:
-        """Say whether the record of that slice is in the call of the cell's thread."""
+        """Return whether the record of that slice is in the current call of the cell's thread."""
         with cell.bell:
             return any(each.slice.id == slice_ for each in cell.running)
 
     def replace(self, subscription: str, worker: int) -> None:
-        """Start another thread for the worker; what the old one ran counts as failed."""
+        """Start another thread for the worker; the records that the old one ran count as failed."""
         cell = self.cells[subscription, worker]
         self.fail_running(cell)
         self.start_worker(cell)
 
     def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
-        """Report what the dead worker was running as failed, and its records as ended."""
+        """Report a dead worker's running records as failed, and its slices as ended."""
         cell = self.cells[subscription, worker]
         self.fail_running(cell)
         with cell.bell:
@@ -138,19 +143,19 @@ class BatchPool(Calls):
             cell.thread = None
 
     def release(self, release: Release) -> None:
-        """Have the worker's handler give up the state of slots, behind what it has."""
+        """Have the worker's handler release the state of slots, behind all that it holds."""
         cell = self.cells[release.subscription, release.worker]
         with cell.bell:
             cell.order(release)
 
     def adopt(self, adopt: Adopt) -> None:
-        """Have the worker's handler take over the state of slots, before its next call."""
+        """Have the worker's handler adopt the state of slots, before its next call."""
         cell = self.cells[adopt.subscription, adopt.worker]
         with cell.bell:
             cell.order(adopt)
 
     def end(self, subscription: str, worker: int) -> None:
-        """Have the worker's thread close its handler and end, when it gets to it."""
+        """Have the worker's thread close its handler and end, after its current work."""
         cell = self.cells[subscription, worker]
         if cell.thread is None:
             del self.cells[subscription, worker]
@@ -160,11 +165,11 @@ class BatchPool(Calls):
             cell.bell.notify()
 
     def send_off(self, cell: BatchCell) -> None:
-        """Take back what has not started, and end the thread behind its call."""
+        """Take back the unstarted records, and end the thread after its call."""
         with cell.bell:
             cell.take_back()
             cell.closing = True
             cell.bell.notify()
 
     def forked(self) -> None:
-        """Do nothing: the child of a handler ends where its call does."""
+        """Do nothing: the child of a handler ends when the handler call returns."""

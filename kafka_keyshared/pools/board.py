@@ -1,18 +1,18 @@
-"""How far a process is in the records that it was sent, in memory that both sides see.
+"""Shared memory that shows the progress of a worker process.
 
-The process that runs handlers writes how many records of its batch have started and how many have
-ended, before and after each; the one that has sent them reads that without asking, also while a
-handler runs or after its process has died. And it can stop the batch behind the record that runs,
-without the help of a process that may be stuck in it.
+The worker process writes how many records of its batch have started and ended, before and after
+each record. The parent reads these counts without asking, also while a handler runs or after the
+process has died. The parent can also stop the batch after the running record. The process, which
+may be stuck in that record, need not help.
 
-That is agreed on without a lock. The worker writes that it starts a record, then looks whether it
-may; it takes the word back where it may not. The other side forbids, waits, then reads what was
-said: whatever is not said by then will see that it may not. The wait is for the processor: what it
-has been given to write, others see within a microsecond, also of a process that runs no more.
+The stop works without a lock. The worker writes that it starts a record, then checks whether it
+may, and undoes the write if not. The parent writes the limit, waits, then reads the count. A start
+that is not visible by then will see the limit. The parent waits because a write may still be in the
+processor. Others see it within a microsecond, also of a process that no longer runs.
 
-The memory is a file that the process has open, and a handler may write into a file descriptor that
-is not its own. So each number carries a mark in its upper half, new for each board. A number with
-another mark is garbled: then what was read before it holds, and ``on_garbled`` is called.
+The memory is a file that the process has open. A handler may write into a file descriptor that is
+not its own. Each number therefore carries a mark in its upper half, new for each board. A number
+with another mark is garbled. The last good value then holds, and ``on_garbled`` is called.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from typing import Any, NamedTuple
 from kafka_keyshared.pools.segment import Segment
 
 STARTED, ENDED, MOST = range(3)
-"""How many records of the batch have started and ended, and how many may start."""
+"""Places of the counts: started records, ended records, and the limit on records that may start."""
 
 NO_LIMIT = 1 << 31
 
 UNTIL_SEEN = 100e-6
-"""Seconds until everything that was written before can be read by all."""
+"""Seconds until all processes can read everything that was written before."""
 
 
 class Shared(NamedTuple):
-    """What both sides have: the places of the board, and the large values of the batch.
+    """Memory that both processes share: the places of the board, and the large values of the batch.
 
-    ``times`` are two numbers for each record, where they are wanted: when its call began and ended.
-    ``mark`` is what each number of the places is combined with, by exclusive or.
+    ``times`` has two numbers per record, if times are recorded: the start and the end of its call.
+    ``mark`` is combined with each number of the places by exclusive or.
     """
 
     places: Any
@@ -48,10 +48,10 @@ class Shared(NamedTuple):
 
 
 class Board:
-    """The side of the process that sends batches; the other one has the numbers of it.
+    """The parent's side of the shared memory; the worker process writes its counts there.
 
-    ``times``: of how many records of a batch the times are wanted. ``until_seen``: how many seconds
-    it takes until the other side sees what is written. ``mark``: see :class:`Shared`.
+    ``times`` is the number of records per batch whose times are recorded. ``until_seen`` is the
+    time in seconds until the other side sees a write. ``mark``: see :class:`Shared`.
     """
 
     def __init__(self, times: int = 0, *, until_seen: float = UNTIL_SEEN, mark: int = 0) -> None:
@@ -59,17 +59,17 @@ class Board:
         noted = RawArray("d", 2 * times) if times else None
         self.shared = Shared(RawArray("q", 3), Segment(), noted, mark)
         self._mark = mark
-        # What was read last, of the batch that was sent last.
+        # The last good values of the current batch.
         self._known = [0, 0, 0]
         self.garbled = False
-        """Whether a number of this batch was written by something else than the process's loop."""
+        """Whether a number of this batch was overwritten, not written by the process's loop."""
         self.on_garbled: Callable[[], None] = lambda: None
         self._places = numbers_of(self.shared.places)
         self._times = times_of(noted) if times else None
         self._never = threading.Event()
 
     def begin(self) -> None:
-        """Have nothing started of the batch that is sent next. Nothing runs."""
+        """Reset the counts for the next batch. Nothing runs at this time."""
         places, mark = self._places, self._mark
         places[STARTED] = places[ENDED] = mark
         places[MOST] = mark ^ NO_LIMIT
@@ -93,34 +93,34 @@ class Board:
         return self._known[place]
 
     def times(self, index: int) -> tuple[float, float]:
-        """Return when the call with a record began and ended, in seconds of the clock of all.
+        """Return the start and end of a record's call, in seconds of the shared clock.
 
-        What it says of one that has not ended so means nothing.
+        The end is meaningless while the call has not ended.
         """
         times = self._times or ()
         return times[2 * index], times[2 * index + 1]
 
     def running(self) -> bool:
-        """Say whether the last record that has started has not ended."""
+        """Return whether the last started record is still running."""
         return self.started() > self.ended()
 
     def freeze(self) -> int:
-        """Let no record start any more; return how many have."""
+        """Let no further records start; return how many have started."""
         self._places[MOST] = self._mark
         self._never.wait(self._until_seen)
         return self.started()
 
 
 def new_mark() -> int:
-    """Return a mark: a number above all that is written."""
+    """Return a random mark, above all numbers that are written."""
     return (1 + secrets.randbelow((1 << 30) - 1)) << 32
 
 
 def numbers_of(shared: Any) -> memoryview:
-    """Return what is shared as numbers that are read and written as they are."""
+    """Return shared memory as a view of integers, without conversion."""
     return memoryview(shared).cast("B").cast("q")
 
 
 def times_of(shared: Any) -> memoryview[float]:
-    """Return what is shared as times, in the same way."""
+    """Return shared memory as a view of times, without conversion."""
     return memoryview(shared).cast("B").cast("d")

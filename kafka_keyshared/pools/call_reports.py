@@ -1,6 +1,6 @@
-"""What is reported of a call with several records: the verdict on each, and what follows from it.
+"""Reports on calls with several records: the outcome of each record.
 
-The same for calls on threads and for those on an event loop.
+Calls on threads and calls on an event loop share this code.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ from kafka_keyshared.pools.worker_cells import WorkerSpec
 log = log_of("kafka_keyshared.pool")
 
 TELL_EVERY = 10.0
-"""Seconds until a worker speaks again of calls that have failed."""
+"""Seconds between two log lines of a worker about failed calls."""
 
 
 class Holder(Protocol):
-    """Who has records: ``given`` is all that its worker has."""
+    """A holder of records: ``given`` is all that its worker holds."""
 
     given: dict[int, Given]
 
 
 class Caller(Holder, Protocol):
-    """Who has called the handler; ``gone`` where others go on beside it."""
+    """The caller of a handler; it is ``gone`` if its call is stuck and a replacement runs."""
 
     spec: WorkerSpec
     failed: FailedLanes
     gone: bool
 
     def cut(self, lanes: Collection[Lane]) -> list[Given]:
-        """Take out what waits of these lanes, in the order of the leases."""
+        """Remove the waiting records of these lanes, in lease order."""
 
 
 class Teller(Protocol):
-    """Who speaks of calls that have failed, and when it will again."""
+    """A worker that logs failed calls; ``tell_at`` is the time of its next line."""
 
     spec: WorkerSpec
     tell_at: float
 
 
 class CallReports:
-    """Posts what becomes of the records of a call. Whoever calls this has them to itself."""
+    """Posts the outcomes of a call. The calling code has exclusive access to its records."""
 
     _post: Callable[[Report | Recalled], None]
     _clock: Clock
 
     def tell_alone(self, teller: Teller, count: int, error: BaseException) -> None:
-        """Say, now and then, that each record of a call is handled alone because it has failed."""
+        """Log, at most every 10 s, that the records of a failed call are handled alone."""
         now = self._clock.monotonic()
         if now >= teller.tell_at:
             teller.tell_at = now + TELL_EVERY
@@ -71,7 +71,7 @@ class CallReports:
             )
 
     def described(self, caller: Caller, outcomes: Iterable[Outcome]) -> list[Failure | None]:
-        """Describe those that are failed attempts."""
+        """Describe the outcomes that are failed attempts; None for the others."""
         on = caller.spec.dead_letter_on
         return [
             None
@@ -88,11 +88,11 @@ class CallReports:
         failures: Sequence[Failure | None],
         seconds: float,
     ) -> set[Lane]:
-        """Report a call that has ended, in the order of its records; return which lanes failed."""
+        """Report an ended call, in the order of its records; return the lanes that failed."""
         closed: set[Lane] = set()
         for given in batch:
             if given.slice.id not in caller.given:
-                given.slice.came.restore(0)  # taken back from a stuck call, and runs again
+                given.slice.came.restore(0)  # taken back from a stuck call; it runs again
         for given, outcome, failure in zip(batch, outcomes, failures, strict=True):
             if given.slice.id not in caller.given:
                 continue
@@ -101,7 +101,7 @@ class CallReports:
                 self.set_aside(caller, [given])
             elif failure is not None:
                 if given.apart:
-                    given.slice.came.restore(0)  # the core has closed its lane already
+                    given.slice.came.restore(0)  # the core has already closed its lane
                 else:
                     caller.failed.fail(given.slice, 0)
                 if given.lane is not None:
@@ -118,7 +118,7 @@ class CallReports:
         return closed
 
     def set_aside(self, holder: Holder, those: Iterable[Given]) -> None:
-        """Hand these back unrun, in this order."""
+        """Hand these records back unrun, in this order."""
         for each in those:
             self._post(SetAside(each.slice.id, 0))
             self.end_lease(holder, each, 0.0)

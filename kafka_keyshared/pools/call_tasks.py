@@ -1,9 +1,9 @@
-"""A worker whose coroutine takes several records: many calls at once, each a task of its own.
+"""Event-loop workers for batch handlers, with a task per call.
 
-What goes into a call :class:`.gathering.Gathering` says. A call that fails says nothing of which
-record it was, so the handler is called with each of them *alone*, one after the other: the call has
-their lanes until the last one has ended. Each time it has a new task, because a handler may have
-left something on the one before (:mod:`.task_state`).
+:class:`.gathering.Gathering` chooses the records of a call. An error of a call does not say which
+record caused it. The handler is then called with each record *alone*, one after the other. The call
+keeps their lanes until the last one has ended. Each of these calls has a new task, because a
+handler may have changed the previous one (:mod:`.task_state`).
 """
 
 from __future__ import annotations
@@ -38,14 +38,17 @@ from kafka_keyshared.program.forks import end_child
 
 
 class Call:
-    """The records that the handler is called with, and the task that does so.
+    """The records of one handler call, and the task that runs it.
 
-    For handlers it is their worker.
+    To handlers it is their worker.
 
-    ``running`` are those of the call that it is in; ``alone`` wait for one of their own. ``lanes``
-    are its own until it is over. One that is ``gone`` was cancelled and runs on: it is stuck. One
-    that is ``lost`` has been reported, because its loop has ended. ``patience``: for how long what
-    it runs has to have run until it is cancelled, at least.
+    - ``running``: the records of the current call. ``alone``: records that wait for a call of
+      their own.
+    - ``lanes``: the lanes that the call keeps until it is over.
+    - ``gone``: the call was cancelled and still runs, so it is stuck.
+    - ``lost``: the call is already reported, because its loop has ended.
+    - ``patience``: seconds that the current record must have run, at least, before it is
+      cancelled.
     """
 
     def __init__(self, worker: CallWorker, batch: list[Given]) -> None:
@@ -57,27 +60,27 @@ class Call:
         self.lanes = {each.lane for each in batch if each.lane is not None}
         self.since = self.patience = 0.0
         self.cancelled = self.gone = self.lost = False
-        # Whether it was asked back what had not started since it began.
+        # Whether a recall has come since the call began.
         self.asked = False
         self._gathering = worker.gathering
         self._together: lease.Together | None = None
 
     @property
     def current(self) -> lease.Together | None:
-        """Return what it runs, for handlers that ask for their leases."""
+        """Return the records of the current call; handlers look up their leases in it."""
         if self._together is None and self.running:
             self._together = lease.Together(self.running)
         return self._together
 
     def begin(self, batch: list[Given], now: float) -> None:
-        """Note that the handler is called with these."""
+        """Note that the handler is called with these records."""
         self.running, self._together = batch, None
         self.since, self.cancelled, self.asked = now, False, False
         for each in batch:
             each.started, each.since = True, now
 
     def split(self, now: float) -> None:
-        """Have each of these called for alone, in their order."""
+        """Queue each running record for a call alone, in order."""
         for each in self.running:
             each.slice.came.restore(0)
             each.started, each.awaited = False, self.asked
@@ -85,7 +88,7 @@ class Call:
         self.running, self.patience = [], now - self.since
 
     def behind_others(self) -> list[Given]:
-        """Return what is in the call behind another one of its lane."""
+        """Return the records of the call that are behind another one of their lane."""
         lanes: set[Lane] = set()
         behind: list[Given] = []
         for each in self.running:
@@ -96,21 +99,21 @@ class Call:
         return behind
 
     def cut(self, lanes: Collection[Lane]) -> list[Given]:
-        """Take out what waits of these lanes, which are the call's no more."""
+        """Remove the waiting records of these lanes, and give up the lanes."""
         self.lanes.difference_update(lanes)
         back = [each for each in self.alone if each.lane in lanes]
         self.alone = deque(each for each in self.alone if each.lane not in lanes)
         return back + self._gathering.cut(lanes)
 
     def take_back(self, only: Container[int] | None) -> list[Given]:
-        """Take out what waits for a call of its own, of these slices or all."""
+        """Remove the records that wait for a call alone, of these slices or all."""
         back = [each for each in self.alone if only is None or each.slice.id in only]
         self.alone = deque(each for each in self.alone if each not in back)
         return back
 
 
 class CallWorker(LoopWorker[Given], CallReports):
-    """Runs up to ``limit`` calls at once, of which no two have a lane in common."""
+    """Runs up to ``limit`` calls at once, of which no two share a lane."""
 
     def __init__(
         self, rule: BatchRule, spec: WorkerSpec, limit: int, post: Post, clock: Clock
@@ -125,19 +128,19 @@ class CallWorker(LoopWorker[Given], CallReports):
     # --- its life ---
 
     def reopen(self) -> None:
-        """Go on, on another loop, behind what ran on one that has ended."""
+        """Continue on a new loop, after the previous one has ended."""
         self.lose()
         self._timer = None
         self.open()
 
     def close(self) -> None:
-        """Start nothing any more; close the handler when nothing runs."""
+        """Start nothing more; close the handler when nothing runs."""
         self._closing = True
         self.gathering.clear()
         self._close_if_idle()
 
     def quit(self) -> list[asyncio.Task[None]]:
-        """Start nothing any more, and cancel what runs; return the tasks that are to end."""
+        """Start nothing more and cancel running calls; return the tasks to wait for."""
         self.close()
         left = [each.task for each in self._calls if each.task is not None]
         for task in left:
@@ -145,13 +148,16 @@ class CallWorker(LoopWorker[Given], CallReports):
         return left
 
     def lose(self) -> None:
-        """Report what ran as failed, because the loop has ended; once, however often it is told."""
+        """Report running calls as failed, once, because the loop has ended."""
         for call in list(self._calls):
             call.lost = True
             self._over(call, LoopEndedError("the event loop ended while the call ran on it"))
 
     def abandon(self, *, settle: bool) -> None:
-        """Report what ran as failed, and everything as ended; what had not started as dropped."""
+        """Report running records as failed and all slices as ended.
+
+        With ``settle`` the unstarted records are reported as dropped.
+        """
         self._closing = True
         self.lose()
         for given in list(self.given.values()):
@@ -159,14 +165,14 @@ class CallWorker(LoopWorker[Given], CallReports):
         self.gathering.clear()
         self.closed.set()
 
-    # --- what it is told ---
+    # --- its commands ---
 
     def in_hand(self, slice_: Slice) -> Given:
-        """Return a record as it is before it has started."""
+        """Return a record in its unstarted state."""
         return Given(slice_)
 
     def accept(self, given: Given) -> None:
-        """Take a record: to have it called for, or to hand it back where its lane has failed."""
+        """Queue a record for a call; hand it back if its lane has failed."""
         lane = self.failed.lane_of(given.slice.records[0])
         given.lane = None if is_keyless(lane) else lane
         given.since = self._clock.monotonic()
@@ -176,16 +182,16 @@ class CallWorker(LoopWorker[Given], CallReports):
             self.gathering.add(given)
 
     def recall(self, recall: Recall) -> None:
-        """Give back what has not started."""
+        """Hand back the unstarted records."""
         for call in self._calls:
             call.asked = True
         self._answer(recall, self._take_back(recall.only))
 
     def time_out(self, past: TimeOut) -> None:
-        """Cancel the calls that have these, and answer when they have had the time to heed that.
+        """Cancel the calls that have these records; answer after they had time to end.
 
-        Who asks goes by the records, and takes one that has just begun alone for one that runs
-        since the call that failed. It has as long as that had.
+        The owner measures how long a record has run. It does not see when a record begins alone
+        after its call has failed. Such a record may run as long as that call did.
         """
         now, ids = self._clock.monotonic(), {id_ for id_, _ in past.running}
         stuck: list[tuple[Call, list[Given]]] = []
@@ -209,7 +215,7 @@ class CallWorker(LoopWorker[Given], CallReports):
         said: list[Stuck] = []
         for call, running in stuck:
             if call.running is not running or call.gone:
-                continue  # it has ended meanwhile
+                continue  # it has ended already
             call.gone = True
             self.busy -= 1
             self.apart += 1
@@ -241,8 +247,8 @@ class CallWorker(LoopWorker[Given], CallReports):
         return back
 
     def coroutine_of(self, id_: int, index: int) -> object:
-        """Return the coroutine that has the record, None where none has; from any thread."""
-        del index  # the only one of its slice
+        """Return the coroutine that runs the record, None if none does; from any thread."""
+        del index  # each slice has one record
         for call in self._calls.copy():
             if call.task is not None and any(each.slice.id == id_ for each in call.running):
                 return call.task.get_coro()
@@ -251,7 +257,7 @@ class CallWorker(LoopWorker[Given], CallReports):
     # --- its calls ---
 
     def wake(self) -> None:
-        """Begin as many calls as there may be, and look again when the next one is due."""
+        """Begin as many calls as possible; set a timer for the next one that is due."""
         loop = turning()
         if loop is None or self._closing:
             return
@@ -276,7 +282,7 @@ class CallWorker(LoopWorker[Given], CallReports):
         call.task.add_done_callback(partial(self._done, call))
 
     async def _call(self, call: Call) -> None:
-        """Call the handler with the records that the call has."""
+        """Call the handler with the records of the call."""
         lease.WORKER.set(call)
         batch, loop = call.running, turning()
         error: BaseException | None = None
@@ -285,13 +291,13 @@ class CallWorker(LoopWorker[Given], CallReports):
             answer = await self._handler.handle([each.slice.records[0] for each in batch])
             outcomes = outcomes_of(answer, len(batch))
         except BaseException as raised:
-            if turning() is not loop and not self.forked:  # it has ended, with its tasks
+            if turning() is not loop and not self.forked:  # the loop has ended, with its tasks
                 raise
             error = raised
         if self.forked:
             end_child(f"a handler on {self.name}", error)
         self._called(call, batch, error, outcomes)
-        error = None  # or what was raised would keep itself, by way of this call
+        error = None  # otherwise the exception and this frame would keep each other alive
 
     def _called(
         self,
@@ -300,7 +306,7 @@ class CallWorker(LoopWorker[Given], CallReports):
         error: BaseException | None,
         outcomes: Sequence[Outcome],
     ) -> None:
-        """Report what becomes of each record, or have each handled alone."""
+        """Report the outcome of each record, or run each record alone."""
         if call.lost:
             return
         if error is None:
@@ -329,7 +335,7 @@ class CallWorker(LoopWorker[Given], CallReports):
         self.report(call, batch, outcomes, failures, seconds)
 
     def _done(self, call: Call, task: asyncio.Task[None]) -> None:
-        """Call the handler with the next record that is to run alone, or end the call."""
+        """Start the next record that runs alone, or end the call."""
         del task
         loop = turning()
         if call.running or not call.alone or self._closing or call.lost or loop is None:
@@ -339,9 +345,9 @@ class CallWorker(LoopWorker[Given], CallReports):
         self._start(call, loop)
 
     def _over(self, call: Call, error: BaseException | None = None) -> None:
-        """Let others have what the call had; once, also where it has ended with its loop.
+        """End the call and free its lanes; once, also if its loop has ended.
 
-        What it still runs has failed with the ``error``, or was cancelled before it had begun.
+        Records that still run have failed with ``error``, or were cancelled before they began.
         """
         if call not in self._calls:
             return
@@ -362,7 +368,7 @@ class CallWorker(LoopWorker[Given], CallReports):
     def end_lease(
         self, holder: Holder, given: Given, seconds: float, dropped: tuple[int, ...] = ()
     ) -> None:
-        """Report the end of a slice of one record, and see to what waits for that."""
+        """Report the end of a slice of one record, and run orders that wait for it."""
         super().end_lease(holder, given, seconds, dropped)
         if self._orders:
             self._ended(given.slice.id)

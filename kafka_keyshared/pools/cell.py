@@ -1,7 +1,7 @@
-"""A member's cell: what a member that asks for records has, and says of them.
+"""Cells of pull members: the records each member holds and acknowledges.
 
-Each record is a lease of its own here, so that a member may settle its records in any order. Cells
-are locked: members call from any thread, the owner from its own.
+Each record is its own lease, so a member may settle its records in any order. Cells are locked,
+because members call from any thread and the owner from its own.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from kafka_keyshared.pools.failed_lanes import FailedLanes
 
 
 class LeaseTimeoutError(Exception):
-    """A member had a record for longer than the ack timeout."""
+    """A member held a record longer than the ack timeout."""
 
 
 class MemberLeftError(Exception):
-    """A member left without having settled its record."""
+    """A member left without settling its record."""
 
 
 class Cell:
-    """What one member has: records that wait for it, and those that it has received.
+    """The records of one member: those that wait for it and those that it has received.
 
-    With ``ascending`` it never gets a record while it holds a later one of the same partition: its
-    member says what is done by an offset, which speaks for everything below.
+    With ``ascending`` the member never receives a record while it holds a later one of the same
+    partition. Such a member acknowledges by offset, and an offset covers all records before it.
     """
 
     def __init__(
@@ -51,22 +51,24 @@ class Cell:
         self.left = False
         self.over = False
         self.dismissed = False
-        # Whether it is in a loop that sees to its leaving, and whether it leaves broken when that
-        # loop has come out with its exception; None while no exception has closed it.
+        # ``in_loop``: the member runs in a loop, which calls :meth:`leave` when it ends.
+        # ``leaving``: None until an exception closes the member there. Then it says whether the
+        # member leaves as broken, once the exception has ended the loop.
         self.in_loop = False
         self.leaving: bool | None = None
         self._taker: threading.Thread | None = None
         self._post = post
         self._changed = threading.Condition()
         self._waiting: deque[Slice] = deque()
-        # In the order in which they were received, with the time of that.
+        # In the order of receipt, with the time of receipt.
         self._received: dict[Slice, float] = {}
         self._ends: deque[Record] = deque()
         self._ascending = ascending
-        # Per partition the highest offset received; never too low, and exact where that matters.
+        # Highest received offset per partition; it may be too high, and is made exact when it
+        # matters.
         self._highest: dict[TopicPartition, int] = {}
         self.failed = FailedLanes()
-        # Those of the received ones whose leases are over, by the ids of their slices.
+        # Ids of the slices of received records whose leases are over.
         self._lapsed: set[int] = set()
         self._late: list[Record] = []
         self._refused = 0
@@ -75,10 +77,11 @@ class Cell:
     # --- the member's side ---
 
     def take(self, count: int, timeout: float | None) -> list[Slice]:
-        """Receive up to ``count`` records, waiting for the first at most ``timeout`` seconds.
+        """Receive up to ``count`` records; wait for the first at most ``timeout`` seconds.
 
-        None waits for ever. Nothing comes any more once the member has left or was dismissed, or
-        the instance is over, and nothing before :meth:`take_ends` has taken what there is.
+        A timeout of None waits for ever. Nothing is delivered once the member has left or was
+        dismissed, or the instance is over. Nothing is delivered before :meth:`take_ends` has taken
+        the pending events.
         """
         with self._changed:
             self._changed.wait_for(lambda: self.closed or self._ends or self._next(1), timeout)
@@ -98,7 +101,7 @@ class Cell:
             return taken
 
     def take_ends(self, count: int) -> list[Record]:
-        """Receive up to ``count`` events of partitions whose end has been reached, at once."""
+        """Receive up to ``count`` end-of-partition events, without waiting."""
         with self._changed:
             if self.closed:
                 return []
@@ -110,7 +113,7 @@ class Cell:
             return list(islice(self._waiting, count))
         found = self._first_ascending(count)
         if len(found) < min(count, len(self._waiting)):
-            # Something is held back, perhaps by a record that has been settled since.
+            # The cause of the delay may be a record that has been settled since.
             self._highest.clear()
             for partition, offset in map(_place, self._received):
                 self._highest[partition] = max(offset, self._highest.get(partition, -1))
@@ -118,9 +121,9 @@ class Cell:
         return found
 
     def _first_ascending(self, count: int) -> list[Slice]:
-        """Return up to ``count`` of these whose offsets rise above the highest one received.
+        """Return up to ``count`` records with offsets above the highest received one.
 
-        Behind one that is left out everything of its lane is, too.
+        If a record is left out, all later records of its lane are left out too.
         """
         found: list[Slice] = []
         ends, lane_of = dict(self._highest), self.failed.lane_of
@@ -145,12 +148,12 @@ class Cell:
         wake()
 
     def forget(self, wake: Callable[[], None]) -> None:
-        """Call that no more: whoever waited has gone."""
+        """Cancel :meth:`when_ready` for this callback."""
         with self._changed, suppress(ValueError):
             self._wakers.remove(wake)
 
     def settle(self, shares: Iterable[Slice]) -> list[Slice]:
-        """Settle received records; return those whose lease was over already."""
+        """Settle received records; return those whose lease was already over."""
         now = self.clock()
         late: list[Slice] = []
         with self._changed:
@@ -170,18 +173,18 @@ class Cell:
         return late
 
     def note_late(self, late: Iterable[Slice]) -> None:
-        """Keep what was settled too late until somebody tells of it, for all members at once."""
+        """Collect late acknowledgements, for one log line about all members."""
         with self._changed:
             self._late += [slice_.records[0] for slice_ in late]
 
     def take_late(self) -> list[Record]:
-        """Return what was settled too late since this was last asked."""
+        """Return the records that were settled too late since the previous call."""
         with self._changed:
             late, self._late = self._late, []
             return late
 
     def fail(self, slice_: Slice, failure: Failure) -> bool:
-        """Report a received record as failed; False when its lease was over already."""
+        """Report a received record as failed; return False if its lease was already over."""
         with self._changed:
             late = slice_ not in self._received or self._is_late(slice_)
             self._refused += late
@@ -195,7 +198,7 @@ class Cell:
         return late or self.over
 
     def _fail(self, slice_: Slice, failure: Failure) -> None:
-        """Fail it, and hand back unrun what this member has behind it in its lane."""
+        """Fail a record, and hand back unrun the later records of its lane."""
         behind = self.failed.fail(slice_, 0)
         self._post(Failed(slice_.id, 0, failure))
         self._post(Ended(slice_.id, self.clock() - self._received[slice_]))
@@ -206,7 +209,7 @@ class Cell:
                 self._set_aside(other)
 
     def _set_aside(self, slice_: Slice) -> bool:
-        """Hand a record back unrun if its lane has failed; until the fence comes by."""
+        """Hand a record back unrun if its lane has failed and its fence has not passed."""
         if not self.failed.holds(slice_.came[0]):
             return False
         slice_.came.restore(0)
@@ -217,32 +220,33 @@ class Cell:
         return True
 
     def held(self) -> list[Slice]:
-        """Return what is received and not settled, in order."""
+        """Return the records that are received and not settled, in order."""
         with self._changed:
             return list(self._received)
 
     def orphaned(self) -> str:
-        """Return the thread that has ended with records in hand; nothing where there is none."""
+        """Return the name of the polling thread if it ended with unsettled records, else ""."""
         with self._changed:
             taker = self._taker
             return taker.name if taker and self._received and not taker.is_alive() else ""
 
     @property
     def closed(self) -> bool:
-        """Say whether nothing comes any more."""
+        """Return whether the member receives nothing more."""
         return self.left or self.over or self.dismissed
 
     def dismiss(self) -> None:
-        """Let nothing more be received; what has been may still be settled."""
+        """Deliver nothing more; received records may still be settled."""
         with self._changed:
             self.dismissed = True
             self._wake()
 
     def leave(self, *, broken: bool = False) -> None:
-        """Take nothing any more, and hand back what is received: it runs again, in order.
+        """Deliver nothing more and hand back the received records; they run again, in order.
 
-        From a member that is ``broken`` that counts as a failed attempt, or a record on which
-        members break would go round until none is left. One that was dismissed is the last.
+        If the member is ``broken``, that counts as a failed attempt. Otherwise a record that breaks
+        members would be passed on until no member is left. A dismissed member is the last one, so
+        it counts no attempt.
         """
         failure = describe(MemberLeftError(self.name), self.clock)
         if not broken or self.dismissed:
@@ -256,21 +260,21 @@ class Cell:
     # --- the owner's side ---
 
     def put(self, slice_: Slice) -> None:
-        """Let a record wait for the member."""
+        """Queue a record for the member."""
         with self._changed:
             if not (self.failed.lanes and self._set_aside(slice_)):
                 self._waiting.append(slice_)
                 self._wake()
 
     def put_end(self, event: Record) -> None:
-        """Tell the member of the end of a partition: all before it has settled."""
+        """Queue an end-of-partition event: all records before it are settled."""
         with self._changed:
             if not self.closed:
                 self._ends.append(event)
                 self._wake()
 
     def recall(self, only: Collection[int] | None) -> list[tuple[int, range]]:
-        """Take back what the member has not received, of these slices or of all."""
+        """Take back the records that the member has not received, of these slices or all."""
         with self._changed:
             back = [slice_ for slice_ in self._waiting if only is None or slice_.id in only]
             for slice_ in back:
@@ -279,7 +283,7 @@ class Cell:
             return [(slice_.id, range(len(slice_.records))) for slice_ in back]
 
     def lapse(self, ids: Iterable[int]) -> None:
-        """Note that leases are over although their records are received."""
+        """Mark the leases of received records as over."""
         with self._changed:
             self._lapsed.update({slice_.id for slice_ in self._received}.intersection(ids))
 
@@ -290,36 +294,37 @@ class Cell:
             return waiting | dict.fromkeys([slice_.id for slice_ in self._received], Serial(1))
 
     def end_leases(self, ids: Collection[int]) -> list[Slice]:
-        """Fail what of these slices is received, because its time is over; return that."""
+        """Fail the received records of these slices, because they timed out; return them."""
         failed: list[Slice] = []
         with self._changed:
             for slice_ in [each for each in self._received if each.id in ids]:
-                if slice_ in self._received:  # else it was set aside behind one of the others
+                if slice_ in self._received:  # else set aside behind another of these
                     failed.append(slice_)
                     self._fail(slice_, replace(describe(_TIMED_OUT, self.clock), timed_out=True))
         return failed
 
     def take_refused(self) -> int:
-        """Return how often something was settled or failed too late since this was last asked."""
+        """Return the number of late acknowledgements and failures since the previous call."""
         with self._changed:
             refused, self._refused = self._refused, 0
             return refused
 
     def pass_fence(self, lanes: Collection[Lane]) -> None:
-        """Take records of these lanes again: everything behind the failed one is handed back."""
+        """Accept records of these lanes again; those behind the failed one are handed back."""
         with self._changed:
             self.failed.passed(lanes)
 
     def end(self) -> None:
-        """Tell the member that nothing comes any more."""
+        """Close the cell because the instance is over."""
         with self._changed:
             self.over = True
             self._wake()
 
     def forked(self) -> None:
-        """Be over in the child of a fork, where nobody hears what it says of a record.
+        """Close the cell in the child of a fork, where reports reach no owner.
 
-        With a new lock, because another thread of the parent may have had the old one.
+        The lock is replaced, because another thread of the parent may have held the old one at the
+        fork.
         """
         self._changed = threading.Condition()
         self._waiting.clear()

@@ -1,6 +1,7 @@
-"""Which records of a worker may start: those of which none of their lane runs or waits before them.
+"""Queues of a worker, with one running record per lane.
 
-What waits for an earlier one of its lane is *chained* to it, in order.
+A record may start when no earlier record of its lane runs or waits. A record that waits for an
+earlier one of its lane is *chained* to it, in order.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from kafka_keyshared.model import TopicPartition
 
 
 class Given:
-    """A record in the hands of a worker: the only one of its slice.
+    """A record at a worker: the only one of its slice.
 
-    ``lane`` is None where it has no key. ``cancelled`` says that it is to end because it has run
-    for too long; ``apart`` that it runs on all the same, and its worker goes on beside it.
-    ``awaited`` says that somebody who has asked back what had not started waits for it, although
-    the call that it was in has failed and it has yet to run alone. ``gone`` are the partitions of
-    which the leases are over, and the owner's; the rest is the worker's.
+    - ``lane`` is None for a record without a key.
+    - ``cancelled``: the record ran too long and was cancelled.
+    - ``apart``: it runs on all the same, and its worker continues beside it.
+    - ``awaited``: a recall waits for the record. Its call has failed, and it has yet to run
+      alone.
+    - ``gone``: the partitions whose leases are over. Only the owner writes it; the worker writes
+      the rest.
     """
 
     __slots__ = ("apart", "awaited", "cancelled", "gone", "lane", "since", "slice", "started")
@@ -37,7 +40,7 @@ class Given:
         self.gone: frozenset[TopicPartition] = frozenset()
 
     def progress(self) -> Serial:
-        """Return whether the record runs, as far as others have to know; from any thread."""
+        """Return whether the record counts as running for other threads; from any thread."""
         return STARTED if self.started or self.awaited else UNSTARTED
 
 
@@ -45,12 +48,14 @@ STARTED = Serial(1)
 
 
 class Handed:
-    """A slice in the hands of a worker whose records run in any order.
+    """A slice at a worker that runs its records in any order.
 
-    ``marks`` say of each record whether it waits, runs or has ended; ``left`` counts those that are
-    neither reported as ended nor given back. ``over`` have ended since the last report, which took
-    them ``seconds`` in all, and ``dropped`` are those of them that their handler dropped. ``gone``
-    are the partitions of which the leases are over, and the owner's; the rest is the worker's.
+    - ``marks``: the state of each record: waiting, running, ended, or taken back.
+    - ``left``: the number of records that are neither reported as ended nor handed back.
+    - ``over``: the records that ended since the last report, ``seconds`` their total run time,
+      ``dropped`` those that the handler dropped.
+    - ``gone``: the partitions whose leases are over. Only the owner writes it; the worker writes
+      the rest.
     """
 
     __slots__ = ("dropped", "gone", "lanes", "left", "marks", "over", "seconds", "slice")
@@ -67,10 +72,10 @@ class Handed:
 
     def progress(self) -> Scattered:
         """Return which records run and which have ended; from any thread."""
-        return Scattered(bytes(self.marks))  # copied in one C call, while the worker writes
+        return Scattered(bytes(self.marks))  # copied in one C call: the worker writes
 
     def waiting(self) -> list[int]:
-        """Return the records that have not started, and are here."""
+        """Return the records that have not started and were not taken back."""
         return [index for index, mark in enumerate(self.marks) if mark == WAITS]
 
 
@@ -78,19 +83,20 @@ Item: TypeAlias = tuple[Handed, int]
 """A record of a slice, by its index there."""
 
 Taken: TypeAlias = list[tuple[int, list[int]]]
-"""By the ids of slices, in the order of the leases: records that were taken back, in order."""
+"""Records that were taken back, in order, by slice id in lease order."""
 
 
 class Chains:
-    """What waits to be run. ``ready`` may start now, the first one first."""
+    """The waiting records of a worker; those in ``ready`` may start now, in order."""
 
     def __init__(self) -> None:
         self.ready: deque[Item] = deque()
-        # By lanes of which a record is ready or runs: what is behind it; None for nothing.
+        # For each lane with a ready or running record: the records behind it, None if there are
+        # none.
         self._behind: dict[Lane, deque[Item] | None] = {}
 
     def add(self, handed: Handed, indices: Iterable[int]) -> None:
-        """Let records of a slice wait for their turn, each behind all of its lane."""
+        """Queue records of a slice, each behind all earlier ones of its lane."""
         lanes, chained, ready = handed.lanes, self._behind, self.ready
         for index in indices:
             lane = lanes[index]
@@ -105,7 +111,7 @@ class Chains:
                 behind.append((handed, index))
 
     def let_next(self, lane: Lane | None) -> None:
-        """Let the next one of a lane start: the one before it has ended."""
+        """Make the next record of a lane ready, because the previous one has ended."""
         if lane is None:
             return
         if behind := self._behind[lane]:
@@ -114,11 +120,11 @@ class Chains:
             del self._behind[lane]
 
     def cut(self, lane: Lane | None) -> Iterable[Item]:
-        """Forget a lane; return, in order, what waited behind the one that has ended."""
+        """Forget a lane; return, in order, the records behind the one that has ended."""
         return () if lane is None else self._behind.pop(lane, None) or ()
 
     def clear(self) -> None:
-        """Forget what waits."""
+        """Forget the waiting records."""
         self.ready.clear()
         for lane in self._behind:
             self._behind[lane] = None
@@ -126,9 +132,9 @@ class Chains:
     def take_back(
         self, handed: Sequence[Handed], only: Mapping[int, Collection[int]] | None = None
     ) -> Taken:
-        """Take out what waits, all or these; return it by slice, in the order of the leases.
+        """Remove waiting records, all or these; return them by slice, in lease order.
 
-        ``handed`` is all that the worker has, in that order.
+        ``handed`` is all slices that the worker holds, in that order.
         """
         back: Taken = []
         self.ready.clear()

@@ -1,7 +1,7 @@
-"""The process of a worker: it makes the handler and runs what it is sent, batch by batch.
+"""The worker process: it makes the handler and runs batches of records.
 
 It has no Kafka client and decides nothing. A batch ends early at the first record that does not end
-with ``None``: what becomes of that one and of those behind it is the parent's to say.
+with ``None``. The parent decides what follows for that record and the later ones.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from kafka_keyshared.program.whose import standing
 
 
 class Recipe(NamedTuple):
-    """What the process is sent first. ``make`` is pickled, and makes the handler.
+    """The first message to the process; ``make`` is the pickled factory of the handler.
 
-    ``modules`` are those that are not found by their names, with the files that they are in.
-    ``outputs``: what the handler hands out is taken by the parent.
+    ``modules`` are modules that cannot be imported by name, with their files. ``outputs``: the
+    parent takes the handler's outputs.
     """
 
     name: str
@@ -63,9 +63,10 @@ class Recipe(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What became of a batch: so many records have ended as done, one after the other.
+    """The result of a batch: the number of records done, one after the other.
 
-    The next one was dropped, or has failed; where neither is so, the batch is over or was frozen.
+    The next record was dropped or has failed. If neither is set, the batch is complete or was
+    frozen.
     """
 
     done: int
@@ -73,12 +74,12 @@ class Ran(NamedTuple):
     failure: Failure | None = None
 
     def outcome(self) -> Outcome:
-        """Return what became of the record behind those that are done."""
+        """Return the outcome of the record behind the done ones."""
         return DROPPED if self.dropped else OK if self.failure is None else FAILED
 
 
 class Share(NamedTuple):
-    """Of which slice a batch is."""
+    """The slice that a batch belongs to."""
 
     id: int
     epoch: int
@@ -92,22 +93,22 @@ class Batch(NamedTuple):
 
 
 class HandedOut(NamedTuple):
-    """What the handler has handed out for a record of the batch, which waits for the answer."""
+    """Outputs of the handler for a record of the batch; the process waits for the answer."""
 
     at: int
     outputs: Sequence[Output]
 
 
 class Taken(NamedTuple):
-    """It is written, or else why it is not."""
+    """Answer to outputs: they are written, or ``error`` says why not."""
 
     error: str | None = None
 
 
 class Call(NamedTuple):
-    """The order to call the handler, other than for a record: ``release``, ``adopt``, ``close``.
+    """Order to call ``release``, ``adopt`` or ``close`` of the handler.
 
-    The last one is the process's last.
+    After ``close`` the process gets no further order.
     """
 
     name: str
@@ -118,41 +119,41 @@ LAST = Call("close")
 
 
 class Raised(NamedTuple):
-    """What a call of the handler, other than for a record, has raised."""
+    """An exception of a handler call that is not for a record."""
 
     text: str
     stack: str
 
 
 class Answered(NamedTuple):
-    """What such a call has returned."""
+    """The return value of such a call."""
 
     value: object
 
 
 class Where(NamedTuple):
-    """The question where the handler stands, which the answer gives the number of."""
+    """Question where the handler is running now; the answer repeats ``number``."""
 
     number: int
 
 
 class Lapsed(NamedTuple):
-    """Leases are over: those of these partitions in these slices."""
+    """Notice that the leases of these partitions in these slices are over."""
 
     slices: Collection[int]
     partitions: Collection[TopicPartition]
 
 
 class Ready(NamedTuple):
-    """The handler is made; these are the calls that it has beside ``handle``."""
+    """Notice that the handler is made; ``calls`` are the names of its methods."""
 
     calls: tuple[str, ...]
 
 
 class Ends(NamedTuple):
-    """The ends of the pipes: for batches and calls, for what is said beside them, for the log.
+    """The process's ends of the pipes: batches and calls, side messages, log lines.
 
-    ``token``: what all that is sent begins with (:mod:`.frames`).
+    ``token``: the prefix of every message that the process sends (:mod:`.frames`).
     """
 
     main: Connection
@@ -162,12 +163,12 @@ class Ends(NamedTuple):
 
 
 def main(ends: Ends, shared: Shared, recipe: bytes, wanted: Mapping[str | None, int]) -> None:
-    """Live as the process of a worker, until the pipe is closed at its other end.
+    """Run as the process of a worker, until the parent closes the pipe.
 
-    ``wanted`` is from which levels the parent takes what is logged.
+    ``wanted`` has the log level of each logger in the parent.
     """
     end_with_parent()
-    # A signal to the group of processes is for the parent: what runs ends, and is committed.
+    # A signal to the process group is for the parent. Running records end and are committed.
     os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.current_thread().name = current_process().name
@@ -181,7 +182,7 @@ def main(ends: Ends, shared: Shared, recipe: bytes, wanted: Mapping[str | None, 
             make = pickle.loads(found.make)
             only(log)
             made: Made = make()
-        except BaseException as error:  # noqa: BLE001 - told to the parent, whatever it is
+        except BaseException as error:  # noqa: BLE001 - the parent gets any exception
             connection.send(raised(error))
             return
         calls = {name: call for name, call in made._asdict().items() if call is not None}
@@ -195,30 +196,30 @@ def main(ends: Ends, shared: Shared, recipe: bytes, wanted: Mapping[str | None, 
 
 
 PR_SET_PDEATHSIG = 1
-"""Of prctl(2): the signal that this process gets when the thread that has started it ends."""
+"""Option of prctl(2): the signal that this process gets when the thread that started it ends."""
 
 
 def end_with_parent() -> None:
-    """Have the system end this process with its parent, where it can.
+    """Have the system kill this process when its parent ends, on Linux.
 
-    :meth:`Child.listen` does so too, and on every system; but not while a handler is in a call that
-    lets no other thread run, or while the process is stopped. The thread that has started it lives
-    for as long as the process is used.
+    :meth:`Child.listen` ends the process too, on every system. It cannot do so while the process is
+    stopped, or while a handler call lets no other thread run. The thread that started this process
+    lives as long as the process is in use.
     """
     if sys.platform == "linux":
-        import ctypes  # it is there: the memory that is shared is made with it
+        import ctypes  # present, because the shared memory is made with it
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def raised(error: BaseException) -> Raised:
-    """Return what is told of an exception."""
+    """Return the message for an exception."""
     failure = describe(error, Clock())
     return Raised(f"{failure.error_type}: {failure.message}", failure.stack)
 
 
 def _load(name: str, file: str) -> None:
-    """Import a module that the parent has loaded from a file, which its name may not lead to."""
+    """Import a module that the parent has loaded from a file; its name alone may not find it."""
     try:
         found = importlib.util.find_spec(name)
     except (ImportError, ValueError):
@@ -229,7 +230,7 @@ def _load(name: str, file: str) -> None:
 
 
 class Held:
-    """A slice of which a batch is here, as a handler sees its lease (:mod:`.lease`)."""
+    """A slice of the current batch, as a handler sees its lease (:mod:`.lease`)."""
 
     def __init__(self, share: Share) -> None:
         self.slice = share
@@ -237,7 +238,7 @@ class Held:
 
 
 class Child:
-    """A handler, the pipe to the parent, and the board."""
+    """The worker process: its handler, the pipe to the parent, and the board."""
 
     def __init__(
         self,
@@ -266,7 +267,7 @@ class Child:
         forks.watch(self)
 
     def listen(self, aside: Outlet) -> None:
-        """Hear what is said beside the batches, in a thread of its own; end with the parent."""
+        """Read side messages in a thread of their own; end the process with the parent."""
         parent = parent_process()
         ends = [] if parent is None else [parent.sentinel]
         pipe = aside.fileno()
@@ -282,7 +283,7 @@ class Child:
         os._exit(1)
 
     def live(self) -> None:
-        """Do what comes, until nothing can come any more; then close the handler."""
+        """Execute orders until the pipe is closed or the last order is done."""
         pid = os.getpid()
         lease.WORKER.set(self)
         self._contexts = Contexts(copy_context())
@@ -314,7 +315,7 @@ class Child:
     def _timed(
         self, handle: Callable[[Any], Any], times: memoryview[float]
     ) -> Callable[[Any], Any]:
-        """Return the call so that it notes when it begins and ends."""
+        """Return the call with its start and end times recorded."""
         places, mark, now = self._places, self._mark, self._clock.monotonic
 
         def call(record: Any) -> Any:
@@ -328,19 +329,19 @@ class Child:
         return call
 
     def _hand_out(self, _record: Any, outputs: Sequence[Output]) -> None:
-        """Have the parent take them, before the record counts as done."""
+        """Send outputs to the parent and wait for its answer, before the record counts as done."""
         self._connection.send(HandedOut((self._places[STARTED] ^ self._mark) - 1, outputs))
         if (why := self._connection.recv().error) is not None:
             raise KeySharedError(why)
 
     def _not_done(self, number: int, error: BaseException) -> Ran:
-        """Return what is said of a call that ended in a verdict or an error."""
+        """Return the result for a call that ended in a verdict or an error."""
         if isinstance(error, Drop):
             return Ran(number, dropped=True)
         return Ran(number, failure=describe(error, self._clock, self._dead_letter_on))
 
     def forked(self) -> None:
-        """Leave nothing to run in the child of a handler."""
+        """Clear the remaining records in the child of a handler."""
         self._rows.clear()
 
     def _run(self, columns: Columns) -> Ran:
@@ -357,7 +358,7 @@ class Child:
             try:
                 result = context().run(handle, record)
                 returned = None if result is None else error_in(result)
-            except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it is
+            except BaseException as error:  # noqa: BLE001 - any exception is a failed attempt
                 if not isinstance(error, Ack):
                     return self._not_done(number, error)
             else:
@@ -373,5 +374,5 @@ def _called(call: Callable[..., object] | None, *given: object) -> Answered | Ra
         return Answered(None)
     try:
         return Answered(call(*given))
-    except BaseException as error:  # noqa: BLE001 - told to the parent, whatever it is
+    except BaseException as error:  # noqa: BLE001 - the parent gets any exception
         return raised(error)

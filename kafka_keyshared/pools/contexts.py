@@ -1,8 +1,8 @@
-"""The context (``contextvars``) that each call of a handler runs in.
+"""Isolation of context variables (``contextvars``) between handler calls.
 
-A variable that a handler sets is seen in that call and in what it calls, and in no other call. What
-the program has set before ``run()``, and what the constructor of a handler class sets, is seen in
-every call.
+A variable that a handler sets is visible in that call and below it, and in no other call. Values
+that the program has set before ``run()`` are seen in every call. So are values that the constructor
+of a handler class sets.
 
 A copy of a context shares the values. Two kinds of values are changed in place and are therefore
 copied as well: the context of ``decimal`` (``getcontext().prec = 5``) and the scopes of the Sentry
@@ -23,16 +23,16 @@ CHANGED_IN_PLACE = {("decimal", "Context"): "copy", ("sentry_sdk.scope", "Scope"
 
 
 class Contexts:
-    """Makes contexts for calls, each a copy of ``base`` as it is when this is made.
+    """Makes contexts for calls, each a copy of ``base`` as it was at construction.
 
-    ``new`` returns one. ``shares_nothing`` is False where the base has values that are changed in
-    place: then a context that looks unchanged may have been changed all the same.
+    ``new`` returns one. ``shares_nothing`` is False if the base has values that are changed in
+    place. A context that looks unchanged may then have changed all the same.
     """
 
     __slots__ = ("_base", "_copied", "new")
 
     def __init__(self, base: Context) -> None:
-        # Entered by nobody, so never changed.
+        # No code runs in it, so it never changes.
         self._base = base.copy()
         self._copied: list[tuple[ContextVar[Any], Callable[[], Any]]] = [
             (variable, copy)
@@ -73,7 +73,7 @@ class Contexts:
 
 
 Raised: TypeAlias = tuple[Any, BaseException]
-"""A record, and what the call of its handler raised."""
+"""A record, and the exception that its handler call raised."""
 
 CHANGED: Raised = (None, BaseException("a call has changed its context"))
 

@@ -1,6 +1,6 @@
-"""Workers that have a thread each: how that begins, what it leaves behind, and who follows it.
+"""Base class of the pools with a thread per worker.
 
-What the threads do meanwhile is a pool's own.
+Each pool defines the work of its threads.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ C = TypeVar("C", bound=ThreadCell)
 
 
 class Crew(ABC, Generic[C]):
-    """The threads of a pool. See :class:`~.port.Pool` for what its owner asks of them."""
+    """The threads of a pool. See :class:`~.port.Pool` for the calls of its owner."""
 
     def __init__(self, specs: list[WorkerSpec], mailbox: SimpleQueue[Any], clock: Clock) -> None:
         self._mailbox = mailbox
         self._clock = clock
         self._pid = os.getpid()
         self._lanes: Lanes = own_lanes
-        # What the program has set before run() holds in each thread, also in later ones.
+        # Each thread, also a later one, sees the context values that the program set before run().
         self._context = copy_context()
         self.cells = {(spec.subscription, spec.index): self.make_cell(spec) for spec in specs}
-        # Those whose threads are left with what is stuck, while others do their workers' work.
+        # Cells whose threads are stuck, while replacement threads do their workers' work.
         self.beside: list[C] = []
 
     @abstractmethod
@@ -51,26 +51,26 @@ class Crew(ABC, Generic[C]):
 
     @abstractmethod
     def run_given(self, cell: C, made: Made) -> bool:
-        """Do all that the worker is given; say whether its handler is to be closed then."""
+        """Run all that the worker is given; return whether to close its handler afterwards."""
 
     @abstractmethod
     def send_off(self, cell: C) -> None:
-        """Have the worker start nothing any more, and end."""
+        """Have the worker start nothing more, and end."""
 
     @abstractmethod
     def is_in(self, cell: C, slice_: int) -> bool:
-        """Say whether the cell's thread runs something of that slice."""
+        """Return whether the cell's thread runs a record of that slice."""
 
     @abstractmethod
     def forked(self) -> None:
-        """Leave nothing to do in the child that a handler has made of this process."""
+        """Clear the remaining work in the child that a handler has forked."""
 
-    # --- what the owner asks ---
+    # --- calls of the owner ---
 
     def start(self, lanes: Lanes = own_lanes) -> None:
         """Start one thread per worker and wait until each has made its handler.
 
-        Raises :class:`ConfigError` when one cannot be made.
+        Raises :class:`ConfigError` if a handler cannot be made.
         """
         forks.watch(self)
         self._lanes = lanes
@@ -87,7 +87,7 @@ class Crew(ABC, Generic[C]):
                 ) from cell.broken
 
     def add(self, worker: StartWorker) -> None:
-        """Start one more thread, with a handler made as those of the others are."""
+        """Start one more worker thread, with the same handler as the others."""
         of = next(
             each for each in self.cells.values() if each.spec.subscription == worker.subscription
         )
@@ -104,7 +104,7 @@ class Crew(ABC, Generic[C]):
         return [*ended]
 
     def revived(self) -> list[tuple[str, int]]:
-        """Return the workers whose handlers were made since this was last asked."""
+        """Return the workers whose handlers were made since the previous call."""
         found = [whose for whose, cell in self.cells.items() if cell.revived]
         for whose in found:
             self.cells[whose].revived = False
@@ -115,32 +115,32 @@ class Crew(ABC, Generic[C]):
         return []
 
     def late(self) -> dict[str, int]:
-        """Return nothing: a thread says what becomes of a record once."""
+        """Return nothing: a thread reports the result of a record once."""
         return {}
 
     def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
-        """Return where in the user's program the thread is now that is in the slice."""
-        del index  # a thread is in one place, whatever it runs
+        """Return the place in the user's program of the thread that runs the slice."""
+        del index  # a thread is in one place only
         ident = self._thread_in(subscription, worker, slice_)
         return "" if ident is None else standing(ident)
 
     def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
-        """Return the calls that this thread is in."""
+        """Return the call stack of this thread."""
         del index
         ident = self._thread_in(subscription, worker, slice_)
         return "" if ident is None else stack_of(ident)
 
     def _thread_in(self, subscription: str, worker: int, slice_: int) -> int | None:
-        # Whoever asks may have seen it running before its worker was gone.
+        # The caller may have seen the record running before its worker was gone.
         for cell in (self.cells.get((subscription, worker)), *self.beside):
             if cell is not None and cell.thread is not None and self.is_in(cell, slice_):
                 return cell.thread.ident
         return None
 
     def stop(self, timeout: float) -> list[str]:
-        """End the workers, closing their handlers; return the names of those still running.
+        """End the workers and close their handlers; return the names of those still running.
 
-        Nothing that has not started is run any more.
+        Unstarted records are not run any more.
         """
         now = self._clock.monotonic
         deadline = now() + timeout
@@ -157,7 +157,7 @@ class Crew(ABC, Generic[C]):
     # --- its threads ---
 
     def start_worker(self, cell: C) -> None:
-        """Give a worker a thread."""
+        """Start a thread for a worker."""
         thread = threading.Thread(
             target=self._context.copy().run,
             args=(self.live, cell),
@@ -170,12 +170,12 @@ class Crew(ABC, Generic[C]):
             log.exception("%s could not be started", cell.name, extra={"worker": cell.name})
             cell.broken = error
             cell.made.set()
-            cell.thread = cell.thread or thread  # which counts as one that has ended
+            cell.thread = cell.thread or thread  # it counts as a thread that has ended
             return
         cell.thread = thread
 
     def live(self, cell: C) -> None:
-        """Make the handler and work until told to end. This is the whole life of a thread."""
+        """Make the handler and work until the end; this is the target of each thread."""
         before = lease.WORKER.set(cell)
         try:
             with handling(), forks.ends_here(f"a handler on {cell.name}"):
@@ -206,14 +206,14 @@ class Crew(ABC, Generic[C]):
                 )
 
     def in_child(self) -> bool:
-        """Say whether this is a child that a handler has forked; records are the parent's."""
+        """Return whether a handler has forked this process; its records are the parent's."""
         return os.getpid() != self._pid
 
     def no_lanes(self, spec: WorkerSpec) -> FailedLanes:
-        """Return what a worker knows of failed lanes at first: nothing."""
+        """Return an empty set of failed lanes for a worker."""
         return FailedLanes(self._lanes(spec.subscription))
 
     def may_follow(self, cell: C) -> bool:
-        """Say whether another thread may do the worker's work while this one is stuck."""
+        """Return whether another thread may do the worker's work while this one is stuck."""
         self.beside = [each for each in self.beside if each.lives() or each.current is not None]
         return not cell.spec.one_thread and len(self.beside) < len(self.cells)

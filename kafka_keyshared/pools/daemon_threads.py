@@ -1,8 +1,8 @@
-"""Threads for ``asyncio.to_thread()`` that do not keep a program from exiting.
+"""Daemon threads for ``asyncio.to_thread()``, which do not block interpreter exit.
 
-The executor that an event loop makes for itself has threads that the interpreter joins when it
-exits, without a limit: a call that hangs on one of them would keep the program although its run has
-ended. Daemon threads are left behind, as those of handlers are.
+The default executor of an event loop has threads that the interpreter joins at exit, without a
+limit. A hanging call on one of them would keep the program alive although its run has ended. Daemon
+threads are left behind, as handler threads are.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 MOST = min(32, (os.cpu_count() or 1) + 4)
-"""As many as a loop's own executor has."""
+"""Most threads, as many as the default executor of a loop has."""
 
 
 class DaemonThreads(ThreadPoolExecutor):
-    """An executor with daemon threads; a loop takes none that is no :class:`ThreadPoolExecutor`."""
+    """An executor with daemon threads; a loop accepts only a :class:`ThreadPoolExecutor`."""
 
     def __init__(self, name: str) -> None:
         super().__init__(max_workers=MOST, thread_name_prefix=name)
@@ -33,7 +33,7 @@ class DaemonThreads(ThreadPoolExecutor):
         self._count = 0
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Have a thread call this; return the future of its result."""
+        """Run the call on a thread; return the future of its result."""
         future: Future[T] = Future()
         self._todo.put((future, partial(fn, *args, **kwargs)))
         with self._starting:
@@ -44,7 +44,7 @@ class DaemonThreads(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Let the threads end behind what they have; nothing waits for them."""
+        """Let the threads end after their queued calls, without waiting for them."""
         del wait, cancel_futures
         with self._starting:
             for _ in range(self._count):

@@ -1,9 +1,9 @@
-"""Messages on a pipe that a worker's process writes to, each marked as its own.
+"""Framed messages, marked with a token, on a worker process's pipes.
 
-A handler can write into file descriptors that are not its own: a number that was closed and reused,
-a library that closes too much. Without a mark such bytes would be read as the length of a message,
-and the reader would wait for it for ever. So each message begins with a token that is new for each
-process. Bytes that do not begin so are refused at once.
+A handler may write into file descriptors that are not its own: a number that was closed and reused,
+or a library that closes too many. Without a mark, the reader would take such bytes as the length of
+a message, and could wait for ever. Each message therefore begins with a token that is new for each
+process. The reader refuses other bytes at once.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ TOKEN = 8
 """Bytes of a token."""
 
 LENGTH = 8
-"""Bytes that say how long a message is."""
+"""Bytes of the length field of a message."""
 
 PIECE = 1 << 16
-"""Bytes that are read at once, at least."""
+"""Smallest buffer size of a read, in bytes."""
 
 
 class GarbledError(KeySharedError):
-    """What a process has sent cannot be read."""
+    """A process has sent bytes that are not a message."""
 
 
 def new_token() -> bytes:
-    """Return a token that nothing begins with by chance."""
+    """Return a random token."""
     return os.urandom(TOKEN)
 
 
 def framed(token: bytes, message: bytes) -> bytes:
-    """Return a message as it is sent."""
+    """Return a message as it is sent: token, length, content."""
     return b"".join((token, len(message).to_bytes(LENGTH, "big"), message))
 
 
 class Frames:
-    """Takes bytes as they come, and returns the messages in them."""
+    """Parser that takes bytes as they arrive, and returns complete messages."""
 
     def __init__(self, token: bytes) -> None:
         self._token = token
         self._came = bytearray()
 
     def feed(self, some: bytes) -> None:
-        """Take what has come."""
+        """Add received bytes."""
         self._came += some
 
     def missing(self) -> int:
-        """Return how many bytes the first message lacks, as far as that is known."""
+        """Return how many bytes the first message lacks, as far as it is known."""
         return max(0, self._end() - len(self._came))
 
     def next(self) -> bytes | None:
-        """Return the first message; None while it is not complete.
+        """Return the first message; None while it is incomplete.
 
-        Raises :class:`GarbledError` for bytes that are no message.
+        Raises :class:`GarbledError` for bytes that are not a message.
         """
         came = self._came
         if came[:TOKEN] != self._token[: len(came)]:
@@ -81,39 +81,39 @@ class Frames:
 
 
 class Outlet:
-    """In the process: sends messages with its token. Takes what the parent sends as it is."""
+    """The process's end of a pipe: it sends messages with the token, and receives without one."""
 
     def __init__(self, connection: Connection, token: bytes) -> None:
         self._connection = connection
         self._token = token
 
     def send(self, what: object) -> None:
-        """Send an object; raises what ``pickle`` does, and then nothing of it is sent."""
+        """Send an object; if ``pickle`` raises, nothing of it is sent."""
         left = memoryview(framed(self._token, bytes(ForkingPickler.dumps(what))))
         while left:
             left = left[os.write(self._connection.fileno(), left) :]
 
     def recv(self) -> Any:
-        """Return what the parent has sent; raises :class:`EOFError` when there is no parent."""
+        """Return the next object of the parent; raises :class:`EOFError` if the parent is gone."""
         return self._connection.recv()
 
     def fileno(self) -> int:
-        """Return what can be waited for."""
+        """Return the file descriptor to wait for."""
         return self._connection.fileno()
 
 
 class Waitable(Protocol):
-    """What can be waited for."""
+    """An object that can be waited for."""
 
     def fileno(self) -> int:
-        """Return what the system waits for."""
+        """Return the file descriptor to wait for."""
 
 
 class Inlet:
-    """In the parent: the end of a pipe whose other end a process has.
+    """The parent's end of a pipe to a worker process.
 
-    ``process`` can be waited for, and is readable once it has ended: a child of the process may
-    keep the pipe open behind it.
+    ``process`` can be waited for, and is readable once it has ended. The pipe alone is not enough:
+    a child of the process may keep it open.
     """
 
     def __init__(self, connection: Connection, token: bytes, process: Waitable) -> None:
@@ -122,14 +122,15 @@ class Inlet:
         self._process = process
 
     def send(self, what: object) -> None:
-        """Send an object; raises :class:`OSError` where the process has ended."""
+        """Send an object; raises :class:`OSError` if the process has ended."""
         self._connection.send(what)
 
     def recv(self, timeout: float | None = None) -> Any:
-        """Return the next object, waiting at most ``timeout`` seconds for it; None: no limit.
+        """Return the next object; wait at most ``timeout`` seconds, None for no limit.
 
-        Raises :class:`EOFError` when the process has ended, :class:`TimeoutError` when nothing has
-        come, :class:`GarbledError` for bytes that are no message, and what ``pickle`` does.
+        Raises :class:`EOFError` when the process has ended, :class:`TimeoutError` at the timeout,
+        and :class:`GarbledError` for bytes that are not a message. Errors of ``pickle`` pass
+        through.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while (message := self._frames.next()) is None:
@@ -142,7 +143,7 @@ class Inlet:
         found = wait([pipe, process], left)
         if not found:
             raise TimeoutError("the process has not answered")
-        if pipe not in found and not wait([pipe], 0):  # what it had sent before is read first
+        if pipe not in found and not wait([pipe], 0):  # earlier messages are read first
             raise EOFError
         if not (some := os.read(pipe, max(PIECE, min(self._frames.missing(), 64 * PIECE)))):
             raise EOFError

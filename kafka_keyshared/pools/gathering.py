@@ -1,7 +1,7 @@
-"""What waits for a call with several records, where many calls run at once.
+"""The record queue of a worker that runs many batch calls.
 
-A lane is in one call at a time. What comes of it meanwhile waits *behind* that call, in order, and
-is gathered for another one when it has ended.
+A lane is in one call at a time. Later records of the lane wait *behind* that call, in order. They
+are queued for another call when it has ended.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from kafka_keyshared.pools.chains import Given
 
 
 class Gathering:
-    """Gathers records by lanes, those that came first in front; a call takes whole lanes.
+    """Queues records by lane, oldest lane first; a call takes whole lanes.
 
-    So whoever is in no call finds all that there is of its lane, and nothing in between that may
-    not start.
+    A lane that is in no call has all its records in one row. All of them may start.
     """
 
     def __init__(self, rule: BatchRule) -> None:
         self._rule = rule
         self._lanes: OrderedDict[Hashable, deque[Given]] = OrderedDict()
         self._count = 0
-        # By lanes that are in calls.
+        # The records behind the lanes that are in calls.
         self._behind: dict[Lane, deque[Given]] = {}
-        # With one key to a call: the lanes that have as many records as a call takes.
+        # With one key per call: the lanes that have enough records for a call.
         self._full: dict[Hashable, None] = {}
 
     def add(self, given: Given) -> None:
-        """Let a record wait for its call."""
+        """Queue a record for a call."""
         behind = None if given.lane is None else self._behind.get(given.lane)
         if behind is None:
             self._gather(self._place(given), [given])
@@ -39,10 +38,10 @@ class Gathering:
             behind.append(given)
 
     def due(self, now: float, *, at_once: bool = False) -> tuple[list[Given], float | None]:
-        """Return the records of the next call, in the order of their leases, and mark their lanes.
+        """Return the records of the next call, in lease order, and mark their lanes as in a call.
 
-        None of them, and in how many seconds some may be due, unless there are as many as a call
-        takes, or the first has waited for its time; or ``at_once``.
+        A call is due when enough records wait, when the first record has waited long enough, or
+        with ``at_once``. If none is due, return no records, and the seconds until one may be due.
         """
         if not self._lanes:
             return [], None
@@ -62,9 +61,9 @@ class Gathering:
         return batch, None
 
     def _place(self, given: Given) -> Hashable:
-        """Return where a record is gathered: without a key it is a lane of its own.
+        """Return the row of a record: its lane, or its own row if it has no key.
 
-        With one key to a call all of these are one.
+        With one key per call, all records without a key share a row.
         """
         if given.lane is not None:
             return given.lane
@@ -78,7 +77,7 @@ class Gathering:
             self._full[place] = None
 
     def _take(self, place: Hashable, batch: list[Given]) -> None:
-        """Take what a call has room for of a lane; what is left waits behind it."""
+        """Take as many records of a lane as fit in a call; the rest waits behind it."""
         row = self._lanes.pop(place)
         self._full.pop(place, None)
         self._count -= len(row)
@@ -90,7 +89,7 @@ class Gathering:
             self._gather(place, row)
 
     def put_back(self, those: Iterable[Given]) -> None:
-        """Have these, which were in a call, wait before all of their lanes that came later."""
+        """Put records that were in a call before all later records of their lanes."""
         for each in reversed(list(those)):
             if each.lane is None:
                 self._gather(self._place(each), [each])
@@ -98,20 +97,20 @@ class Gathering:
                 self._behind[each.lane].appendleft(each)
 
     def free(self, lanes: Iterable[Lane], now: float) -> None:
-        """Gather what has come of these lanes while they were in a call that has ended."""
+        """Queue the records that arrived while these lanes were in a call that has ended."""
         for lane in lanes:
             if row := self._behind.pop(lane, None):
                 self._gather(lane, row)
-                if row[0].since + self._rule.wait <= now:  # it has waited for its time already
+                if row[0].since + self._rule.wait <= now:  # its wait is already over
                     self._lanes.move_to_end(lane, last=False)
 
     def cut(self, lanes: Collection[Lane]) -> list[Given]:
-        """Take out what waits behind the calls of these lanes, which are in none any more."""
+        """Remove the records behind these lanes, whose calls no longer keep them."""
         rows = [self._behind.pop(lane, ()) for lane in lanes]
         return sorted((each for row in rows for each in row), key=_lease)
 
     def take_back(self, only: Container[int] | None = None) -> list[Given]:
-        """Take out what waits, of these slices or of all; return it in the order of the leases."""
+        """Remove the waiting records of these slices, or all; return them in lease order."""
         back: list[Given] = []
         for row in self._behind.values():
             _part(row, only, back)
@@ -128,7 +127,7 @@ class Gathering:
         return back
 
     def clear(self) -> None:
-        """Forget everything that waits."""
+        """Forget all waiting records."""
         self._lanes.clear()
         self._behind.clear()
         self._full.clear()
@@ -136,7 +135,7 @@ class Gathering:
 
 
 def _part(row: deque[Given], only: Container[int] | None, back: list[Given]) -> None:
-    """Move what is asked for from a row to what goes back."""
+    """Move the requested records from a row to ``back``."""
     kept = [each for each in row if only is not None and each.slice.id not in only]
     if len(kept) < len(row):
         back += (each for each in row if only is None or each.slice.id in only)

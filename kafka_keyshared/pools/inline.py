@@ -1,9 +1,9 @@
-"""Records through the whole core in the thread that gives them: no client, no thread, no waiting.
+"""Inline execution: records run through the core in the caller's thread.
 
-What a worker does, from making its handler to closing it, is the thread pool's own code, and what
-becomes of a record is the core's. It stands with the pools, below the owner and the client, for
-whoever has records and no group to read them from: the tests of users' handlers, and an executor
-that gets its records from elsewhere.
+There is no Kafka client, no thread and no waiting. The code of a worker, from making its handler to
+closing it, is the thread pool's own. The core decides the outcome of each record. The module is
+part of ``pools/``, below the owner and the client. It serves programs that have records but no
+consumer group: tests of users' handlers, and an executor that gets its records from elsewhere.
 """
 
 from __future__ import annotations
@@ -42,38 +42,38 @@ CHUNK = 2_000
 
 
 class InlineWorkers(Pool, Protocol):
-    """Workers that do something only while they are asked to."""
+    """Workers that run only inside :meth:`work`."""
 
     def work(self) -> None:
-        """Let every worker do all that it has."""
+        """Run every worker until it has no work left."""
 
     def close(self) -> None:
         """Close the handlers, as workers do when they end."""
 
 
 class InlineCrew(Crew[C]):
-    """Runs handlers where :meth:`work` is called, so that they can use what is bound to a thread.
+    """Runs handlers in the thread that calls :meth:`work`.
 
-    A worker lives for as long as there is something to do and is called into life again for the
-    next; its handler is kept meanwhile.
+    Handlers can therefore use objects that are bound to that thread. A worker ends when it has no
+    work left, and is started again for new work. Its handler is kept in between.
     """
 
     @abstractmethod
     def has_work(self, cell: C) -> bool:
-        """Say whether the worker has something to do."""
+        """Return whether the worker has work."""
 
     @abstractmethod
     def end_behind(self, cell: C) -> None:
-        """Have the worker end behind all that it has."""
+        """Have the worker end after its current work."""
 
     def work(self) -> None:
-        """Let every worker do all that it has."""
+        """Run every worker until it has no work left."""
         for cell in self.cells.values():
             if self.has_work(cell):
                 self._live_once(cell)
 
     def made(self, subscription: str, worker: int) -> Made:
-        """Return what a worker uses: its handler, and what belongs to that."""
+        """Return the handler of a worker and its related calls."""
         return self.cells[subscription, worker].spec.make()
 
     def close(self) -> None:
@@ -82,7 +82,7 @@ class InlineCrew(Crew[C]):
             self._close(cell)
 
     def end(self, subscription: str, worker: int) -> None:
-        """Close the handler of a worker that has nothing left."""
+        """Close the handler of a worker that holds nothing."""
         self._close(self.cells.pop((subscription, worker)))
 
     def _close(self, cell: C) -> None:
@@ -93,31 +93,31 @@ class InlineCrew(Crew[C]):
 
     def _live_once(self, cell: C) -> None:
         self.end_behind(cell)
-        self._pid = os.getpid()  # whoever uses it may be forked from the process that made this
+        self._pid = os.getpid()  # the current process may be a fork of the one that made this
         self.live(cell)
 
     def start_worker(self, cell: C) -> None:
-        """Make its handler, or say why not; it has nothing to do yet."""
+        """Make the handler or note why it failed; there is no work yet."""
         cell.spec = replace(cell.spec, make=_Kept(cell.spec.make))
         self._live_once(cell)
 
 
 class InlinePool(InlineCrew[WorkerCell], ThreadPool):
-    """Runs handlers of single records where :meth:`work` is called."""
+    """Runs handlers of single records in the thread that calls :meth:`work`."""
 
     def has_work(self, cell: WorkerCell) -> bool:
-        """Say whether something is in its inbox."""
+        """Return whether its inbox has items."""
         return not cell.inbox.empty()
 
     def end_behind(self, cell: WorkerCell) -> None:
-        """Put the end behind what is in its inbox."""
+        """Put the end marker behind the items of its inbox."""
         cell.inbox.put(None)
 
 
 class InlineBatches(InlineCrew[BatchCell], BatchPool):
-    """Runs handlers of several records where :meth:`work` is called.
+    """Runs batch handlers in the thread that calls :meth:`work`.
 
-    Nothing comes while they run, so a call waits for no further record: ``wait`` passes at once.
+    No records arrive while a handler runs, so a call does not wait for more: ``wait`` is 0.
     """
 
     def __init__(
@@ -126,16 +126,16 @@ class InlineBatches(InlineCrew[BatchCell], BatchPool):
         super().__init__(specs, mailbox, clock, rule._replace(wait=0.0))
 
     def has_work(self, cell: BatchCell) -> bool:
-        """Say whether records wait, or an order about state."""
+        """Return whether records or orders about state wait."""
         return cell.waits()
 
     def end_behind(self, cell: BatchCell) -> None:
-        """Have it end when there is nothing left to call for."""
+        """Have the worker end when no records wait for a call."""
         cell.closing = True
 
 
 class _Kept:
-    """Makes a handler once and gives it out again and again, without what would close it."""
+    """Makes a handler once and returns it each time, without its ``close``."""
 
     def __init__(self, make: Callable[[], Made]) -> None:
         self._make = make
@@ -147,15 +147,15 @@ class _Kept:
         return self.made._replace(close=None)
 
     def last(self) -> Made:
-        """Give it out for the last time, with what closes it."""
+        """Return it for the last time, with its ``close``."""
         return self.made or self._make()
 
 
 class Inline(Actor):
-    """Takes records through the core until none of them can go on.
+    """Runs records through the core until none of them can make progress.
 
-    ``clock`` is monotonic, in seconds; ``wait`` lets time pass up to then, when nothing but time is
-    left to wait for. ``mailbox`` is the pool's. Where dead letters go is a subclass's to say.
+    ``clock`` is monotonic, in seconds. ``wait`` lets time pass up to a given time, when only time
+    is left to wait for. ``mailbox`` is the pool's. A subclass defines where dead letters go.
     """
 
     def __init__(
@@ -174,10 +174,10 @@ class Inline(Actor):
         self._halted: str | None = None
 
     def run(self, records: Iterable[Record]) -> None:
-        """Run these, whose partitions have been started; return when nothing can go on.
+        """Run these records until none can make progress; their partitions must be started.
 
-        Raises :class:`KeySharedError` where an instance would stop. What is blocked stays with the
-        core, what it has no room for in ``ahead``.
+        Raises :class:`KeySharedError` if an instance would stop here. Blocked records stay in the
+        core. Records that do not fit into the window stay in ``ahead``.
         """
         self.ahead.extend(records)
         while True:
@@ -192,18 +192,18 @@ class Inline(Actor):
             self.tell(ev.Flush())
 
     def refuse_if_halted(self) -> None:
-        """Raise :class:`KeySharedError` where an instance would stop."""
+        """Raise :class:`KeySharedError` if an instance would stop here."""
         if self._halted is not None:
             raise KeySharedError(f"the instance would stop here: {self._halted}")
 
     def turn(self) -> bool:
-        """Do one round: fetch, run, mail; say whether anything has moved."""
+        """Do one round: fetch, run, process mail. Return whether anything has changed."""
         moved = self._fetch()
         self.workers.work()
         return self.serve(0.0) or moved
 
     def _fetch(self) -> bool:
-        """Give the core what it has room for; say whether it took anything."""
+        """Give the core as many records as it has room for; return whether there were any."""
         room = min(self.core.room(), CHUNK)
         if paused := self.core.holds.paused(self.core.partitions):
             chunk = self._not_of(paused, room)
@@ -223,11 +223,11 @@ class Inline(Actor):
         return chunk
 
     def ends_of(self, chunk: Sequence[Record]) -> dict[TopicPartition, int]:
-        """Return up to where each partition has come with these records."""
+        """Return the position of each partition behind these records."""
         return {partition_of(each): (each.offset() or 0) + 1 for each in chunk}
 
     def serve(self, timeout: float) -> bool:
-        """Take all the mail; nobody posts any while this waits, so it does not."""
+        """Process all mail without waiting, because nothing is posted during the call."""
         del timeout
         mail: list[Mail] = []
         while True:
@@ -238,7 +238,7 @@ class Inline(Actor):
         self.hear(mail)
         return bool(mail)
 
-    # --- what there is instead of a client ---
+    # --- replacements for a client ---
 
     @abstractmethod
     def publish(self, publish: cmd.Publish) -> None:
@@ -249,20 +249,20 @@ class Inline(Actor):
         self._mailbox.put(answer)
 
     def send(self, commit: cmd.Commit) -> None:
-        """Take every commit: there is nobody else to go on with these records."""
+        """Accept every commit: no other consumer continues with these records."""
         self.answer(ev.CommitAnswered(commit, ev.CommitResult.ACCEPTED))
 
     def client_events(self, messages: Sequence[Record]) -> None:
-        """Refuse what is no record."""
+        """Refuse client events, which are not records."""
         raise KeySharedError(f"an error of a client's is no record: {messages[0].error()}")
 
     def assign_at(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        """Do nothing: records come from where they are given."""
+        """Do nothing: the caller supplies the records."""
 
     def notice(self, notice: cmd.Notice) -> None:
         """Log it."""
         log.log(notice.level, "%s", notice.text)
 
     def halt(self, reason: str) -> None:
-        """End the run with this, after the round."""
+        """End the run with this reason, after the round."""
         self._halted = reason

@@ -1,4 +1,7 @@
-"""Coroutines on an event loop that turns only while somebody waits for them, in their thread."""
+"""Inline pool of coroutines, on an event loop in the caller's thread.
+
+The loop runs only while the caller waits for it.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.program.importing import handling
 
 BUSY_TURNS = 100
-"""Turns of the loop after which handlers are taken to wait for something outside."""
+"""Turns of the loop after which the handlers are assumed to wait for something outside."""
 
 LOOK_AGAIN = 0.001
-"""Seconds between two looks then."""
+"""Seconds between two checks after that."""
 
 
 class InlineLoop:
@@ -32,25 +35,25 @@ class InlineLoop:
 
     @property
     def alive(self) -> bool:
-        """Say whether it has not been closed."""
+        """Return whether it has not been closed."""
         return not self._loop.is_closed()
 
     def start(self) -> None:
-        """Do nothing: it turns when something is waited for."""
+        """Do nothing: the loop runs when its result is awaited."""
 
     def tell(self, what: Callable[[], object]) -> None:
-        """Have it called when the loop turns next."""
+        """Schedule a call for the next turn of the loop."""
         if self.alive:
             self._loop.call_soon_threadsafe(what)
 
     def wait(self, event: threading.Event, timeout: float | None = None) -> bool:
-        """Turn until the event is set; it takes as long as the handler does."""
+        """Run the loop until the event is set; ``timeout`` is ignored."""
         del timeout
         self.turn_until(event.is_set)
         return event.is_set()
 
     def turn_until(self, over: Callable[[], bool]) -> None:
-        """Turn until it is over. Raises :class:`ConfigError` on a thread whose loop turns."""
+        """Run the loop until ``over()``; raises :class:`ConfigError` inside a running loop."""
         if turning() is not None:
             self._loop.close()
             raise ConfigError(
@@ -69,22 +72,22 @@ class InlineLoop:
                 self._loop.run_until_complete(look())
 
     def standing(self) -> str:
-        """Return nothing: whoever could ask is in there."""
+        """Return nothing: the caller itself is inside the loop."""
         return ""
 
     def stack(self) -> str:
-        """Return nothing, for the same reason."""
+        """Return nothing, because the caller itself is inside the loop."""
         return ""
 
     def close(self) -> None:
-        """End what handlers have left on the loop, and close it."""
+        """End the tasks that handlers have left on the loop, and close it."""
         if self.alive:
             end_tasks(self._loop)
             self._loop.close()
 
 
 class InlineTasks(TaskPool):
-    """Runs coroutines where :meth:`work` is called, until none of them can go on."""
+    """Runs coroutines in the thread that calls :meth:`work`, until none can make progress."""
 
     def __init__(
         self,
@@ -99,11 +102,11 @@ class InlineTasks(TaskPool):
         super().__init__(specs, mailbox, clock, limit=limit, host=self._loop, make=make)
 
     def work(self) -> None:
-        """Let every worker do all that it has."""
+        """Run every worker until it has no work left."""
         workers = self.workers.values()
         self._loop.turn_until(lambda: not (self._inbox or any(each.given for each in workers)))
 
     def close(self) -> None:
-        """Close the handlers, and the loop."""
+        """Close the handlers and the loop."""
         self.stop(0.0)
         self._loop.close()

@@ -1,7 +1,7 @@
-"""What a handler may ask of the lease that it works under.
+"""The lease of a record, as its handler can query it.
 
-Nothing of this costs a record anything: a worker's thread says once who it is, and the rest is
-looked up when a handler asks.
+Records pay nothing for this. A worker's thread registers itself once, and a lease is looked up when
+a handler asks.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from kafka_keyshared.model import Record, TopicPartition, name_of, partition_of
 
 
 class Leased(Protocol):
-    """The slice, as far as it is asked for here."""
+    """A leased slice: the part that this module reads."""
 
     @property
     def epoch(self) -> int:
-        """Return the number of partitions that had come and gone when it was leased."""
+        """Return the number of partition changes (assigned or gone) before the lease."""
 
 
 class OneLeased(Leased, Protocol):
@@ -28,11 +28,11 @@ class OneLeased(Leased, Protocol):
 
     @property
     def records(self) -> Sequence[Record]:
-        """Return the record."""
+        """Return the record, as a sequence of one."""
 
 
 class Held(Protocol):
-    """A slice in the hands of a worker, and the partitions of which its leases are over."""
+    """A slice at a worker, and the partitions whose leases are over."""
 
     @property
     def slice(self) -> Leased:
@@ -40,11 +40,11 @@ class Held(Protocol):
 
     @property
     def gone(self) -> frozenset[TopicPartition]:
-        """Return those partitions."""
+        """Return the partitions whose leases are over."""
 
 
 class OneHeld(Held, Protocol):
-    """A slice of one record in the hands of a worker."""
+    """A slice of one record at a worker."""
 
     @property
     def slice(self) -> OneLeased:
@@ -63,34 +63,35 @@ class Together:
 
 
 class Worker(Protocol):
-    """Whoever runs slices, one after the other, and is in one of them or in none."""
+    """A worker that runs slices one after the other; it is in one of them or in none."""
 
     @property
     def name(self) -> str:
-        """Return what the worker is called."""
+        """Return the worker's name."""
 
     @property
     def current(self) -> Held | Together | None:
-        """Return the slice that it is in, or several that it is in together."""
+        """Return the slice that the worker runs, or the several slices of its call."""
 
 
 WORKER: ContextVar[Worker] = ContextVar("worker")
-"""Whose thread this is. A task, and what ``asyncio.to_thread`` calls, take it along."""
+"""The worker of this thread or task. Tasks and calls of ``asyncio.to_thread`` inherit it."""
 
 
 def worker_here() -> str:
-    """Return what the worker is called that runs a handler here; nothing where none does."""
+    """Return the name of the worker that runs a handler here, "" if none does."""
     worker = WORKER.get(None)
     return "" if worker is None else worker.name
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One record in the hands of one worker, for as long as its partition stays with the instance.
+    """The lease of one record to one worker, while its partition stays with the instance.
 
-    ``epoch`` is never smaller for a later record of a key, and larger once the partition has gone
-    and come back: a fencing token, key by key, for whatever the handlers of one instance share.
-    Between instances it says nothing; what several of them write to is fenced by the offset.
+    ``epoch`` never decreases from a record to a later one of the same key. It is larger once the
+    partition has gone and come back. It can therefore serve as a fencing token per key, for
+    resources that handlers of one instance share. It cannot be compared between instances. If
+    several instances write to a resource, use the offset as its fencing token.
     """
 
     worker: str
@@ -99,10 +100,10 @@ class Lease:
     _held: Held = field(repr=False, compare=False)
 
     def over(self) -> bool:
-        """Say whether the partition has gone: another member may have run the record again by now.
+        """Return whether the partition has gone; another member may have run the record again.
 
-        It never becomes false again, also when the partition comes back. Whatever the handler does
-        from then on settles nothing, so it had better leave its effects undone and return.
+        Once true, it stays true, also when the partition comes back. The result of the handler then
+        settles nothing. The handler should leave its effects undone and return.
         """
         return self.partition in self._held.gone
 
@@ -110,7 +111,8 @@ class Lease:
 def lease_of(record: Record) -> Lease:
     """Return the lease of the record that a handler is running, from within the handler.
 
-    Raises :class:`KeySharedError` where no handler runs, such as in a thread of the handler's own.
+    Raises :class:`KeySharedError` outside a handler call, such as in a thread that the handler
+    started.
     """
     worker = WORKER.get(None)
     held = None if worker is None else worker.current

@@ -1,9 +1,9 @@
-"""What is logged in the process of a worker, brought home to the loggers of the parent.
+"""Transport of log lines from a worker process to the parent's loggers.
 
-There it goes where a thread's line of that logger would: through one set of handlers, line by line.
-A line is with the system when the call that logs it returns, so the last one of a process that dies
-comes home too. Nobody waits for the log: what the pipe has no room for, because the parent writes
-more slowly than the process logs, is left out and counted.
+In the parent, a line passes the handlers of its logger as a line of a thread does. A line is in the
+pipe when the logging call returns. The last line of a process that dies therefore arrives too.
+Logging never blocks. If the parent reads more slowly than the process logs and the pipe is full,
+lines are dropped and counted.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from kafka_keyshared.pools.frames import Frames, GarbledError, framed
 log = log_of("kafka_keyshared.pool")
 
 LONGEST = 32_000
-"""Characters of a message, and of a traceback, after which they are cut off."""
+"""Most characters of a message and of a traceback; the rest is cut off."""
 
 LAST_LINES = 1.0
-"""Seconds for which the last lines of a process that has ended are waited for; they are there, but
-a child of the process may still have the pipe open."""
+"""Seconds to wait for the last lines of a process that has ended. The lines are in the pipe
+already, but a child of the process may still keep it open."""
 
 _PLAIN = (str, int, float, bool, type(None))
 
 
 class Line(msgspec.Struct, array_like=True):
-    """A line of the log. ``more`` is what a record of the log has beside that is plain.
+    """A log line. ``more`` has the plain values among the other fields of the log record.
 
-    ``left_out`` are the lines before it that there was no room for; with ``name`` None it is no
-    line, and says only that.
+    ``left_out`` is the number of lines that were dropped before it. If ``name`` is None, there is
+    no line, only that number.
     """
 
     left_out: int
@@ -52,11 +52,11 @@ _OWN = frozenset(vars(logging.makeLogRecord({})))
 _KEPT = frozenset(
     ("created", "msecs", "thread", "threadName", "processName", "process", "taskName")
 ) | frozenset(("pathname", "filename", "module", "lineno", "funcName"))
-"""What of a record's own fields is as it was where it was logged."""
+"""Fields of a log record that keep the value from the process that logged it."""
 
 
 class Homeward(logging.Handler):
-    """In the process: sends every line home."""
+    """Logging handler in the worker process that sends every line to the parent."""
 
     def __init__(self, connection: Connection, token: bytes) -> None:
         super().__init__()
@@ -69,26 +69,26 @@ class Homeward(logging.Handler):
         self._left_out = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a line, or count it where there is no room."""
+        """Send a line, or count it as dropped if the pipe is full."""
         try:
             if (
                 os.getpid() != self._pid
-            ):  # the child of a handler: what it writes would mix with ours
+            ):  # a handler forked this process; its bytes would mix with the parent's
                 sys.stderr.write(f"{record.levelname} {record.name}: {self.format(record)}\n")
             elif not self._sent(_line(record, self._left_out)):
                 self._left_out += 1
-        except Exception:  # noqa: BLE001 - as every handler of the standard library
+        except Exception:  # noqa: BLE001 - as in every handler of the standard library
             self.handleError(record)
 
     def flush(self) -> None:
-        """Send what is left of a line, and how many were left out, as far as there is room."""
+        """Send the rest of a line, or the number of dropped lines, as far as the pipe has room."""
         if self._left_out:
             self._sent(Line(self._left_out))
         elif self._rest:
             self._rest = self._rest[self._write(self._rest) :]
 
     def _sent(self, line: Line) -> bool:
-        """Send a line, unless one before it is still under way."""
+        """Send a line, unless a previous one is only partly sent."""
         self._rest = self._rest[self._write(self._rest) :]
         if self._rest:
             return False
@@ -126,7 +126,7 @@ def _cut(text: str) -> str:
 
 
 def levels() -> dict[str | None, int]:
-    """Return from which level the loggers of this process take lines; None is the root's."""
+    """Return the levels that are set on loggers of this process; None is the root logger."""
     found: dict[str | None, int] = {None: logging.getLogger().level}
     for name, each in logging.getLogger().manager.loggerDict.copy().items():
         if isinstance(each, logging.Logger) and each.level:
@@ -135,7 +135,7 @@ def levels() -> dict[str | None, int]:
 
 
 def send_home(connection: Connection, token: bytes, wanted: Mapping[str | None, int]) -> Homeward:
-    """Have every line of this process sent home that the parent wants to have."""
+    """Send every line of this process to the parent that the parent's levels allow."""
     for name, level in wanted.items():
         logging.getLogger(name).setLevel(level)
     handler = Homeward(connection, token)
@@ -144,14 +144,15 @@ def send_home(connection: Connection, token: bytes, wanted: Mapping[str | None, 
 
 
 def only(handler: Homeward) -> None:
-    """Have lines go home and nowhere else: modules have set up for the parent where they go."""
+    """Remove all other handlers, which modules set up for the parent when they were imported."""
     logging.getLogger().handlers[:] = [handler]
 
 
 class Homecoming:
-    """In the parent: gives the lines of a process to the loggers here, in a thread of its own.
+    """Reader in the parent that passes the lines of a process to its loggers.
 
-    ``garbled`` is called with what is wrong when lines cannot be read; then no more are.
+    It has its own thread. ``garbled`` is called with the error when lines cannot be read; after
+    that no further line is read.
     """
 
     def __init__(

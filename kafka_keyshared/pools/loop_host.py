@@ -1,4 +1,4 @@
-"""Where coroutines run: an event loop on a thread of its own, or the one that the caller runs."""
+"""Hosts of event loops: a thread of its own, or the caller's."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from kafka_keyshared.program.whose import stack_of, standing
 log = log_of("kafka_keyshared.pool")
 
 END_PATIENCE = 1.0
-"""Seconds for what the user's code has left on the loop to end once it is cancelled."""
+"""Seconds that tasks of the user's code have to end after they are cancelled."""
 
 LOOK_AGAIN = 1.0
-"""Seconds after which who waits for a loop looks whether its owner has closed it."""
+"""Seconds between two checks whether the owner of the caller's loop has closed it."""
 
 
 class Host(Protocol):
-    """Runs an event loop, and what others have it call."""
+    """Runs an event loop, and the calls that other threads schedule on it."""
 
     @property
     def alive(self) -> bool:
-        """Say whether the loop still runs, or will."""
+        """Return whether the loop runs or will run."""
 
     def start(self) -> None:
-        """Run the loop, if it is this one's to run; also anew, after it has ended."""
+        """Run the loop, unless the caller runs it; also again after it has ended."""
 
     def tell(self, what: Callable[[], object]) -> None:
-        """Have the loop call this soon, in the order of the telling; from any thread.
+        """Schedule a call on the loop, in the order of these calls; from any thread.
 
-        What an ended loop is told comes to nothing.
+        An ended loop ignores it.
         """
 
     def wait(self, event: threading.Event, timeout: float | None = None) -> bool:
-        """Wait, on the owner's thread, for what the loop is to set."""
+        """Wait on the owner's thread for an event that the loop will set."""
 
     def standing(self) -> str:
-        """Return where in the user's program the loop's thread is now; nothing where in none."""
+        """Return the place of the loop's thread in the user's program, "" if it is in none."""
 
     def stack(self) -> str:
-        """Return the calls that the loop's thread is in, as lines of text."""
+        """Return the call stack of the loop's thread, as lines of text."""
 
     def close(self) -> None:
-        """End the loop, if it is this one's to end."""
+        """End the loop, unless the caller runs it."""
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return a new event loop: uvloop's, where that is installed."""
+    """Return a new event loop, from uvloop if it is installed."""
     try:
         uvloop: Any = importlib.import_module("uvloop")
     except ImportError:
@@ -65,8 +65,8 @@ def new_loop() -> asyncio.AbstractEventLoop:
 class OwnLoop:
     """An event loop on a thread of its own. See :class:`Host`.
 
-    Whatever the user's code on the loop does ends neither: a handler that calls ``loop.stop()``
-    would stop every other one.
+    User code on the loop cannot end the loop or its thread. A handler that calls ``loop.stop()``
+    would otherwise stop all others.
     """
 
     def __init__(self, name: str = "keyshared-asyncio") -> None:
@@ -77,11 +77,11 @@ class OwnLoop:
 
     @property
     def alive(self) -> bool:
-        """Say whether its thread lives."""
+        """Return whether its thread is alive."""
         return self._thread is not None and self._thread.is_alive() and not self._closing
 
     def start(self) -> None:
-        """Start the thread, with a loop of its own."""
+        """Start the thread, with a new loop."""
         self._closing = False
         self._loop = loop = new_loop()
         loop.set_default_executor(DaemonThreads(f"{self._name}-thread"))
@@ -90,7 +90,7 @@ class OwnLoop:
         self._thread.start()
 
     def tell(self, what: Callable[[], object]) -> None:
-        """Have the loop call it soon."""
+        """Schedule a call on the loop."""
         with suppress(RuntimeError):  # it is closed
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(what)
@@ -100,17 +100,17 @@ class OwnLoop:
         return event.wait(timeout)
 
     def standing(self) -> str:
-        """Return where its thread is."""
+        """Return the place of its thread."""
         ident = None if self._thread is None else self._thread.ident
         return "" if ident is None else standing(ident)
 
     def stack(self) -> str:
-        """Return the calls that its thread is in."""
+        """Return the call stack of its thread."""
         ident = None if self._thread is None else self._thread.ident
         return "" if ident is None else stack_of(ident)
 
     def close(self) -> None:
-        """Let the thread end, when the loop comes to it; nobody waits for it."""
+        """Ask the thread to end at the loop's next turn, without waiting for it."""
         self._closing = True
         loop = self._loop
         if loop is not None:
@@ -123,17 +123,18 @@ class OwnLoop:
                 try:
                     loop.run_forever()
                 except BaseException:
-                    # Of a task that a handler has started and left to itself: sys.exit() there.
+                    # From a task that a handler started and did not await, such as sys.exit()
+                    # there.
                     log.exception("what a handler left on the event loop would have ended it")
             end_tasks(loop)
         loop.close()
 
 
 class CallersLoop:
-    """The event loop of whoever makes this, on its thread. See :class:`Host`.
+    """The running event loop of the caller, on the caller's thread. See :class:`Host`.
 
-    It is theirs to run and to close. Once it is closed nothing runs on it any more, and the pool
-    has lost its worker.
+    The caller runs and closes it. Once it is closed, nothing runs on it any more, and the pool has
+    lost its workers.
     """
 
     def __init__(self) -> None:
@@ -142,19 +143,19 @@ class CallersLoop:
 
     @property
     def alive(self) -> bool:
-        """Say whether the loop may turn again."""
+        """Return whether the loop can still run."""
         return not self._loop.is_closed()
 
     def start(self) -> None:
-        """Do nothing: the caller runs it."""
+        """Do nothing: the caller runs the loop."""
 
     def tell(self, what: Callable[[], object]) -> None:
-        """Have the loop call it soon."""
+        """Schedule a call on the loop."""
         with suppress(RuntimeError):  # it is closed
             self._loop.call_soon_threadsafe(what)
 
     def wait(self, event: threading.Event, timeout: float | None = None) -> bool:
-        """Wait for the event, without a timeout as long as the loop may turn."""
+        """Wait for the event; without a timeout, wait as long as the loop can still run."""
         if timeout is not None:
             return event.wait(timeout)
         while self.alive:
@@ -163,19 +164,19 @@ class CallersLoop:
         return event.is_set()
 
     def standing(self) -> str:
-        """Return where the caller's thread is."""
+        """Return the place of the caller's thread."""
         return standing(self._thread)
 
     def stack(self) -> str:
-        """Return the calls that the caller's thread is in."""
+        """Return the call stack of the caller's thread."""
         return stack_of(self._thread)
 
     def close(self) -> None:
-        """Do nothing: it goes on for the caller."""
+        """Do nothing: the caller continues to use the loop."""
 
 
 def end_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what is left on the loop, and give it a moment to see to that."""
+    """Cancel the remaining tasks of the loop, and give them a moment to end."""
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()

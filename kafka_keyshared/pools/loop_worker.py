@@ -1,6 +1,6 @@
-"""A worker on an event loop: how its handler is made and closed, and the state that it hands over.
+"""Base class of event-loop workers: their handlers and the handover of state.
 
-What it runs, and when, is its pool's own. All of it belongs to the loop's thread, but for
+Each pool defines how its workers run records. All data belongs to the loop's thread, except
 ``given``, which the owner fills and copies.
 """
 
@@ -30,7 +30,7 @@ from kafka_keyshared.pools.worker_cells import WorkerSpec
 log = log_of("kafka_keyshared.pool")
 
 HEED_TURNS = 4
-"""Turns of the loop that a task has to end in once it is cancelled, before that is answered."""
+"""Turns of the loop in which a cancelled task can end before the pool answers."""
 
 Post = Callable[[Report | Recalled], None]
 
@@ -40,25 +40,25 @@ class TimedOutError(Exception):
 
 
 class LoopEndedError(Exception):
-    """The event loop ended while the record ran on it."""
+    """The event loop ended while it ran the record."""
 
 
 class InHand(Protocol):
-    """A slice in the hands of a worker."""
+    """A slice at a worker."""
 
     gone: frozenset[TopicPartition]
 
     def progress(self) -> Running:
-        """Return how far the worker is in it; from any thread."""
+        """Return the progress of the slice; from any thread."""
 
 
 H = TypeVar("H", bound=InHand)
 
 
 class LoopWorker(ABC, Generic[H]):
-    """One worker on a loop, which may run up to ``limit`` things at once.
+    """One worker on a loop; it runs up to ``limit`` records or calls at once.
 
-    ``made`` and ``closed`` are set when its handler has been made, and when it has been closed.
+    ``made`` is set when its handler has been made, and ``closed`` when it has been closed.
     """
 
     def __init__(self, spec: WorkerSpec, limit: int, post: Post, clock: Clock) -> None:
@@ -66,10 +66,11 @@ class LoopWorker(ABC, Generic[H]):
         self.name = spec.name
         self.limit = limit
         self.given: dict[int, H] = {}
-        # What it runs; and what runs on although it was cancelled, beside that.
+        # ``busy``: running records or calls. ``apart``: cancelled ones that still run, beside
+        # those.
         self.busy = 0
         self.apart = 0
-        self.forked = False  # is this a child, which one of its handlers has made?
+        self.forked = False  # is this a child that one of its handlers has forked?
         self.failed = FailedLanes()
         self.made = threading.Event()
         self.closed = threading.Event()
@@ -77,67 +78,71 @@ class LoopWorker(ABC, Generic[H]):
         self._post = post
         self._clock = clock
         self._handler = Made(unmade)
-        # In which the handler is made; each task starts in a copy, whichever call wakes it.
+        # The context in which the handler is made. Each task starts in a copy of it, no matter
+        # which call starts the task.
         self._context = copy_context()
         self._contexts = Contexts(self._context)
-        # Orders to give up state, each with what it waits for.
+        # Orders to release state, each with the slices that it waits for.
         self._orders: list[tuple[set[int], Release]] = []
         self._closing = False
 
-    # --- what its pool is for ---
+    # --- defined by each pool ---
 
     @abstractmethod
     def in_hand(self, slice_: Slice) -> H:
-        """Return a slice as it is before anything of it has started."""
+        """Return a slice in its unstarted state."""
 
     @abstractmethod
     def accept(self, given: H) -> None:
-        """Take a slice: to run it, or to hand back what is of lanes that have failed."""
+        """Queue a slice; hand back its records whose lanes have failed."""
 
     @abstractmethod
     def wake(self) -> None:
-        """Start what may start."""
+        """Start the records or calls that may start."""
 
     @abstractmethod
     def recall(self, recall: Recall) -> None:
-        """Give back what has not started."""
+        """Hand back the unstarted records."""
 
     @abstractmethod
     def time_out(self, past: TimeOut) -> None:
-        """Cancel what runs of these, and answer when it has had the time to heed that."""
+        """Cancel these running records; answer after they had time to end."""
 
     @abstractmethod
     def coroutine_of(self, id_: int, index: int) -> object:
-        """Return the coroutine that runs the record, None where none does; from any thread."""
+        """Return the coroutine that runs the record, None if none does; from any thread."""
 
     @abstractmethod
     def close(self) -> None:
-        """Start nothing any more; close the handler when nothing runs."""
+        """Start nothing more; close the handler when nothing runs."""
 
     @abstractmethod
     def quit(self) -> list[asyncio.Task[None]]:
-        """Start nothing any more, and cancel what runs; return the tasks that are to end."""
+        """Start nothing more and cancel running tasks; return the tasks to wait for."""
 
     @abstractmethod
     def lose(self) -> None:
-        """Report what ran as failed, because the loop has ended; once, however often it is told."""
+        """Report running records as failed, once, because the loop has ended."""
 
     @abstractmethod
     def reopen(self) -> None:
-        """Go on, on another loop, behind what ran on one that has ended."""
+        """Continue on a new loop, after the previous one has ended."""
 
     @abstractmethod
     def abandon(self, *, settle: bool) -> None:
-        """Report what ran as failed, and everything as ended; what had not started as dropped."""
+        """Report running records as failed and all slices as ended.
 
-    # --- the same for all ---
+        With ``settle`` the unstarted records are reported as dropped.
+        """
+
+    # --- shared by all pools ---
 
     def where(self, id_: int, index: int) -> str:
-        """Return where in the user's program the coroutine stands that runs the record."""
+        """Return the place in the user's program of the coroutine that runs the record."""
         return place_of(self.coroutine_of(id_, index))
 
     def stack(self, id_: int, index: int) -> str:
-        """Return the calls that the coroutine is in, through what it awaits."""
+        """Return the call stack of the coroutine, through all that it awaits."""
         return calls_of(self.coroutine_of(id_, index))
 
     def open(self) -> None:
@@ -153,7 +158,7 @@ class LoopWorker(ABC, Generic[H]):
 
     @property
     def runs(self) -> bool:
-        """Say whether it runs anything."""
+        """Return whether anything runs."""
         return bool(self.busy or self.apart)
 
     def _close_if_idle(self) -> None:
@@ -161,7 +166,7 @@ class LoopWorker(ABC, Generic[H]):
             return
         close, self._handler = self._handler.close, Made(unmade)
         loop = turning()
-        if close is None or loop is None:  # one that has ended closes nothing
+        if close is None or loop is None:  # a handler on an ended loop is not closed
             self.closed.set()
             return
         loop.create_task(self._close(close))
@@ -170,7 +175,7 @@ class LoopWorker(ABC, Generic[H]):
         try:
             if inspect.isawaitable(result := close()):
                 await result
-        except BaseException:  # the worker is over, whatever it says
+        except BaseException:  # the worker is over in any case
             log.exception(
                 "%s: close() of the handler failed", self.name, extra={"worker": self.name}
             )
@@ -178,14 +183,14 @@ class LoopWorker(ABC, Generic[H]):
             self.closed.set()
 
     def pass_fence(self, fence: Fence) -> None:
-        """Take records of these lanes again: everything behind the failed ones is handed back."""
+        """Accept records of these lanes again; those behind the failed ones are handed back."""
         self.failed.passed(fence.lanes)
         self._post(FencePassed(fence.subscription, fence.worker, fence.lanes))
 
     def hand_over(self, order: Release | Adopt) -> None:
-        """Have the handler give up state behind everything that is here now, or take it over.
+        """Have the handler release state behind all records held now, or adopt it at once.
 
-        What comes is there before the records that it is for, whatever is still to be given up.
+        Adopted state must be there before its records run. It does not wait for pending releases.
         """
         if isinstance(order, Adopt):
             hand_over(self.name, self._handler, order, lambda: self.forked)
@@ -194,7 +199,7 @@ class LoopWorker(ABC, Generic[H]):
         self._see_to_orders()
 
     def _ended(self, id_: int) -> None:
-        """Take note that a slice has ended, for the orders that wait for that."""
+        """Remove an ended slice from the orders that wait for it."""
         for before, _ in self._orders:
             before.discard(id_)
         self._see_to_orders()

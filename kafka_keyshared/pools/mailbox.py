@@ -1,4 +1,4 @@
-"""The owner's mailbox: a queue that anyone may put into, and only the owner takes from."""
+"""The owner's mailbox: any thread posts to it, the owner reads it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ T = TypeVar("T")
 
 
 class Mailbox(SimpleQueue[T]):
-    """A ``SimpleQueue`` whose wait always ends in time.
+    """A ``SimpleQueue`` whose wait always ends at its timeout.
 
-    Before Python 3.13, ``SimpleQueue.get`` waits for ever when a signal comes so late that its
-    handler uses up what is left of the timeout, and the owner waits 2 ms at a time: a SIGTERM could
-    stop the loop instead of the instance. A lock works its timeout out anew after a signal.
+    Before Python 3.13, ``SimpleQueue.get`` can wait for ever. That happens when a signal arrives
+    late and its handler uses up the rest of the timeout. The owner waits 2 ms at a time, so a
+    SIGTERM could hang the loop instead of stopping the instance. A lock computes its timeout again
+    after a signal.
     """
 
     def __init__(self) -> None:
@@ -27,16 +28,16 @@ class Mailbox(SimpleQueue[T]):
         """Add an item; from any thread, and from a signal handler."""
         super().put(item, block, timeout)
         if self._bell.locked():
-            with suppress(RuntimeError):  # somebody else has rung it meanwhile
+            with suppress(RuntimeError):  # another thread has released it at the same time
                 self._bell.release()
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
-        """Take the oldest item, waiting at most ``timeout`` seconds; raises ``queue.Empty``.
+        """Take the oldest item; wait at most ``timeout`` seconds, then raise ``queue.Empty``.
 
-        It may give up sooner, when the bell is rung late for an item already taken.
+        It may give up sooner, if the bell is released late for an item that was already taken.
         """
         if block and self.empty():
-            # Rung for what was taken without a wait; whatever came since stands in the queue.
+            # Clear a signal for items taken without a wait; items that came since are in the queue.
             self._bell.acquire(blocking=False)
             if self.empty():
                 self._bell.acquire(timeout=-1 if timeout is None else timeout)

@@ -1,8 +1,8 @@
-"""What the loop needs of a pool, and how records are handed over so that they can be taken back.
+"""The port between owner and pools, and recallable handover of records.
 
-A pool runs the handlers. It tells the loop what happened only through its mailbox, oldest first.
-What goes to a worker are the slices of :mod:`kafka_keyshared.core.slices` and commands about them;
-what comes back are the reports of :mod:`kafka_keyshared.core.events`.
+A pool runs the handlers. It reports to the loop only through the loop's mailbox, oldest report
+first. The owner sends slices (:mod:`kafka_keyshared.core.slices`) and commands about them. The
+workers send reports (:mod:`kafka_keyshared.core.events`).
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from kafka_keyshared.pools.failed_lanes import Lanes, own_lanes
 
 
 class Handover:
-    """A slice on its way through a serial worker: what of it has not started yet.
+    """A slice at a serial worker, with an iterator of its unstarted records.
 
-    Worker and owner share one iterator. The worker takes from it, one record before each handler
-    start; to recall, the owner takes all that is left. Each record is thus either started or taken
-    back, without a lock, without asking the worker, and also while it is busy.
+    Worker and owner share this iterator. The worker takes one record from it before each handler
+    call. To recall records, the owner takes all that are left. Each record is therefore either
+    started or taken back. That needs no lock and no answer from the worker, and works while the
+    worker is busy.
 
-    ``dropped`` are the indices of the records that the handler dropped; the worker's alone.
-    ``gone`` are the partitions of which the leases are over; the owner's.
+    ``dropped`` holds the indices of records that the handler dropped; only the worker writes it.
+    ``gone`` holds the partitions whose leases are over; only the owner writes it.
     """
 
     __slots__ = ("_back", "_seen", "dropped", "gone", "slice", "todo")
 
     def __init__(self, slice_: Slice) -> None:
         self.slice = slice_
-        # GIL: each record that is taken is taken once, although two threads take.
+        # GIL: two threads take from the iterator, and each record still goes to one of them.
         self.todo = iter(slice_.records)
         self.dropped: list[int] = []
         self.gone: frozenset[TopicPartition] = frozenset()
@@ -41,11 +42,11 @@ class Handover:
         self._seen = 0
 
     def progress(self) -> Serial:
-        """Return how far the worker has got."""
+        """Return how many records the worker has started."""
         return Serial(len(self.slice.records) - self._back - length_hint(self.todo))
 
     def index_of(self, record: Record) -> int:
-        """Return the index of a record that has started, no earlier than the one asked for last."""
+        """Return the index of a started record; records must be asked for in slice order."""
         records = self.slice.records
         for index in range(self._seen, len(records)):
             if records[index] is record:
@@ -54,32 +55,34 @@ class Handover:
         raise ValueError(f"{record} is not in the slice, or started before another one")
 
     def unstarted(self) -> Sequence[Record]:
-        """Return what has neither started nor been taken back."""
+        """Return the records that have neither started nor been taken back."""
         return self.slice.records[self.progress().started : len(self.slice.records) - self._back]
 
     def take_back(self) -> range:
-        """Take every unstarted record back; return which they are."""
-        # GIL: nothing is taken beside it, so what is left is all behind what has started.
+        """Take back all unstarted records; return their indices."""
+        # GIL: the worker takes nothing during this call. The remaining records are all behind the
+        # started ones.
         count = len(list(self.todo))
         end = len(self.slice.records) - self._back
         self._back += count
         return range(end - count, end)
 
     def drop_rest(self) -> None:
-        """Count what has not started as dropped: its worker has gone."""
+        """Count the unstarted records as dropped, because the worker is gone."""
         self.dropped += self.take_back()
 
 
 def take_back_all(
     given: dict[int, Handover], only: Container[int] | None = None
 ) -> list[tuple[int, range]]:
-    """Take every unstarted record of these slices back; return which, by the id of their slice.
+    """Take back all unstarted records of these slices; return the indices by slice id.
 
-    ``given`` is in the order in which the worker runs them. The worker runs on during this call, so
-    the last slice is taken back first. In the other order the worker could end a slice that was
-    taken back, run a record of the next slice, and so overtake what was taken back.
+    ``given`` is in the order in which the worker runs the slices. The worker keeps running during
+    this call, so the last slice is taken back first. In the other order, the worker could finish a
+    slice that was taken back. It could then run a record of the next slice. That record would
+    overtake the records that were taken back.
     """
-    # A copy in one C call: the worker removes slices meanwhile.
+    # A copy in one C call, because the worker removes slices concurrently.
     asked = [(id_, of) for id_, of in given.copy().items() if only is None or id_ in only]
     back = [(id_, handover.take_back()) for id_, handover in reversed(asked)]
     back.reverse()
@@ -87,63 +90,69 @@ def take_back_all(
 
 
 class Pool(Protocol):
-    """The port through which the loop uses workers. Every call comes from the owner thread.
+    """The port through which the loop uses workers. The owner thread makes every call.
 
-    A worker starts the records of a lane in the order in which it was given them; one that runs one
-    after the other starts all of them so. A failure is posted before anything later of its lane
-    starts or is reported, and what follows in the lane comes back unrun and in order until the
-    fence. The end of a slice is posted once, when none of its records runs or will start, and
-    nothing of the slice after it. Slices have one record each where they may end in any order.
+    - A worker starts the records of a lane in the order in which it received them. A serial
+      worker starts all records in that order.
+    - A pool posts a failure before any later record of the lane starts or is reported. The later
+      records of the lane come back unrun and in order, until the fence passes.
+    - A pool posts the end of a slice once, when no record of it runs or will start. After that it
+      posts nothing about the slice.
+    - If slices can end in any order, each slice has one record.
     """
 
     def start(self, lanes: Lanes = own_lanes) -> None:
         """Start the workers of every subscription."""
 
     def submit(self, slice_: Slice) -> None:
-        """Hand a slice to its worker, behind everything it has."""
+        """Append a slice to the queue of its worker."""
 
     def fence(self, fence: Fence) -> None:
-        """Put a fence behind everything the worker has of its lanes.
+        """Put a fence behind all records of its lanes that the worker holds.
 
-        It comes back once all of that has been reported; the fences of a worker in their order. A
-        worker that hands back the rest of a lane as soon as a record fails may do so at once.
+        The pool posts the fence once all of those records are reported. Fences of a worker come
+        back in order. Some workers hand back the rest of a lane when a record fails; their pool may
+        post the fence at once.
         """
 
     def recall(self, recall: Recall) -> Recalled | None:
-        """Take back what the worker has not started: what is asked for at least.
+        """Take back at least the requested records that the worker has not started.
 
-        More may come back, but nothing of a slice that is not named. Each recall has one answer,
-        an empty one where there is nothing. It may be ahead of what was posted before.
+        More records may come back, but only from the named slices. Each recall has exactly one
+        answer, which may be empty. A returned answer may overtake reports that were posted before
+        it.
 
-        None when the answer is posted later, behind all of that. Nothing is handed to the worker
-        before it. A pool that loses the worker meanwhile answers in its place, when it is to
-        :meth:`replace` it at the latest, or the worker never leaves.
+        Return None if the answer will be posted later, behind those reports. The owner hands
+        nothing to the worker before that answer. If the worker is lost before that, the pool
+        answers in its place, at the latest in :meth:`replace`. Without an answer the worker could
+        never leave.
         """
 
     def time_out(self, past: TimeOut) -> None:
-        """End these running records, as far as that can be.
+        """End these running records as far as the pool can.
 
-        A worker that can be killed is, and another goes on in its place; a task is cancelled; a
-        member's lease ends. Each is a failed attempt, posted as any other. What cannot be ended,
-        and runs all the same, is named in the answer as stuck (:class:`~.events.Stuck`): what its
-        worker has not started comes back then, and if somebody else can do its work, the worker
-        goes on, while whatever becomes of the record is reported as ever. Who goes on so takes
-        nothing of lanes that have failed until their fence, either.
+        - A worker process is killed and replaced. A task is cancelled. The lease of a member
+          ends. Each is posted as a failed attempt.
+        - A record that cannot be ended and still runs is named in the answer as stuck
+          (:class:`~.events.Stuck`). The unstarted records of its worker come back with the answer.
+          If another thread or task can do the worker's work, the worker goes on. The result of the
+          stuck record is reported when it ends. The replacement also takes nothing of failed lanes
+          until their fence passes.
 
-        Each time-out has one answer, posted behind all that was reported before it. Until then
-        nothing is handed to the worker. It may be asked again: what a task makes of being cancelled
-        shows later, and for a worker that waits somebody may be free by then.
+        Each time-out has one answer, posted behind all earlier reports. The owner hands nothing to
+        the worker before that answer. The owner may repeat the call: a cancelled task may end late,
+        and a thread to replace a stuck one may become free later.
         """
 
     def lapse(self, lapse: Lapse) -> None:
-        """Take note that leases are over although their records may still run.
+        """Note that leases are over although their records may still run.
 
-        What becomes of them is reported as ever; a member that speaks of them is refused, and a
-        handler that asks is told (:func:`~kafka_keyshared.pools.lease.lease_of`).
+        Their results are reported as usual. A member that settles such a record is refused. A
+        handler can check its lease with :func:`~kafka_keyshared.pools.lease.lease_of`.
         """
 
     def progress(self) -> Progress:
-        """Return how far each slice has got that was handed over and not reported as ended."""
+        """Return the progress of each slice that was submitted and is not reported as ended."""
 
     def add(self, worker: StartWorker) -> None:
         """Start one more worker."""
@@ -151,71 +160,73 @@ class Pool(Protocol):
     def dead(self) -> list[tuple[str, int]]:
         """Return the workers (subscription, index) whose thread or process has ended.
 
-        Until they are replaced or abandoned.
+        A worker is in the list until it is replaced or abandoned.
         """
 
     def revived(self) -> list[tuple[str, int]]:
-        """Return the workers whose handlers were made since this was last asked.
+        """Return the workers whose handlers were made since the previous call.
 
-        Whoever has died since is among them: it can be replaced.
+        A worker that has died since then is included: it can be replaced.
         """
 
     def departed(self) -> list[tuple[str, int]]:
-        """Return the workers that have gone for good: members that closed.
+        """Return the workers that have left for good: members that closed.
 
-        What they had received they have reported; what they had not is there to be recalled.
+        All records that they received are reported. Records that they did not receive can be
+        recalled.
         """
 
     def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
-        """Return where in the user's program a worker stands with a record that it runs.
+        """Return the place in the user's program where a worker runs this record.
 
-        Nothing where that is not known.
+        Return an empty string if the place is not known.
         """
 
     def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
-        """Return the calls that a worker is in with a record that it runs, as lines of text.
+        """Return the call stack of a worker that runs this record, as lines of text.
 
-        Nothing where that is not known.
+        Return an empty string if the stack is not known.
         """
 
     def beat(self) -> None:
-        """Do what is due, at every heartbeat, before anything else is asked for it."""
+        """Do periodic work; called first at every heartbeat."""
 
     def late(self) -> Mapping[str, int]:
-        """Return, by subscription, how often members have settled what was theirs no more.
+        """Return the number of refused acknowledgements of members, by subscription.
 
-        Since this was last asked.
+        They count since the previous call. A member is refused when its lease is over.
         """
 
     def replace(self, subscription: str, worker: int) -> None:
-        """Start another thread or process under the same name, if that can be.
+        """Start another thread or process under the same name, if that is possible.
 
-        What the dead one was running is reported as failed, once, however often this is tried.
+        The record that the dead one was running is reported as failed, once, however often this is
+        called.
         """
 
     def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
-        """Report what a dead worker was running as failed, and its slices as ended.
+        """Report the record that a dead worker was running as failed, and its slices as ended.
 
-        With ``settle`` what it has not started is reported as dropped, as its slice ends. What
-        was reported before is not reported again. A stuck record that it went on beside still runs,
-        and is reported when it ends.
+        With ``settle`` its unstarted records are reported as dropped, with the end of their slice.
+        Nothing is reported twice. A stuck record, which has a thread of its own, still runs; it is
+        reported when it ends.
         """
 
     def release(self, release: Release) -> None:
-        """Have the worker give up the state of slots, behind everything that it has.
+        """Have the worker release the state of slots, behind all that it holds.
 
-        The answer is posted, also when the worker's handler fails; not when the worker is abandoned
-        before it gets there.
+        The answer is posted, also when the handler fails. No answer is posted if the worker is
+        abandoned before it gets there.
         """
 
     def adopt(self, adopt: Adopt) -> None:
-        """Have the worker take over the state of slots, before what it is handed from now on."""
+        """Have the worker adopt the state of slots, before all slices submitted after this call."""
 
     def end(self, subscription: str, worker: int) -> None:
-        """End a worker that has nothing left, closing its handler; nobody speaks of it again."""
+        """End a worker that holds nothing and close its handler; no later call names it."""
 
     def stop(self, timeout: float) -> list[str]:
-        """End idle workers, closing their handlers; return the names of those still running.
+        """End idle workers and close their handlers; return the names of those still running.
 
-        Nothing starts any more, and of what has not nobody hears. It may be called again.
+        Nothing starts any more, and unstarted records are not reported. This may be called again.
         """

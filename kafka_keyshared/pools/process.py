@@ -1,4 +1,4 @@
-"""The parent's end of a worker's process: what it is sent and asked, and what it answers."""
+"""The parent's handle of a worker process."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from kafka_keyshared.pools.spawned import KILLED_WITHIN, SPAWN, Spawned
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 
 BATCH = 1024
-"""Records that are sent at once, at most."""
+"""Most records that are sent at once."""
 
 CLOSING = 5.0
-"""Seconds that a process has for ending once its handler is closed."""
+"""Seconds that a process has to end once its handler is closed."""
 
 ANSWERS = 0.2
-"""Seconds for which a process is waited for that is asked where it stands: it may be in a library
-that lets no other thread run."""
+"""Seconds to wait when a process is asked where its handler is: it may be in a library that lets no
+other thread run."""
 
 FOREIGN = "its handler, or a library of it, writes into file descriptors that are not its own"
 
 
 class ProcessEndedError(KeySharedError):
-    """A worker's process ended while it was running; ``how`` it ended."""
+    """A worker's process ended while it was running; ``how`` says how it ended."""
 
     def __init__(self, how: str) -> None:
         super().__init__(f"the worker's process ended while it was running: {how}")
@@ -44,7 +44,7 @@ class ProcessEndedError(KeySharedError):
 
 
 class OverwritingError(ProcessEndedError):
-    """The process was killed because something in it overwrites what is not its own."""
+    """The process was killed because code in it overwrote memory or pipes of this package."""
 
 
 class TimedOutError(KeySharedError):
@@ -56,11 +56,11 @@ class StoppedError(KeySharedError):
 
 
 class HandlerRaisedError(KeySharedError):
-    """A call of the handler in its process has raised; the text is that of the exception."""
+    """A call of the handler in its process raised an exception, whose text this carries."""
 
 
 class WorkerProcess:
-    """The process of one worker, and the ones that follow it."""
+    """The process of one worker, and its successors."""
 
     def __init__(self, spec: WorkerSpec) -> None:
         self.board = Board(BATCH if spec.called is not None else 0, mark=new_mark())
@@ -72,20 +72,20 @@ class WorkerProcess:
         self._process: Any = None
         self._connection: Any = None
         self._aside: Any = None
-        # Why it was killed, if it was.
+        # The reason if the process was killed.
         self._why: KeySharedError | None = None
-        # Which question where it stands was asked last, and which one has been answered.
+        # Numbers of the last question about the handler's place, and of the last answer.
         self._asked = self._answered = 0
         self.closed = False
-        """Whether its handler has been closed, and the process only has to end."""
+        """Whether the handler has been closed, so that the process only has to end."""
         self.not_made: list[child.Raised] = []
-        """What the handler said when it could not be made, each time since it last could."""
+        """The errors of the handler's constructor, one for each process since it last succeeded."""
 
     def start(self) -> Made:
-        """Start a process and return how its handler is called, once that is made there.
+        """Start a process, wait until it has made the handler, and return the calls of the handler.
 
-        ``handle`` takes the rows of a batch and returns what has become of them. Raises
-        :class:`HandlerRaisedError` when the handler cannot be made.
+        ``handle`` takes a batch and returns its result. Raises :class:`HandlerRaisedError` if the
+        handler cannot be made.
         """
         self._why = None
         self.closed = False
@@ -110,27 +110,28 @@ class WorkerProcess:
         )
 
     def run(self, batch: child.Batch | child.Taken) -> child.Ran | child.HandedOut:
-        """Run a batch, or go on with it; raise :class:`ProcessEndedError` when the process dies.
+        """Run a batch, or continue it; raise :class:`ProcessEndedError` if the process dies.
 
-        What it hands out on the way waits for an answer.
+        If the result is an output of the handler, the process waits for an answer.
         """
         self.send(batch)
         return self.ran()
 
     def send(self, batch: child.Batch | child.Taken) -> None:
-        """Have a batch run, or go on; raise :class:`ProcessEndedError` when the process has died.
+        """Send a batch, or an answer that continues it, without waiting for the result.
 
-        Or :class:`TimedOutError` when it was killed: here and wherever it is heard.
+        This and :meth:`ran` raise :class:`ProcessEndedError` if the process has died, and
+        :class:`TimedOutError` if it was killed at its timeout.
         """
         self._send(batch)
 
     def ran(self) -> child.Ran | child.HandedOut:
-        """Wait for what has become of the batch, and return it."""
+        """Wait for the result of the batch, and return it."""
         try:
             ran = self._answer()
         except KeySharedError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever pickle makes of it
+        except Exception as error:  # noqa: BLE001 - pickle may raise anything
             self._unreadable(error)
             raise self._ended() from None
         if not isinstance(ran, child.Ran | child.HandedOut):
@@ -139,15 +140,15 @@ class WorkerProcess:
         return ran
 
     def release(self, slots: Sequence[int]) -> object:
-        """Have the handler give up the state of slots."""
+        """Have the handler release the state of slots."""
         return self._value(self._ask(child.Call("release", (slots,))))
 
     def adopt(self, slots: Sequence[int], state: object) -> object:
-        """Have the handler take over the state of slots."""
+        """Have the handler adopt the state of slots."""
         return self._value(self._ask(child.Call("adopt", (slots, state))))
 
     def close(self) -> None:
-        """Close the handler, and see the process to its end."""
+        """Close the handler and wait for the process to end; kill it if it does not."""
         try:
             self._value(self._ask(child.LAST))
             self.closed = True
@@ -158,14 +159,14 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Return the number of the process."""
+        """Return the process id."""
         return int(self._process.pid)
 
     def where(self) -> str:
-        """Return where the handler stands; nothing where the process does not say.
+        """Return the place of the handler in the user's program, "" if the process does not answer.
 
-        A process that has not answered is not asked again before it has: it may be stopped, and
-        questions that it does not read would fill the pipe.
+        A process that has not answered is not asked again. It may be stopped, and unread questions
+        would fill the pipe.
         """
         try:
             if self._asked == self._answered:
@@ -178,21 +179,21 @@ class WorkerProcess:
                     return str(where)
         except (OSError, EOFError):  # it has ended, or does not answer
             return ""
-        except Exception as error:  # noqa: BLE001 - whatever pickle makes of it
+        except Exception as error:  # noqa: BLE001 - pickle may raise anything
             self._unreadable(error)
         return ""
 
     def lapse(self, slices: Collection[int], partitions: Collection[TopicPartition]) -> None:
-        """Let the handler know, if it asks, that its lease is over."""
-        with suppress(OSError):  # it has died meanwhile, or reads nothing
+        """Notify the process that leases are over; a handler that asks sees it."""
+        with suppress(OSError):  # it has died, or does not read
             self._aside.send(child.Lapsed(slices, partitions))
 
     def kill(self) -> None:
-        """End the process in whatever it does; the thread that waits for it is told why."""
+        """Kill the process at the ack timeout; the thread that waits for it gets the reason."""
         self._kill(TimedOutError("it ran past the ack timeout, and its process was killed"))
 
     def stop(self) -> bool:
-        """Kill the process if it still runs, because the instance has stopped; say whether it did.
+        """Kill the process if it still runs after the stop; return whether it did.
 
         The worker's thread reaps it.
         """
@@ -202,17 +203,17 @@ class WorkerProcess:
         return True
 
     def ended(self, seconds: float) -> bool:
-        """Wait for the end of the process at most so many seconds; say whether it has ended."""
+        """Wait at most ``seconds`` for the process to end; return whether it has ended."""
         return self._process is None or bool(self._process.over(seconds))
 
     # --- inside ---
 
     def _spawn(self) -> tuple[Any, Any, Any]:
-        """Start a process; return it, and the ends of the pipes to it: the main one, and beside."""
+        """Start a process; return it, and the parent's ends of the main and the side pipe."""
         connection, theirs = SPAWN.Pipe()
         aside, beside = SPAWN.Pipe()
         lines, logged = SPAWN.Pipe(duplex=False)
-        for each in (connection, theirs, beside):  # which gevent's sockets do not do
+        for each in (connection, theirs, beside):  # gevent's sockets do not do this
             os.set_blocking(each.fileno(), True)
         token = new_token()
         ends = child.Ends(theirs, beside, logged, token)
@@ -221,7 +222,7 @@ class WorkerProcess:
         )
         for each in (theirs, beside, logged):
             each.close()
-        # A process that is stopped reads nothing; whoever asks it must not wait for that.
+        # A stopped process reads nothing; a thread that asks it must not block.
         os.set_blocking(aside.fileno(), False)
         self._log = Homecoming(self._name, lines, token, self._unreadable)
         return process, Inlet(connection, token, process), Inlet(aside, token, process)
@@ -236,7 +237,7 @@ class WorkerProcess:
         self._kill(OverwritingError(how))
 
     def _overwritten(self) -> None:
-        """Kill a process that has overwritten how far it is, and wait until it runs no more."""
+        """Kill a process that has overwritten its progress counts, and wait for its end."""
         how = f"it was killed, because memory that it shares was overwritten: {FOREIGN}"
         self._kill(OverwritingError(how))
         self._process.over(KILLED_WITHIN)
@@ -266,7 +267,7 @@ class WorkerProcess:
         return answer.value if isinstance(answer, child.Answered) else None
 
     def _ended(self) -> KeySharedError:
-        """See the process to its end; return what there is to say of it."""
+        """Wait for the process to end and clean up; return the error to raise."""
         status = self._process.reap()
         self._connection.close()
         self._aside.close()
@@ -276,7 +277,7 @@ class WorkerProcess:
 
 
 def ending(code: int | None) -> str:
-    """Return in words how a process has ended."""
+    """Return a text that says how a process has ended."""
     if code is None or code >= 0:
         return f"exit status {code}"
     try:
@@ -287,9 +288,9 @@ def ending(code: int | None) -> str:
 
 
 def recipe_of(spec: WorkerSpec) -> bytes:
-    """Return what a process needs for making the handler.
+    """Return the pickled message from which a process makes the handler.
 
-    Raises :class:`ConfigError` for what cannot be sent to another process.
+    Raises :class:`ConfigError` if it cannot be sent to another process.
     """
     try:
         make = pickle.dumps(spec.make)

@@ -1,11 +1,12 @@
-"""The process pool: each worker has a process of its own, and a thread here that talks with it.
+"""The process pool: a process and a parent thread per worker.
 
-The thread lives as one of the thread pool does; only where that calls the handler it sends a batch,
-and waits for what has become of it. So a process holds one batch at most, and nothing that it could
-forget: what the owner has to know while a batch runs stands on the worker's :class:`~.board.Board`.
+The thread works as in the thread pool. Instead of calling the handler, it sends a batch to the
+process and waits for the result. A process therefore holds one batch at most, and no state that it
+could lose. The :class:`~.board.Board` of the worker shows the progress of a running batch to the
+owner.
 
-A process that has run past its time is killed; one that dies fails the record that it was in, and
-no other. The worker's thread ends with it, and both are replaced as a dead thread is.
+A process that exceeds the ack timeout is killed. A process that dies fails the record that it was
+running, and no other. The worker's thread ends with it, and both are replaced as a dead thread is.
 """
 
 from __future__ import annotations
@@ -46,28 +47,28 @@ from kafka_keyshared.pools.worker_cells import Handle, WorkerCell, WorkerSpec
 log = log_of("kafka_keyshared.pool")
 
 Batches: TypeAlias = Generator[Batch | Taken, Ran | HandedOut, None]
-"""What is sent to a process, and is to be answered before there is more."""
+"""Messages to a process; each needs an answer before the next one."""
 
 BATCH_BYTES = 1 << 20
-"""Bytes of values after which no further record goes with them."""
+"""Bytes of values after which a batch takes no further record."""
 
 STARTS = 5
-"""In so many processes, one after the other, a handler may fail to be made. One more would be one
-too many: the core gives a worker up that is dead at six heartbeats."""
+"""Processes, one after the other, in which a handler may fail to be made. One more would be one too
+many: the core gives up a worker that is dead at six heartbeats."""
 
 STOPPED_WITHIN = 0.2
-"""Seconds that a process without a record has beyond the stop timeout, before it is killed."""
+"""Seconds beyond the stop timeout that a process without a record has before it is killed."""
 
 
 ENDS = (ProcessEndedError, TimedOutError, StoppedError)
-"""What a worker's thread hears of a process that has ended while it had a batch."""
+"""Errors of a process that has ended while it had a batch."""
 
 
 @dataclass(eq=False)
 class ProcessCell(WorkerCell):
-    """A worker's thread, its process, and how many records the next batch may have."""
+    """A worker's thread, its process, and the size of its next batch."""
 
-    process: WorkerProcess = None  # type: ignore[assignment] # by make_cell
+    process: WorkerProcess = None  # type: ignore[assignment] # set by make_cell
     batch: int = BATCH
 
     def make(self) -> Made:
@@ -75,13 +76,13 @@ class ProcessCell(WorkerCell):
         return self.process.start()
 
     def ended_by(self, deadline: float, now: Callable[[], float]) -> bool:
-        """Wait for the worker's thread to end by then; say whether it has."""
+        """Wait until ``deadline`` for the worker's thread to end; return whether it has."""
         if self.thread is not None:
             self.thread.join(max(0.0, deadline - now()))
         return not self.lives()
 
     def handover(self, slice_: Slice) -> Handover:
-        """Return a slice that is sent a batch at a time."""
+        """Return a slice that is sent one batch at a time."""
         if (called := self.spec.called) is None:
             return Sent(slice_, self.process.board)
         return Sent(slice_, self.process.board, partial(called, worker=self.name))
@@ -91,15 +92,16 @@ class ProcessPool(ThreadPool):
     """Runs functions and handler classes in processes. See :class:`~.port.Pool`."""
 
     def make_cell(self, spec: WorkerSpec) -> WorkerCell:
-        """Return the cell of a worker whose handler is made, and called, in a process."""
+        """Return the cell of a worker whose handler is made and called in a process."""
         return ProcessCell(spec, process=WorkerProcess(spec))
 
     def beat(self) -> None:
-        """See to it that no worker is started for ever.
+        """Limit how often a worker is restarted.
 
-        Raises :class:`HandlerRaisedError`, which ends the instance, when the handler could not be
-        made in the last :data:`STARTS` processes of a worker. Nobody is to find the worker dead
-        first: it would be given up for that, and what its handler said be lost.
+        Raises :class:`HandlerRaisedError` if a worker could not make its handler in the last
+        :data:`STARTS` processes. The error ends the instance. This check runs before the core finds
+        the worker dead. The core would give the worker up, and the error of its handler would be
+        lost.
         """
         super().beat()
         for cell in self.cells.values():
@@ -124,22 +126,22 @@ class ProcessPool(ThreadPool):
         self._mailbox.put(Recalled(past.subscription, past.worker))
 
     def lapse(self, lapse: Lapse) -> None:
-        """Let the handler know, if it asks; what it says settles nothing."""
+        """Notify the process that leases are over; results of their records settle nothing."""
         super().lapse(lapse)
         cell = cast(ProcessCell, self.cells[lapse.subscription, lapse.worker])
         if cell.lives():
             cell.process.lapse(lapse.slices, lapse.partitions)
 
     def stop(self, timeout: float) -> list[str]:
-        """End the workers; kill each process that is there when the time is over.
+        """End the workers; kill each process that still exists at the end of the timeout.
 
-        A process may be stopped, or its handler may have set aside SIGTERM. Left to the end of the
-        program it would keep the program from exiting.
+        A process may be stopped, or its handler may ignore SIGTERM. If it were left alone, it would
+        keep the program from exiting.
         """
         running = super().stop(timeout)
         left = [each for each in map(_as_processes, self.cells.values()) if each.name in running]
         killed = [cell for cell in left if cell.current is not None and cell.process.stop()]
-        # The others close their handlers, behind which a process ends within milliseconds.
+        # The others close their handlers; after that a process ends within milliseconds.
         deadline = self._clock.monotonic() + STOPPED_WITHIN
         for cell in left:
             if cell not in killed and not cell.ended_by(deadline, self._clock.monotonic):
@@ -159,32 +161,32 @@ class ProcessPool(ThreadPool):
         return [cell.name for cell in killed]
 
     def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
-        """Return where in the user's program the process is now that has the slice."""
-        del index  # it runs one at a time
+        """Return the place in the user's program of the process that has the slice."""
+        del index  # it runs one record at a time
         cell = cast(ProcessCell | None, self.cells.get((subscription, worker)))
         return cell.process.where() if cell is not None and cell.is_in(slice_) else ""
 
     def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
-        """Return nothing: a process tells the place alone."""
+        """Return nothing: a process reports only the place."""
         del subscription, worker, slice_, index
         return ""
 
     def forked(self) -> None:
-        """Leave nothing to do in the child of a callback of this process."""
+        """Clear the remaining work in the child of a callback of this process."""
         for cell in self.cells.values():
             for handover in cell.given.values():
                 cast(Sent, handover).clear()
 
     def live(self, cell: WorkerCell) -> None:
-        """Run slices until told to end, or until the process has died."""
+        """Run slices until the end of the inbox, or until the process has died."""
         try:
             super().live(cell)
         except (ProcessEndedError, TimedOutError) as error:
-            # Only its words: who keeps a line would keep all that was there when it was raised.
+            # Only the text is logged: a log record with the exception would keep its frames alive.
             text, worker = "%s: %s; another one is started", {"worker": cell.name}
             log.warning(text, cell.name, str(error), extra=worker)
         except StoppedError:
-            return  # stop() has told of it
+            return  # stop() has logged it
 
     def _run(
         self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes
@@ -203,10 +205,10 @@ class ProcessPool(ThreadPool):
                 return
 
     def batches(self, cell: ProcessCell, sent: Sent, failed: FailedLanes) -> Batches:
-        """Yield the batches of a slice, one after the other; each is to be sent what it came to.
+        """Yield the batches of a slice, one after the other; the caller sends the result of each.
 
-        And what is to be sent meanwhile, for what the handler hands out. What ends the process, or
-        the wait for it, is thrown in, and comes out again. So nothing is waited for in here.
+        It also yields the answers to outputs of the handler. Errors that end the process, or the
+        wait for it, are thrown in and raised again. The generator itself never waits.
         """
         slice_ = sent.slice
         while (at := sent.next()) is not None:
@@ -216,7 +218,7 @@ class ProcessPool(ThreadPool):
                     cell.reported = slice_.records[at]
                 continue
             batch = sent.send(self._many(cell, slice_, at, failed))
-            if not batch:  # all of it was taken back meanwhile
+            if not batch:  # all of it was taken back in the meantime
                 continue
             columns = columns_of(slice_.records[at : batch.stop], cell.process.board.shared.values)
             try:
@@ -239,7 +241,7 @@ class ProcessPool(ThreadPool):
             sent.passed(ended)
 
     def _taken(self, cell: ProcessCell, record: Record, handed: HandedOut) -> Taken:
-        """Have what a handler hands out written; return what became of it."""
+        """Have the outputs of a handler written; return the answer for the process."""
         if cell.spec.take is None:
             raise InvariantError(f"{cell.name} hands out what nobody takes")
         try:
@@ -250,7 +252,7 @@ class ProcessPool(ThreadPool):
         return Taken()
 
     def _many(self, cell: ProcessCell, slice_: Slice, at: int, failed: FailedLanes) -> int:
-        """Return how many records the next batch has: up to the first that is set aside."""
+        """Return the size of the next batch: it ends before the first record to set aside."""
         records = slice_.records[at : at + cell.batch]
         if failed.lanes:
             records = [*takewhile(lambda record: not failed.holds(record), records)]
@@ -260,10 +262,11 @@ class ProcessPool(ThreadPool):
         return next(many for many, size in enumerate(sizes, 1) if size > BATCH_BYTES)
 
     def _broken_off(self, cell: ProcessCell, sent: Sent, count: int, error: Exception) -> None:
-        """Report the record that the process was in as failed.
+        """Report the record that the process was running as failed.
 
-        Which one has overwritten something is not known when that is noticed: it may have ended. So
-        what has not ended is sent again then, one by one, and fails where it is noticed again.
+        If memory was overwritten, the responsible record is not known; it may have ended already.
+        The records that have not ended are then sent again one by one. A record fails if the
+        overwrite is detected again while it runs.
         """
         unsure = cell.process.board.garbled or isinstance(error, OverwritingError)
         if unsure:

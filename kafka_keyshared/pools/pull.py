@@ -1,6 +1,6 @@
-"""The pull pool: the user's own code asks for records and says when they are done.
+"""The pull pool: user code asks for records and acknowledges them.
 
-A worker of it is a *member's* :class:`~.cell.Cell`.
+Each worker is a *member*, represented by its :class:`~.cell.Cell`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ log = log_of("kafka_keyshared.pool")
 
 
 LATE_EVERY = 10.0
-"""Seconds between two lines about what was settled too late."""
+"""Seconds between two log lines about late acknowledgements."""
 
 
 class PullPool:
     """Hands records to members that ask for them. See :class:`~.port.Pool`.
 
-    ``ascending`` is for members that settle by offsets (:class:`Cell`).
+    ``ascending`` is for members that acknowledge by offset (:class:`Cell`).
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class PullPool:
         self._lanes: Lanes = own_lanes
         self._subscription = subscription
         self.cells: dict[tuple[str, int], Cell] = {}
-        # Whose thread was said to have ended.
+        # Per member, the ended thread that was already logged.
         self._orphaned: dict[Cell, str] = {}
         self._tell_late_at = 0.0
 
     def join(self, name: str) -> Cell:
-        """Add a member; before the start only."""
+        """Add a member; only before the start."""
         cell = Cell(name, self.mailbox.put, self._clock, ascending=self.ascending)
         self.cells[self._subscription, len(self.cells)] = cell
         return cell
@@ -68,47 +68,47 @@ class PullPool:
             cell.failed = FailedLanes(lanes(self._subscription))
 
     def forked(self) -> None:
-        """Give the members of the child nothing: they are those of the parent."""
+        """Close the cells in the child of a fork: its members belong to the parent."""
         for cell in self.cells.values():
             cell.forked()
 
     def submit(self, slice_: Slice) -> None:
-        """Let the record wait for its member."""
+        """Queue the record for its member."""
         self.cells[slice_.subscription, slice_.worker].put(slice_)
 
     def end_of_partition(self, event: Record) -> None:
-        """Tell every member that a partition has reached its end."""
+        """Notify every member that a partition has reached its end."""
         for cell in self.cells.values():
             cell.put_end(event)
 
     def fence(self, fence: Fence) -> None:
-        """Answer at once: a member hands back what is behind a failed record as it fails."""
+        """Post the fence at once: a member hands back records behind a failed one when it fails."""
         self.cells[fence.subscription, fence.worker].pass_fence(fence.lanes)
         self.mailbox.put(FencePassed(fence.subscription, fence.worker, fence.lanes))
 
     def recall(self, recall: Recall) -> Recalled:
-        """Take back what the member has not received."""
+        """Take back the records that the member has not received."""
         back = self.cells[recall.subscription, recall.worker].recall(recall.only)
         return Recalled(recall.subscription, recall.worker, back)
 
     def time_out(self, past: TimeOut) -> None:
-        """End these leases, each a failed attempt."""
+        """End these leases; each counts as a failed attempt."""
         self.cells[past.subscription, past.worker].end_leases([id_ for id_, _ in past.running])
         self.mailbox.put(Recalled(past.subscription, past.worker))
 
     def lapse(self, lapse: Lapse) -> None:
-        """Let the member know, when it settles these, that it is too late."""
+        """Mark leases as over; the member is refused when it settles their records."""
         self.cells[lapse.subscription, lapse.worker].lapse(lapse.slices)
 
     def progress(self) -> Progress:
-        """Return for each lease whether it has been received."""
+        """Return for each lease whether its record has been received."""
         found: dict[int, Serial] = {}
         for cell in self.cells.values():
             found.update(cell.progress())
         return found
 
     def add(self, worker: StartWorker) -> None:
-        """Make room for one more member."""
+        """Add one more member."""
         cell = Cell(worker.name, self.mailbox.put, self._clock, ascending=self.ascending)
         cell.failed = FailedLanes(self._lanes(worker.subscription))
         self.cells[worker.subscription, worker.worker] = cell
@@ -118,36 +118,36 @@ class PullPool:
         return []
 
     def revived(self) -> list[tuple[str, int]]:
-        """Return nothing, for the same reason."""
+        """Return nothing: a member lives until it leaves."""
         return []
 
     def departed(self) -> list[tuple[str, int]]:
-        """Return the members that have left others behind; who was dismissed leaves with all."""
+        """Return the members that left on their own; dismissed members leave with all others."""
         return [whose for whose, cell in self.cells.items() if cell.left and not cell.dismissed]
 
     def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
-        """Return nothing: what a member's code does with a record is not seen from here."""
+        """Return nothing: the pool cannot see how a member processes a record."""
         del subscription, worker, slice_, index
         return ""
 
     def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
-        """Return nothing: what a member's code does with a record is not seen from here."""
+        """Return nothing: the pool cannot see how a member processes a record."""
         del subscription, worker, slice_, index
         return ""
 
     def beat(self) -> None:
-        """Name members that nobody sees to any more, and what was settled too late."""
+        """Log members whose thread has ended with unsettled records, and late acknowledgements."""
         for cell in self.cells.values():
             self._tell_orphaned(cell)
         if (now := self._clock()) >= self._tell_late_at and tell_late(self.cells.values()):
             self._tell_late_at = now + LATE_EVERY
 
     def late(self) -> dict[str, int]:
-        """Return how many words of members came too late since this was last asked."""
+        """Return the number of late acknowledgements and failures since the previous call."""
         return {self._subscription: sum(cell.take_refused() for cell in self.cells.values())}
 
     def _tell_orphaned(self, cell: Cell) -> None:
-        """Say, once for each thread, that nobody is there any more to settle what it received."""
+        """Log, once per thread, that the thread of a member ended with unsettled records."""
         thread = cell.orphaned()
         if thread and thread != self._orphaned.get(cell):
             log.warning(
@@ -161,26 +161,27 @@ class PullPool:
         self._orphaned[cell] = thread
 
     def replace(self, subscription: str, worker: int) -> None:
-        """Nobody takes the place of a member that has left under its name."""
+        """Do nothing: a member that has left is not replaced under its name."""
 
     def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
-        """Nothing to do: a member that leaves hands back what it had."""
+        """Do nothing: a member that leaves hands back its records."""
 
     def release(self, release: Release) -> None:
-        """Answer that there is nothing: what a member has of its keys is its own code's."""
+        """Post an empty answer: a member's state of its keys belongs to the user's code."""
         self.mailbox.put(Released(release.subscription, release.worker, release.number))
 
     def adopt(self, adopt: Adopt) -> None:
-        """Nothing to do, for the same reason."""
+        """Do nothing: a member's state of its keys belongs to the user's code."""
 
     def end(self, subscription: str, worker: int) -> None:
-        """Tell the member that nothing comes any more; its thread is its own."""
+        """Close the member's cell; its thread belongs to the user."""
         self.cells[subscription, worker].end()
 
     def stop(self, timeout: float) -> list[str]:
-        """Tell the members that nothing comes any more; return those that still have records.
+        """Close the members' cells; return the names of those that still hold records.
 
-        Whoever has dismissed a member sees to its loop, and tells of it.
+        Dismissed members are left out: the code that dismissed a member waits for its loop, and
+        reports it.
         """
         del timeout
         for cell in self.cells.values():
@@ -189,7 +190,7 @@ class PullPool:
 
 
 def tell_late(cells: Iterable[Cell]) -> bool:
-    """Say, in one line for all of them, what members settled too late; whether there was any."""
+    """Log the late acknowledgements of all members in one line; return whether any exist."""
     late = {cell.name: found for cell in cells if (found := cell.take_late())}
     if late:
         records = [record for found in late.values() for record in found]

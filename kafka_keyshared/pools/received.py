@@ -1,7 +1,7 @@
-"""Records on their way to another process: what of them crosses the pipe, and what is made of it.
+"""Column format of records that cross the pipe to worker processes.
 
-They go by columns: what asks one thing of all of a batch costs a quarter of what asks one record
-after the other, and so does the pickling of it.
+Records cross the pipe by columns. To read one field of all records of a batch costs a quarter of
+reading record after record. The same holds for pickling.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OF_OTHERS: tuple[Callable[[Any], Any], ...] = tuple(map(methodcaller, ASKED))
 
 
 class ReceivedRecord(msgspec.Struct, eq=False, gc=False):
-    """The record in the process that runs it: it answers as the client's own message does.
+    """A record in the worker process; it has the methods of the client's own message.
 
     A message of the client takes ten times as long to make, and most handlers read two fields.
     """
@@ -51,19 +51,19 @@ class ReceivedRecord(msgspec.Struct, eq=False, gc=False):
         return self._offset
 
     def key(self) -> Any:
-        """Return the key, None where there is none."""
+        """Return the key, None if there is none."""
         return self._key
 
     def value(self) -> Any:
-        """Return the value, None where there is none."""
+        """Return the value, None if there is none."""
         return self._value
 
     def headers(self) -> list[tuple[str, Any]] | None:
-        """Return the headers in order, None where there are none."""
+        """Return the headers in order, None if there are none."""
         return self._headers
 
     def timestamp(self) -> tuple[int, int]:
-        """Return the kind of the timestamp, and milliseconds since 1970."""
+        """Return the type of the timestamp, and milliseconds since 1970."""
         return self._timestamp
 
     def leader_epoch(self) -> int | None:
@@ -71,21 +71,21 @@ class ReceivedRecord(msgspec.Struct, eq=False, gc=False):
         return self._leader_epoch
 
     def error(self) -> None:
-        """Return nothing: this is a record, and no event of the client."""
+        """Return None: this is a record, not an event of the client."""
 
     def latency(self) -> None:
-        """Return nothing: that is known of what was produced."""
+        """Return None: only a produced message has a latency."""
 
     def set_headers(self, headers: Any) -> None:
-        """Let :meth:`headers` return this; the record itself stays as it came."""
+        """Make :meth:`headers` return this; the parent's record does not change."""
         self._headers = headers
 
     def set_key(self, key: Any) -> None:
-        """Let :meth:`key` return this; the record itself stays as it came."""
+        """Make :meth:`key` return this; the parent's record does not change."""
         self._key = key
 
     def set_value(self, value: Any) -> None:
-        """Let :meth:`value` return this; the record itself stays as it came."""
+        """Make :meth:`value` return this; the parent's record does not change."""
         self._value = value
 
     def __len__(self) -> int:
@@ -93,11 +93,12 @@ class ReceivedRecord(msgspec.Struct, eq=False, gc=False):
 
 
 class Columns(NamedTuple):
-    """What of the records of a batch crosses the pipe: the raw bytes, and where they stand.
+    """The fields of a batch's records as they cross the pipe, in columns of raw bytes.
 
-    ``asked`` has a column for each of :data:`ASKED`, one that is the same for all as a single one.
-    ``headers`` is None where none has any. ``large`` are the places and sizes of values that are in
-    the batch's segment instead.
+    - ``asked``: a column for each of :data:`ASKED`. A column has one item if all records share
+      the value.
+    - ``headers``: None if no record has any.
+    - ``large``: indices and sizes of the values that are in the segment instead.
     """
 
     many: int
@@ -106,7 +107,7 @@ class Columns(NamedTuple):
     large: dict[int, int]
 
     def records(self, segment: Segment) -> Iterator[ReceivedRecord]:
-        """Return the records one after the other. Raises :class:`OSError` as the segment does."""
+        """Return the records in order. Raises :class:`OSError` as the segment does."""
         for at, found in zip(self.large, segment.take([*self.large.values()]), strict=True):
             self.asked[VALUE][at] = found
         topic, partition, offset, key, value, timestamp, epoch = (
@@ -117,13 +118,13 @@ class Columns(NamedTuple):
 
 
 def columns_of(records: Sequence[Record], segment: Segment) -> Columns:
-    """Return what of records crosses the pipe; there is one at least.
+    """Return the columns of at least one record.
 
-    Large values are put into the segment, which nobody reads any more.
+    Large values are put into the segment, which must have no pending reader.
     """
     ours = set(map(type, records)) == {Message}
     asked = [list(map(ask, records)) for ask in (OF_MESSAGES if ours else OF_OTHERS)]
-    for number in (0, len(ASKED) - 1):  # mostly they have one topic and one leader
+    for number in (0, len(ASKED) - 1):  # most batches have one topic and one leader
         column = asked[number]
         if column.count(column[0]) == len(column):
             asked[number] = column[:1]
@@ -133,7 +134,7 @@ def columns_of(records: Sequence[Record], segment: Segment) -> Columns:
 
 
 def _set_apart(values: list[Any], segment: Segment) -> dict[int, int]:
-    """Put the large ones into the segment; return where they stood and how large they are."""
+    """Move large values into the segment; return their indices and sizes."""
     segment.shrink()
     large = [at for at, each in enumerate(values) if type(each) is bytes and len(each) >= LARGE]
     if not large or not segment.put([values[at] for at in large]):

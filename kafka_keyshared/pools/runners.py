@@ -1,14 +1,15 @@
-"""A worker of the pool of coroutines: which records may start, and the tasks that run them.
+"""Event-loop workers that run one record per handler call.
 
-All of it belongs to the loop's thread, but for ``handed``, which the owner fills and copies, and
-what :meth:`TaskWorker.abandon` does when that thread has ended.
+All data belongs to the loop's thread. There are two exceptions: ``given``, which the owner fills
+and copies, and :meth:`TaskWorker.abandon` after that thread has ended.
 
-What has ended is reported slice by slice: at once where nothing else may start, as there may be
-something that waits for it; else so many records together, or a moment later.
+Ended records are reported slice by slice. The report is sent at once if no record runs, because
+other code may wait for it. Otherwise it is sent for :data:`TOLD_TOGETHER` records together, or
+after :data:`TOLD_WITHIN` seconds.
 
-A *runner* is a task that lives as long as there is work for it. Who wakes finds the next record,
-and wakes two more if there are others: so a thousand are awake within a few turns of the loop when
-handlers wait, and two or three when they do not.
+A *runner* is a task that lives while there is work for it. A runner that wakes takes the next
+record, and wakes two more runners if there are other records. When handlers wait, a thousand
+runners are awake within a few turns of the loop. Otherwise two or three are.
 """
 
 from __future__ import annotations
@@ -42,20 +43,20 @@ from kafka_keyshared.program.forks import end_child
 
 TURN = 32
 TURN_SECONDS = 0.05
-"""Records that a runner runs one after the other before the loop may turn, and seconds after which
-it may turn behind each: handlers that wait for nothing would keep it from all else."""
+"""A runner lets the loop turn after ``TURN`` records, or at the end of a record after
+``TURN_SECONDS``. Handlers that never wait would otherwise block the loop."""
 
 TOLD_TOGETHER = 128
 TOLD_WITHIN = 0.0005
-"""Records whose end is reported together at most, and seconds for which it is kept at most: each
-report has the owner's thread and the loop's take turns."""
+"""Most records per report of ended records, and seconds that a report may be delayed. Each report
+makes the owner's thread and the loop's thread take turns."""
 
 
 class Runner:
-    """One task of a worker, and the record that it is in: its slice, and the index there.
+    """One task of a worker, and its current record: the slice and the index there.
 
-    For handlers it is their worker. ``cancelled`` says that the record is to end because it has run
-    for too long; ``apart`` that it runs on all the same, and its worker goes on beside it.
+    To handlers it is their worker. ``cancelled``: the record ran too long and was cancelled.
+    ``apart``: the record still runs all the same, and its worker continues beside it.
     """
 
     __slots__ = ("apart", "cancelled", "current", "index", "name", "task")
@@ -69,13 +70,13 @@ class Runner:
         self.task: asyncio.Task[None] | None = None
 
     def has(self, id_: int, index: int) -> bool:
-        """Say whether this is the record that it is in; from any thread."""
-        current = self.current  # asked once: the loop's thread leaves it meanwhile
+        """Return whether this is its current record; from any thread."""
+        current = self.current  # read once: the loop's thread may change it
         return current is not None and current.slice.id == id_ and self.index == index
 
 
 class TaskWorker(LoopWorker[Handed]):
-    """Runs up to ``limit`` records at once, those of a lane one after the other."""
+    """Runs up to ``limit`` records at once, and the records of a lane one after the other."""
 
     def __init__(
         self,
@@ -89,12 +90,12 @@ class TaskWorker(LoopWorker[Handed]):
         self._told_within = told_within
         self._chains = Chains()
         self._ready = self._chains.ready
-        # Slices of which something has ended since the last report, and how many records have.
+        # Slices with records that ended since the last report, and the number of these records.
         self._untold: list[Handed] = []
         self._over_now = 0
-        self._runners: dict[Runner, None] = {}  # in the order in which they came
+        self._runners: dict[Runner, None] = {}  # in the order of their creation
         self._resting: list[asyncio.Future[None]] = []
-        # The loop that it is on, and that loop's thread.
+        # Its loop, and that loop's thread.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: int | None = None
 
@@ -106,14 +107,14 @@ class TaskWorker(LoopWorker[Handed]):
         super().open()
 
     def reopen(self) -> None:
-        """Go on, on another loop, behind what ran on one that has ended."""
+        """Continue on a new loop, after the previous one has ended."""
         self.lose()
         self._runners.clear()
         self._resting.clear()
         self.open()
 
     def close(self) -> None:
-        """Start nothing any more; close the handler when nothing runs."""
+        """Start nothing more; close the handler when nothing runs."""
         self._closing = True
         self._chains.clear()
         while self._rouse():
@@ -121,7 +122,7 @@ class TaskWorker(LoopWorker[Handed]):
         self._close_if_idle()
 
     def quit(self) -> list[asyncio.Task[None]]:
-        """Start nothing any more, and cancel what runs; return the tasks that are to end."""
+        """Start nothing more and cancel running tasks; return the tasks to wait for."""
         self.close()
         left = [each.task for each in self._at_work() if each.task is not None]
         for task in left:
@@ -129,7 +130,7 @@ class TaskWorker(LoopWorker[Handed]):
         return left
 
     def lose(self) -> None:
-        """Report what ran as failed, because the loop has ended; once, however often it is told."""
+        """Report running records as failed, once, because the loop has ended."""
         for runner in self._at_work():
             runner.task = None
             error = LoopEndedError("the event loop ended while the record ran on it")
@@ -139,14 +140,14 @@ class TaskWorker(LoopWorker[Handed]):
     def _at_work(self) -> list[Runner]:
         return [runner for runner in self._runners if runner.current is not None]
 
-    # --- what it is told ---
+    # --- its commands ---
 
     def in_hand(self, slice_: Slice) -> Handed:
-        """Return a slice as it is before anything of it has started."""
+        """Return a slice in its unstarted state."""
         return Handed(slice_)
 
     def accept(self, handed: Handed) -> None:
-        """Take a slice: to run it, or to hand back what is of lanes that have failed."""
+        """Queue a slice; hand back its records whose lanes have failed."""
         handed.lanes = lanes = self.failed.lanes_of(handed.slice.records)
         for index in self.failed.among(lanes):
             self._set_aside((handed, index))
@@ -154,17 +155,17 @@ class TaskWorker(LoopWorker[Handed]):
         self._chains.add(handed, handed.waiting())
 
     def pass_fence(self, fence: Fence) -> None:
-        """Take records of these lanes again: everything behind the failed ones is handed back."""
+        """Accept records of these lanes again; those behind the failed ones are handed back."""
         self._report()
         super().pass_fence(fence)
 
     def recall(self, recall: Recall) -> None:
-        """Give back what has not started."""
+        """Hand back the unstarted records."""
         self._report()
         self._answer(recall, self._chains.take_back([*self.given.values()], recall.only))
 
     def time_out(self, past: TimeOut) -> None:
-        """Cancel what runs of these, and answer when it has had the time to heed that."""
+        """Cancel these running records; answer after they had time to end."""
         stuck: list[tuple[Runner, int, int]] = []
         for id_, index in past.running:
             runner = next((each for each in self._runners if each.has(id_, index)), None)
@@ -202,7 +203,7 @@ class TaskWorker(LoopWorker[Handed]):
     # --- its runners ---
 
     def wake(self) -> None:
-        """Have one more runner look for work, if there is some and one may run it."""
+        """Wake or create one more runner, if there is work and the limit allows it."""
         if not self._ready or self.busy >= self.limit or self._closing:
             return
         loop = self._turns()
@@ -215,26 +216,29 @@ class TaskWorker(LoopWorker[Handed]):
             runner.task = loop.create_task(self._live(runner), context=context)
 
     def _turns(self) -> asyncio.AbstractEventLoop | None:
-        """Return its loop, on that loop's thread: :func:`turning` asks the system each time."""
+        """Return its loop if this is the loop's thread.
+
+        This check is cheaper than :func:`turning`, which asks the system each time.
+        """
         loop = self._loop
         here = loop is not None and self._thread == threading.get_ident() and not loop.is_closed()
         return loop if here else None
 
     def _rouse(self) -> bool:
-        """Wake a runner that rests; say whether there was one."""
+        """Wake an idle runner; return whether there was one."""
         while self._resting:
             rest = self._resting.pop()
-            if not rest.done():  # as it is of one that somebody has cancelled
+            if not rest.done():  # a future is done if its task was cancelled
                 rest.set_result(None)
                 return True
         return False
 
     async def _live(self, runner: Runner) -> None:
-        """Run records for as long as there are some, and the handlers leave the task as it was.
+        """Run records while there are some and the handlers leave the task unchanged.
 
-        What a handler has left on its task must not reach the next record, and a task cannot be
-        reset: a variable that had no value cannot be unset, and a cancel that the handler did not
-        heed is raised at the next ``await``. So the next record runs in another task.
+        A change that a handler makes to its task must not reach the next record. A task cannot be
+        reset. A variable that had no value cannot be unset. A cancel that the handler ignored is
+        raised at the next ``await``. The next record therefore runs in another task.
         """
         lease.WORKER.set(runner)
         loop, state = asyncio.get_running_loop(), TaskState(once=not self._contexts.shares_nothing)
@@ -252,15 +256,15 @@ class TaskWorker(LoopWorker[Handed]):
                 untouched = await self._run(runner, state)
         finally:
             self._runners.pop(runner, None)
-            if turning() in (loop, None):  # else the loop has ended, and another is on this thread
+            if turning() in (loop, None):  # else another loop is on this thread
                 self.wake()
                 self._close_if_idle()
 
     async def _run(self, runner: Runner, state: TaskState) -> bool:
-        """Run what may start, one record after the other, until that is nothing.
+        """Run ready records one after the other, until none is left.
 
-        Return False when a handler has left the task in another ``state``; nothing may be awaited
-        on it then.
+        Return False when a handler has changed the task's ``state``. Nothing may be awaited on the
+        task then.
         """
         ready, now, handle = self._ready, self._clock.monotonic, self._handler.handle
         loop, turned = turning(), now()
@@ -276,11 +280,11 @@ class TaskWorker(LoopWorker[Handed]):
                 result = await handle(handed.slice.records[index])
                 returned = None if result is None else error_in(result)
             except BaseException as error:
-                if turning() is not loop and not self.forked:  # it has ended, with its tasks
+                if turning() is not loop and not self.forked:  # the loop has ended, with its tasks
                     raise
                 ended = now()
                 handed.seconds += ended - began
-                self._over(runner, error)  # a failed attempt, whatever it is
+                self._over(runner, error)  # any exception is a failed attempt
             else:
                 ended = now()
                 handed.seconds += ended - began
@@ -293,7 +297,7 @@ class TaskWorker(LoopWorker[Handed]):
         return True
 
     def _over(self, runner: Runner, error: BaseException | None) -> None:
-        """Note how a record has ended, and let what follows in its lane start or go back."""
+        """Note the end of a record; the next one in its lane may start, or the rest goes back."""
         if self.forked:
             end_child(f"a handler on {self.name}", error)
         handed, index = runner.current, runner.index
@@ -316,7 +320,7 @@ class TaskWorker(LoopWorker[Handed]):
         self._report_if_full()
 
     def _failed(self, runner: Runner, handed: Handed, error: BaseException) -> None:
-        """Report a failed attempt, and hand back what waited behind it in its lane."""
+        """Report a failed attempt, and hand back the records behind it in its lane."""
         if runner.cancelled and isinstance(error, CancelledError):
             error = TimedOutError("it ran past the ack timeout, and was cancelled")
         failure = describe(error, self._clock, self.spec.dead_letter_on)
@@ -324,7 +328,7 @@ class TaskWorker(LoopWorker[Handed]):
             failure = replace(failure, timed_out=True)
         index = runner.index
         if runner.apart:
-            handed.slice.came.restore(index)  # the core has closed its lane already
+            handed.slice.came.restore(index)  # the core has already closed its lane
         else:
             self.failed.fail(handed.slice, index)
         self._post(Failed(handed.slice.id, index, failure))
@@ -339,7 +343,7 @@ class TaskWorker(LoopWorker[Handed]):
     # --- its reports ---
 
     def _note_end(self, handed: Handed, index: int) -> None:
-        """Note that a record is over: a failure of it has been posted before this can be seen."""
+        """Note that a record is over; if it failed, its failure must already be posted."""
         handed.marks[index] = ENDED
         if not handed.over:
             if not self._untold:
@@ -349,23 +353,24 @@ class TaskWorker(LoopWorker[Handed]):
         self._over_now += 1
 
     def _report_if_full(self) -> None:
-        """Report at once where that is much, or nothing runs of which more would come."""
+        """Report at once if many records have ended, or if nothing runs that would add more."""
         if self._over_now >= TOLD_TOGETHER or (self._over_now and not self.busy):
             self._report()
 
     def _report_soon(self) -> None:
         loop = self._turns()
         if loop is None:
-            return  # whoever ends what is left of an ended loop reports it
+            return  # the code that cleans up an ended loop reports it
         if self._told_within:
             loop.call_later(self._told_within, self._report)
         else:
             loop.call_soon(self._report)
 
     def _report(self) -> None:
-        """Report what has ended since this was done last; always before anything is taken back.
+        """Report the records that ended since the last report; called before any take-back.
 
-        Behind that its slice may be at its end, and all of it count as done, what comes back too.
+        This report must come first. A take-back may end its slice. All unreported records of the
+        slice would then count as done, also those taken back.
         """
         untold, self._untold, self._over_now = self._untold, [], 0
         for handed in untold:
@@ -379,14 +384,17 @@ class TaskWorker(LoopWorker[Handed]):
 
     def _end(self, handed: Handed, dropped: Sequence[int] = ()) -> None:
         id_ = handed.slice.id
-        # In this order: a slice that is neither here nor reported would look unstarted.
+        # In this order: a slice that is neither given nor reported would look unstarted.
         self._post(Ended(id_, handed.seconds, (*handed.dropped, *dropped)))
         del self.given[id_]
         if self._orders:
             self._ended(id_)
 
     def abandon(self, *, settle: bool) -> None:
-        """Report what ran as failed, and everything as ended; what had not started as dropped."""
+        """Report running records as failed and all slices as ended.
+
+        With ``settle`` the unstarted records are reported as dropped.
+        """
         self._closing = True
         self.lose()
         for handed in list(self.given.values()):
@@ -395,7 +403,7 @@ class TaskWorker(LoopWorker[Handed]):
         self.closed.set()
 
     def coroutine_of(self, id_: int, index: int) -> object:
-        """Return the coroutine that runs the record, None where none does; from any thread."""
-        # A copy in one C call: the loop adds and removes them meanwhile.
+        """Return the coroutine that runs the record, None if none does; from any thread."""
+        # A copy in one C call, because the loop adds and removes runners concurrently.
         found = (each.task for each in self._runners.copy() if each.has(id_, index))
         return None if (task := next(found, None)) is None else task.get_coro()

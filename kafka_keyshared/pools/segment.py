@@ -1,11 +1,12 @@
-"""Memory that two processes share and that has no name: large values go through it, not the pipe.
+"""Shared memory without a name, for large values of a batch.
 
-What crosses a pipe is copied into a message, into the pipe, a piece at a time while both ends take
-turns, out of it, and out of the message. Here it is copied in and out, in one call each.
+A pipe copies a value four times: into a message, into the pipe, out of it, and out of the message.
+The pipe copies it a piece at a time while both ends take turns. The segment copies it in and out,
+in one call each.
 
-A file without a name is gone with the last process that has it open, however that ends: nothing is
-left behind, and there is nothing to clean up. It is written and read by calls and not mapped,
-because a page that there is no room for ends a process that writes to a map; a call says so.
+A file without a name is deleted when the last process that has it open ends, however it ends.
+Nothing is left behind to clean up. The file is read and written by calls, not mapped. If memory is
+short, a write to a map kills the process, while a call returns an error.
 """
 
 from __future__ import annotations
@@ -19,31 +20,31 @@ from pathlib import Path
 from typing import Any
 
 LARGE = 16 << 10
-"""Bytes from which a value goes this way. From 4 KiB on it is as fast as the pipe at least, from
-here more than twice as fast; below it a call per value would cost more than the copies."""
+"""Bytes from which a value goes through the segment. From 4 KiB it is at least as fast as the pipe,
+from 16 KiB over twice as fast. Below that a call per value would cost more than the copies."""
 
 KEPT = 4 << 20
 """Bytes that stay allocated for the next batch."""
 
 
 class Segment:
-    """What one process writes and another reads, in turns; it can be given to one that starts."""
+    """Memory that two processes write and read in turns; it can be passed to a new process."""
 
     def __init__(self) -> None:
         self._open(_without_name())
         self._size = 0
 
     def put(self, values: Sequence[bytes]) -> bool:
-        """Write values one behind the other; False where there is no room for them."""
+        """Write values one behind the other; return False if there is no room."""
         total = sum(map(len, values))
         self._size = max(self._size, total)
         try:
             return os.pwritev(self.fd, values, 0) == total
-        except OSError:  # no memory: it is for the pipe then, which needs little at a time
+        except OSError:  # no memory: the value goes through the pipe, which needs little at a time
             return False
 
     def take(self, sizes: Sequence[int]) -> list[bytes]:
-        """Read values of these sizes. Raises :class:`OSError` where they are not all there."""
+        """Read values of these sizes. Raises :class:`OSError` if they are not all there."""
         found, at = [], 0
         for size in sizes:
             value = os.pread(self.fd, size, at)
@@ -54,7 +55,7 @@ class Segment:
         return found
 
     def shrink(self) -> None:
-        """Give back what a few large values have taken; nobody reads it any more."""
+        """Free the memory that a few large values have taken; there must be no pending reader."""
         if self._size > KEPT:
             os.ftruncate(self.fd, 0)
             self._size = 0

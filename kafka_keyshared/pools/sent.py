@@ -1,4 +1,4 @@
-"""A slice that is sent to another process a batch at a time, and can be taken back from there."""
+"""Slices sent to a worker process one batch at a time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from kafka_keyshared.pools.board import Board
 from kafka_keyshared.pools.port import Handover
 
 Called: TypeAlias = Callable[[Record, float, float, Outcome], None]
-"""Is told of a call with a record that has ended: from when until when it ran, and its outcome."""
+"""Callback for one ended call: the record, the times of its start and end, and its outcome."""
 
 
 class Sent(Handover):
     """A slice on its way through the process of a worker.
 
-    The records before ``_at`` are through; those of the batch follow, as far as ``_until``, of
-    which the board knows how far they are; then what was not sent, as far as ``_end``. What is
-    behind that was taken back. All of it is guarded by a lock: the worker's thread sends and hears,
-    the owner asks and takes back. ``called`` is told of each call under it, before anybody learns
-    that it has ended.
+    The records before ``_at`` are processed. The current batch follows, up to ``_until``; the board
+    shows its progress. Then come unsent records, up to ``_end``. Records behind that were taken
+    back.
+
+    A lock guards all of it. The worker's thread sends batches and receives results; the owner
+    queries the slice and takes records back. ``called`` gets each call under the lock, before the
+    call is visible as ended.
     """
 
     __slots__ = ("_at", "_board", "_called", "_end", "_lock", "_told", "_until")
@@ -40,12 +42,12 @@ class Sent(Handover):
     # --- the worker's thread ---
 
     def next(self) -> int | None:
-        """Return the index of the next record to send or to set aside; None where there is none."""
+        """Return the index of the next record to send or to set aside; None if there is none."""
         with self._lock:
             return self._at if self._at < self._end else None
 
     def send(self, count: int) -> range:
-        """Take up to so many records into a batch; return which. Nothing of it has started."""
+        """Take up to ``count`` records into a batch; return their indices. None has started."""
         with self._lock:
             self._until = min(self._at + count, self._end)
             self._board.begin()
@@ -53,7 +55,7 @@ class Sent(Handover):
             return range(self._at, self._until)
 
     def tell(self, done: int, outcome: Outcome) -> None:
-        """Tell of the calls of the batch: so many are done, and of the next this has become."""
+        """Report the calls of the batch: ``done`` records, and the outcome of the next one."""
         if self._called is None:
             return
         with self._lock:
@@ -63,7 +65,7 @@ class Sent(Handover):
                 self._told += 1
 
     def passed(self, count: int) -> None:
-        """Be through with so many, which have ended. There is no batch now."""
+        """Mark the next ``count`` records as processed. The batch is over."""
         with self._lock:
             self._at += count
             self._until = self._at
@@ -80,9 +82,10 @@ class Sent(Handover):
             return True
 
     def broken_off(self, now: float, *, counts: bool = True) -> int | None:
-        """The process has died. Be through with all that it had ended; return what it was in.
+        """Close the batch after the process has died; return the record that it was running.
 
-        Where that ``counts`` as an attempt: else that record has not started.
+        All records that had ended are marked as processed. With ``counts`` the running record is a
+        failed attempt, and its index is returned. Otherwise it has not started.
         """
         with self._lock:
             if self._until == self._at:
@@ -99,31 +102,31 @@ class Sent(Handover):
             return self._at - 1 if running else None
 
     def last(self) -> Record | None:
-        """Return the last record that it is through with; None before the first."""
+        """Return the last processed record; None before the first."""
         with self._lock:
             return self.slice.records[self._at - 1] if self._at else None
 
     # --- the owner ---
 
     def holds_at(self, index: int) -> bool:
-        """Have the batch end with the record that runs; say whether that is this one."""
+        """End the batch with the running record; return whether that is this one."""
         with self._lock:
             if self._until == self._at:
                 return False
             return self._at + self._board.freeze() == index + 1 and self._board.running()
 
     def progress(self) -> Serial:
-        """Return how far the process has got."""
+        """Return how many records the process has started."""
         with self._lock:
             if self._until == self._at:
                 return Serial(self._at)
             started = self._board.started()
-            if self._called is not None:  # what is known to have ended may be committed
+            if self._called is not None:  # report before the commit
                 self._tell(self._board.ended())
             return Serial(self._at + started)
 
     def take_back(self) -> range:
-        """Take every unstarted record back; return which they are."""
+        """Take back all unstarted records; return their indices."""
         with self._lock:
             started = self._at
             if self._until > self._at:
@@ -133,7 +136,7 @@ class Sent(Handover):
             return back
 
     def _tell(self, ended: int) -> None:
-        """Tell of the calls that have ended as done, those that were not told of before."""
+        """Report the calls that have ended as done and were not reported before."""
         called = self._called
         while called is not None and self._told < self._at + ended:
             record, index = self._record(), self._told - self._at
@@ -141,10 +144,10 @@ class Sent(Handover):
             self._told += 1
 
     def _record(self) -> Record:
-        """Return the record that is next to be told of."""
+        """Return the next record to report."""
         return self.slice.records[self._told]
 
     def clear(self) -> None:
-        """Have nothing left to send."""
-        self._lock = threading.Lock()  # in the child of a fork somebody else may have the old one
+        """Leave nothing to send."""
+        self._lock = threading.Lock()  # a thread of the parent may have held it
         self._end = self._at

@@ -1,9 +1,9 @@
-"""A process of a worker as the system knows it: started, killed, reaped.
+"""Worker processes at the system level: start, kill, reap.
 
-Nothing of it is left to the end of the program: ``multiprocessing`` would send SIGTERM then, which
-a process may ignore, and wait for its end without a limit. What has not ended by itself is killed,
-by the pool or, at the latest, when the interpreter exits. It is killed with all others of its
-process group: what a handler has started would else run on beside the next attempt.
+No process is left to the exit function of ``multiprocessing``. That function would send SIGTERM,
+which a process may ignore, and wait without a limit. A process that has not ended by itself is
+killed: by the pool, or at the latest when the interpreter exits. Its whole process group is killed
+with it. Processes that a handler has started would otherwise run on beside the next attempt.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from multiprocessing.connection import wait
 from typing import Any
 
 SPAWN = multiprocessing.get_context("spawn")
-"""Forked, a process would have the client's sockets, and locks that nobody there lets go of."""
+"""A forked process would have the client's sockets, and locks that are never released."""
 
 KILLED_WITHIN = 1.0
-"""Seconds for which the end of a killed process is waited for; mostly it takes milliseconds."""
+"""Seconds to wait for the end of a killed process; it mostly takes milliseconds."""
 
 LOOK_AGAIN = 0.02
-"""Seconds between two looks whether a process has ended, where the system does not say so."""
+"""Seconds between two checks whether a process has ended, if the system does not signal it."""
 
 _reaping = threading.Lock()
 """Held while processes start and are reaped: multiprocessing keeps one list of all of them."""
@@ -37,7 +37,7 @@ _never = threading.Event()
 
 
 class Spawned:
-    """A process that has been started. Any thread may ask and kill; one reaps."""
+    """A started process. Any thread may query and kill it; one thread reaps it."""
 
     def __init__(self, target: Callable[..., None], args: tuple[Any, ...], name: str) -> None:
         with _reaping:
@@ -45,8 +45,8 @@ class Spawned:
             self._process.start()
         self.pid = int(self._process.pid or 0)
         self._end = self._process.sentinel
-        # The sentinel is a pipe that children of the process can keep open, and that the process
-        # can write into. The system itself knows better, where it says so.
+        # The sentinel is a pipe. Children of the process can keep it open, and the process can
+        # write into it. A pidfd is reliable, if the system has one.
         if hasattr(os, "pidfd_open"):
             with suppress(OSError):
                 self._end = os.pidfd_open(self.pid)
@@ -54,11 +54,11 @@ class Spawned:
         _running.add(self)
 
     def fileno(self) -> int:
-        """Return what is readable once it has ended."""
+        """Return the file descriptor that is readable once the process has ended."""
         return self._end
 
     def over(self, seconds: float = 0.0) -> bool:
-        """Wait for its end at most so many seconds; say whether it has ended."""
+        """Wait at most ``seconds`` for its end; return whether it has ended."""
         until = time.monotonic() + seconds
         while self._process.exitcode is None:
             if (left := until - time.monotonic()) <= 0:
@@ -68,16 +68,16 @@ class Spawned:
         return True
 
     def kill(self) -> None:
-        """Kill it and the others of its group, unless it has ended."""
+        """Kill it and its process group, unless it has ended."""
         with _reaping:
             if self._process.exitcode is not None:
                 return
-            with suppress(OSError):  # it is so new that it has no group of its own
+            with suppress(OSError):  # a new process may not have a group of its own yet
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.kill()
 
     def reap(self) -> int | None:
-        """Leave it behind; return its exit status, None where it does not end at all."""
+        """Reap the process; return its exit status, None if it does not end at all."""
         if not self.over(KILLED_WITHIN):
             self.kill()
             self.over(KILLED_WITHIN)
@@ -93,11 +93,11 @@ class Spawned:
 
 
 _running: set[Spawned] = set()
-"""What has been started, and not reaped."""
+"""Processes that are started and not reaped."""
 
 
 def kill_all() -> None:
-    """Kill and reap what is left: the program exits."""
+    """Kill and reap the remaining processes, because the program exits."""
     left = list(_running)
     for each in left:
         each.kill()
@@ -105,5 +105,5 @@ def kill_all() -> None:
         each.reap()
 
 
-# It runs before the exit function of multiprocessing, which was registered with its import.
+# It runs before the exit function of multiprocessing, which was registered at its import.
 atexit.register(kill_all)

@@ -1,4 +1,7 @@
-"""A handler's own state of slots, given up and taken over in its worker's thread."""
+"""Release and adoption of a handler's state by slot.
+
+Both run in the worker's thread.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,10 @@ log = log_of("kafka_keyshared.pool")
 def hand_over(
     name: str, made: Made, item: Release | Adopt, in_child: Callable[[], bool]
 ) -> Released | None:
-    """Have a worker's handler give up or take over the state of slots; return what to answer.
+    """Have a worker's handler release or adopt the state of slots; return the answer to post.
 
-    What the handler raises is told, but in a child that it has forked: there it goes on.
+    An exception of the handler is logged. In a child that the handler has forked, it is raised
+    instead.
     """
     error = state = None
     try:

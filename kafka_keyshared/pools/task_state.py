@@ -1,9 +1,9 @@
-"""What a handler can leave behind on the task that it ran on.
+"""Detection of changes that a handler makes to its task.
 
-A task of the pool runs one record after the other. A handler that cancels its task, gives it a
-name, sets a context variable, or keeps the task in a registry, a timer or an open
-``asyncio.timeout()``, would reach the record behind it. So the pool compares the task with what it
-was before its first record, and continues on another task where anything differs.
+A task of the pool runs one record after the other. A handler can cancel its task, give it a name,
+or set a context variable. It can also keep the task in a registry, a timer or an open
+``asyncio.timeout()``. Each of these would affect the next record. The pool therefore compares the
+task with its state before the first record. If anything differs, it continues on another task.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weakref import getweakrefcount
 
 
 class TaskState:
-    """The current task as it is when this is made. One thread, that of the task's loop.
+    """The state of the current task at construction. Use it only on the thread of the task's loop.
 
     With ``once`` the task counts as changed from the first record on.
     """
@@ -36,10 +36,11 @@ class TaskState:
         self._observed = getweakrefcount(self._task)
 
     def changed(self) -> bool:
-        """Return whether the task is another than it was, or something else refers to it now.
+        """Return whether the task has changed, or whether another object refers to it now.
 
-        Whatever holds the task may cancel it at any later time, or look up state by it: a timer, an
-        open ``asyncio.timeout()``, a session that is kept by ``asyncio.current_task()``.
+        An object that holds the task may cancel it at any later time, or look up state by it.
+        Examples are a timer, an open ``asyncio.timeout()``, and a session that is kept by
+        ``asyncio.current_task()``.
         """
         task = self._task
         return bool(

@@ -1,11 +1,12 @@
-"""The pool of coroutines: one event loop, and in each of its workers many records at once.
+"""The coroutine pool: one event loop, many concurrent records per worker.
 
-A worker starts a record as soon as none of its lane runs there and fewer than its *limit* run:
-what waits for an earlier one of its lane is *chained* to it. Long-lived tasks, the runners of
-:mod:`.runners`, run one record after the other; a task for each record would cost three times that.
+A worker starts a record when no other record of its lane runs there and fewer than its *limit* run.
+A record that waits for an earlier one of its lane is *chained* to it. Long-lived tasks, the runners
+of :mod:`.runners`, run one record after the other. A task for each record would cost three times
+that.
 
-All that a worker has belongs to the loop's thread. The owner's commands reach it through one inbox,
-in their order, so a recall, a fence and a time-out are answered when the loop gets to them.
+All data of a worker belongs to the loop's thread. The owner's commands reach it in order, through
+one inbox. A recall, a fence and a time-out are answered when the loop processes them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from kafka_keyshared.program import forks
 log = log_of("kafka_keyshared.pool")
 
 BLOCKED_AFTER = 1.0
-"""Seconds after which a loop that has not turned is told of."""
+"""Seconds after which a loop that has not turned is logged as blocked."""
 
 Whose: TypeAlias = tuple[str, int]
 MakeWorker: TypeAlias = Callable[[WorkerSpec, int, Post, Clock], LoopWorker[Any]]
@@ -44,7 +45,7 @@ MakeWorker: TypeAlias = Callable[[WorkerSpec, int, Post, Clock], LoopWorker[Any]
 class TaskPool:
     """Runs coroutine functions on an event loop. See :class:`~.port.Pool`.
 
-    ``make`` makes its workers: those that call a handler with one record, or with several.
+    ``make`` makes its workers: those for single records, or those for batches.
     """
 
     def __init__(
@@ -76,13 +77,13 @@ class TaskPool:
         self.workers[spec.subscription, spec.index] = worker
         return worker
 
-    # --- what the owner asks ---
+    # --- calls of the owner ---
 
     def start(self, lanes: Lanes = own_lanes) -> None:
         """Start the loop, and wait until the handler of each worker is made.
 
-        Raises :class:`ConfigError` when one cannot be made, and :class:`KeySharedError` when the
-        loop is the caller's and closed meanwhile.
+        Raises :class:`ConfigError` if a handler cannot be made. Raises :class:`KeySharedError` if
+        the caller closed the loop before that.
         """
         self._lanes = lanes
         forks.watch(self)
@@ -101,7 +102,7 @@ class TaskPool:
                 ) from worker.broken
 
     def forked(self) -> None:
-        """Let the child of a handler end when it comes back: records are the parent's."""
+        """Mark the workers as forked: the child ends when its handler returns."""
         for worker in self.workers.values():
             worker.forked = True
 
@@ -116,20 +117,20 @@ class TaskPool:
         self._tell(partial(worker.accept, given))
 
     def fence(self, fence: Fence) -> None:
-        """Have the fence come back: what is behind a failed record is handed back as it fails."""
+        """Post the fence when the loop gets to it: a failed lane's records are back by then."""
         worker = self.workers[fence.subscription, fence.worker]
         self._tell(partial(worker.pass_fence, fence))
 
     def recall(self, recall: Recall) -> None:
-        """Have the worker give back what has not started."""
+        """Have the worker hand back its unstarted records."""
         self._tell(partial(self.workers[recall.subscription, recall.worker].recall, recall))
 
     def time_out(self, past: TimeOut) -> None:
-        """Cancel these; name those that have been cancelled before as stuck."""
+        """Cancel these records; report those that were cancelled before as stuck."""
         self._tell(partial(self.workers[past.subscription, past.worker].time_out, past))
 
     def lapse(self, lapse: Lapse) -> None:
-        """Note it for the handlers that ask."""
+        """Mark leases as over, for handlers that ask."""
         given = self.workers[lapse.subscription, lapse.worker].given
         for id_ in lapse.slices:
             if (each := given.get(id_)) is not None:
@@ -140,21 +141,21 @@ class TaskPool:
         return {
             id_: given.progress()
             for worker in self.workers.values()
-            # A copy in one C call: the loop removes them meanwhile.
+            # A copy in one C call, because the loop removes slices concurrently.
             for id_, given in worker.given.copy().items()
         }
 
     def add(self, worker: StartWorker) -> None:
-        """Make room for one more worker on the loop."""
+        """Add one more worker on the loop."""
         of = next(
             each for each in self.workers.values() if each.spec.subscription == worker.subscription
         )
         self._open(self._make(replace(of.spec, index=worker.worker, name=worker.name)))
 
     def resize(self, limit: int) -> None:
-        """Have each worker run so many records at once from now on; from any thread.
+        """Set the number of records that each worker runs at once; from any thread.
 
-        What runs beyond that ends as ever, and nothing takes its place.
+        Records that run beyond the new limit end as usual, and are not replaced.
         """
         self._limit = limit
         for worker in list(self.workers.values()):
@@ -162,31 +163,31 @@ class TaskPool:
         self._tell(_look)
 
     def dead(self) -> list[Whose]:
-        """Return everybody when the loop's thread has ended, else nobody."""
+        """Return all workers if the loop's thread has ended, else none."""
         return [] if self._host.alive else list(self.workers)
 
     def revived(self) -> list[Whose]:
-        """Return nothing: a loop that has ended is the caller's, and is not run again."""
+        """Return nothing: an ended loop of the caller's is not run again."""
         return []
 
     def departed(self) -> list[Whose]:
-        """Return nothing: a worker is there as long as the loop."""
+        """Return nothing: a worker lives as long as the loop."""
         return []
 
     def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
-        """Return where in the user's program the coroutine stands that has the record."""
+        """Return the place in the user's program of the coroutine that runs the record."""
         found = self.workers.get((subscription, worker))
         return "" if found is None else found.where(slice_, index)
 
     def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
-        """Return the calls that the coroutine is in, the one that awaits all the others first."""
+        """Return the call stack of the coroutine; the outermost call comes first."""
         found = self.workers.get((subscription, worker))
         return "" if found is None else found.stack(slice_, index)
 
     def beat(self) -> None:
-        """Tell of a handler that keeps the loop from turning, and of its end."""
+        """Log a handler that blocks the loop, and the end of the block."""
         now = self._clock.monotonic()
-        asked = self._asked_at  # read once: the loop answers meanwhile
+        asked = self._asked_at  # read once: the loop may reset it
         if asked is None:
             self._asked_at = now
             self._host.tell(self._turned)
@@ -208,11 +209,11 @@ class TaskPool:
             log.info("the event loop turns again, after %s", seconds)
 
     def late(self) -> dict[str, int]:
-        """Return nothing: a coroutine says what becomes of a record once."""
+        """Return nothing: a coroutine reports the result of a record once."""
         return {}
 
     def replace(self, subscription: str, worker: int) -> None:
-        """Start the loop anew, unless it is the caller's; what ran there counts as failed."""
+        """Restart the loop, unless it is the caller's; records that ran there count as failed."""
         if not self._host.alive:
             self._take_in()
             self._host.start()
@@ -223,17 +224,17 @@ class TaskPool:
             lost.lose()
 
     def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
-        """Report what the dead worker was running as failed, and the rest as ended."""
+        """Report the dead worker's running records as failed, and its slices as ended."""
         self._take_in()
         self.workers[subscription, worker].abandon(settle=settle)
 
     def release(self, release: Release) -> None:
-        """Have the worker's handler give up the state of slots, behind what it has."""
+        """Have the worker's handler release the state of slots, behind all that it holds."""
         worker = self.workers[release.subscription, release.worker]
         self._tell(partial(worker.hand_over, release))
 
     def adopt(self, adopt: Adopt) -> None:
-        """Have the worker's handler take over the state of slots."""
+        """Have the worker's handler adopt the state of slots."""
         self._tell(partial(self.workers[adopt.subscription, adopt.worker].hand_over, adopt))
 
     def end(self, subscription: str, worker: int) -> None:
@@ -241,7 +242,10 @@ class TaskPool:
         self._tell(self.workers.pop((subscription, worker)).close)
 
     def stop(self, timeout: float) -> list[str]:
-        """Let nothing start any more; close the handlers of those that have nothing left."""
+        """Start nothing more; close the handlers of idle workers.
+
+        Return the names of the workers that still run records.
+        """
         deadline = time.monotonic() + timeout
         for worker in self.workers.values():
             self._tell(worker.close)
@@ -256,18 +260,18 @@ class TaskPool:
         return left
 
     async def quit(self) -> None:
-        """Leave nothing behind on the loop that this is awaited on, when the run is over there.
+        """Cancel all that still runs on the caller's loop; awaited there when the run is over.
 
-        What still runs is cancelled: nobody waits for it, and it runs again at the next start.
+        Nothing waits for the cancelled records. They run again at the next start.
         """
         left = [task for worker in self.workers.values() for task in worker.quit()]
         if left:
             await asyncio.wait(left, timeout=END_PATIENCE)
 
-    # --- the way to the loop ---
+    # --- commands to the loop ---
 
     def _tell(self, what: Callable[[], object]) -> None:
-        """Have the loop do it behind all that it was told before; once it turns, for all of it."""
+        """Queue a command for the loop; one wake-up covers all queued commands."""
         self._inbox.append(what)
         if not self._host.alive:
             self._take_in()
@@ -276,14 +280,15 @@ class TaskPool:
             self._host.tell(self._take_in)
 
     def _take_in(self) -> None:
-        # First: who appends behind the last look has it come again.
-        # GIL: of two threads that each write one thing and then read the other's, one sees it.
+        # Reset first: a command that is appended after the last check schedules this again.
+        # GIL: two threads each write one variable and then read the other's, so at least one of
+        # them sees the write.
         self._told = False
         while self._inbox:
             self._inbox.popleft()()
-        for worker in list(self.workers.values()):  # the owner adds and removes some meanwhile
+        for worker in list(self.workers.values()):  # the owner adds and removes workers
             worker.wake()
 
 
 def _look() -> None:
-    """Nothing but that the workers look for what may start."""
+    """Do nothing; after any command the workers look for records that may start."""

@@ -1,12 +1,12 @@
-"""The thread pool: one thread per worker, each with a mailbox of slices.
+"""The thread pool: one thread with an inbox per worker.
 
-On the common path a record costs the worker one step of an iterator, the handler call, an identity
-test and a look whether its context has changed. Everything else is paid per slice, or where
-something failed.
+On the common path a record costs the worker four things: one step of an iterator, the handler call,
+an identity test, and a check whether its context has changed. All other costs are per slice, or per
+failure.
 
-A thread cannot be ended from outside. Where a record does not end, its thread is left with it, and
-a *replacement thread* does the worker's work from there on; when the record ends at last, its
-thread reports that and ends too. There are no more of these than there are workers.
+A thread cannot be ended from outside. If a record does not end, its thread stays with it. A
+*replacement thread* does the worker's work from then on. When the stuck record ends at last, its
+thread reports it and ends too. There are at most as many replacement threads as workers.
 """
 
 from __future__ import annotations
@@ -55,20 +55,21 @@ class ThreadPool(Crew[WorkerCell]):
         self.cells[fence.subscription, fence.worker].inbox.put(fence)
 
     def recall(self, recall: Recall) -> Recalled:
-        """Take back every unstarted record of the slices, at once, whatever the worker is doing."""
+        """Take back all unstarted records of the slices at once, also while the worker is busy."""
         cell = self.cells[recall.subscription, recall.worker]
         back = take_back_all(cell.given, recall.only)
         return Recalled(recall.subscription, recall.worker, back)
 
     def time_out(self, past: TimeOut) -> None:
-        """Take back what has not started, and have another thread go on where that is allowed."""
+        """Take back the unstarted records; another thread continues where that is allowed."""
         ((id_, index),) = past.running
         cell = self.cells[past.subscription, past.worker]
         with cell.changing:
             back = take_back_all(cell.given)
             stuck: list[Stuck] = []
             following = None
-            # Else it has ended meanwhile, or its thread has and is replaced at this beat.
+            # Otherwise the record has ended already, or its thread has; the thread is then replaced
+            # at this heartbeat.
             if cell.current is not None and cell.lives() and cell.runs(id_, index):
                 following = self._following(cell)
                 dropped = tuple(cell.current.dropped)
@@ -82,7 +83,10 @@ class ThreadPool(Crew[WorkerCell]):
             self.start_worker(following)
 
     def lapse(self, lapse: Lapse) -> None:
-        """Note it for the handler that asks: a thread goes on, and what it says settles nothing."""
+        """Mark leases as over for handlers that ask.
+
+        The thread goes on, and its result settles nothing.
+        """
         given = self.cells[lapse.subscription, lapse.worker].given
         for id_ in lapse.slices:
             if (handover := given.get(id_)) is not None:
@@ -93,32 +97,32 @@ class ThreadPool(Crew[WorkerCell]):
         return {
             id_: handover.progress()
             for cell in self.cells.values()
-            # A copy in one C call: the worker removes slices meanwhile.
+            # A copy in one C call, because the worker removes slices concurrently.
             for id_, handover in cell.given.copy().items()
         }
 
     def beat(self) -> None:
-        """See to threads that have ended in the record with which they were left."""
+        """Clean up stuck threads that have ended."""
         for cell in [each for each in self.beside if not each.lives()]:
             self.beside.remove(cell)
             self._abandon(cell, [cell.current] if cell.current is not None else [])
 
     def is_in(self, cell: WorkerCell, slice_: int) -> bool:
-        """Say whether the cell's thread is in that slice."""
+        """Return whether the cell's thread runs that slice."""
         return cell.is_in(slice_)
 
     def replace(self, subscription: str, worker: int) -> None:
         """Start another thread for the worker; the record that the old one ran counts as failed.
 
-        The new thread goes on behind that record, and goes on setting aside what follows in lanes
-        that have failed.
+        The new thread continues behind that record. It keeps setting aside the later records of
+        failed lanes.
         """
         cell = self.cells[subscription, worker]
         self._fail_running(cell)
         self.start_worker(cell)
 
     def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
-        """Report what the dead worker was running as failed, and its slices as ended."""
+        """Report the record that the dead worker was running as failed, and its slices as ended."""
         cell = self.cells[subscription, worker]
         handovers = [
             each
@@ -138,15 +142,15 @@ class ThreadPool(Crew[WorkerCell]):
         cell.current = cell.thread = None
 
     def release(self, release: Release) -> None:
-        """Have the worker's handler give up the state of slots, when it gets to it."""
+        """Have the worker's handler release the state of slots, in the order of its inbox."""
         self.cells[release.subscription, release.worker].inbox.put(release)
 
     def adopt(self, adopt: Adopt) -> None:
-        """Have the worker's handler take over the state of slots, when it gets to it."""
+        """Have the worker's handler adopt the state of slots, in the order of its inbox."""
         self.cells[adopt.subscription, adopt.worker].inbox.put(adopt)
 
     def end(self, subscription: str, worker: int) -> None:
-        """Have the worker's thread close its handler and end, when it gets to it."""
+        """Have the worker's thread close its handler and end, after its current work."""
         cell = self.cells[subscription, worker]
         if cell.thread is None:
             del self.cells[subscription, worker]
@@ -155,19 +159,19 @@ class ThreadPool(Crew[WorkerCell]):
             cell.inbox.put(None)
 
     def send_off(self, cell: WorkerCell) -> None:
-        """Take back what has not started, and end the thread behind what has."""
+        """Take back the unstarted records, and end the thread behind the started ones."""
         take_back_all(cell.given)
         cell.inbox.put(None)
 
     def forked(self) -> None:
-        """Leave nothing to do in the child: what it takes next is the end of its slice."""
+        """Clear the remaining work in the child: its iterator ends after the current record."""
         for cell in self.cells.values():
             take_back_all(cell.given)
 
     # --- inside ---
 
     def run_given(self, cell: WorkerCell, made: Made) -> bool:
-        """Run slices until told to end."""
+        """Run slices until the end of the inbox."""
         handle = made.handle
         if cell.current is not None:
             self._run_slice(cell, cell.current, handle)
@@ -180,7 +184,7 @@ class ThreadPool(Crew[WorkerCell]):
         return goes_on
 
     def see_to(self, cell: WorkerCell, made: Made, item: Fence | Release | Adopt) -> bool:
-        """Do what is no slice; say whether this is still the worker, not its child."""
+        """Process a fence or an order about state; return False in a forked child."""
         if isinstance(item, Fence):
             cell.failed.passed(item.lanes)
             self._mailbox.put(FencePassed(item.subscription, item.worker, item.lanes))
@@ -193,7 +197,7 @@ class ThreadPool(Crew[WorkerCell]):
         return True
 
     def _run_slice(self, cell: WorkerCell, handover: Handover, handle: Handle) -> bool:
-        """Run a slice and report its end; say whether this is still the worker, not its child."""
+        """Run a slice and report its end; return False in a forked child."""
         began = self.begin(cell, handover)
         self._run(cell, handover, handle, cell.failed)
         if self.in_child():
@@ -202,12 +206,12 @@ class ThreadPool(Crew[WorkerCell]):
         return True
 
     def begin(self, cell: WorkerCell, handover: Handover) -> float:
-        """Be in a slice; return when that began."""
+        """Enter a slice; return the time."""
         cell.current = handover
         return self._clock.monotonic()
 
     def through(self, cell: WorkerCell, handover: Handover, began: float) -> None:
-        """Be through with it, and report its end."""
+        """Leave a slice, and report its end."""
         self._end(cell, handover, self._clock.monotonic() - began)
         cell.current = cell.reported = None
 
@@ -226,10 +230,10 @@ class ThreadPool(Crew[WorkerCell]):
             if raised is None:
                 return
             self._see_to_raised(cell, handover, *raised)
-            del raised  # or what was raised would keep itself, by way of this call
+            del raised  # otherwise the exception and this frame would keep each other alive
 
     def _open(self, cell: WorkerCell, handover: Handover, failed: FailedLanes) -> Iterator[Record]:
-        """Yield what is in no failed lane, and set the rest aside."""
+        """Yield the records that are in no failed lane, and set the rest aside."""
         for record in handover.todo:
             if failed.holds(record):
                 self._mailbox.put(SetAside(handover.slice.id, handover.index_of(record)))
@@ -240,7 +244,7 @@ class ThreadPool(Crew[WorkerCell]):
     def _see_to_raised(
         self, cell: WorkerCell, handover: Handover, record: Record, error: BaseException
     ) -> None:
-        """Act on what a call has raised: a verdict, or a failed attempt."""
+        """Process the exception of a call: a verdict, or a failed attempt."""
         if self.in_child():
             raise error
         if isinstance(error, Ack):
@@ -252,16 +256,16 @@ class ThreadPool(Crew[WorkerCell]):
             return
         failure = describe(error, self._clock, cell.spec.dead_letter_on)
         cell.failed.fail(slice_, index)
-        # Posted before the next record is taken: whoever reads progress first and the
-        # mailbox after it knows of every failure among the started records.
+        # Posted before the next record is taken. The owner reads progress first and the mailbox
+        # after it. It then knows every failure among the started records.
         self._mailbox.put(Failed(slice_.id, index, failure))
         cell.reported = record
 
     def _following(self, cell: WorkerCell) -> WorkerCell | None:
-        """Return the cell of a thread that may go on in the place of this one, if one may.
+        """Return the cell of a replacement thread, None if none is allowed.
 
-        Of lanes that have failed it knows nothing, and needs not: what the worker had of them has
-        been taken back, and it gets nothing of them until their fences have passed.
+        The new cell starts without failed lanes. The worker's records of those lanes have been
+        taken back. It gets none of them until their fences have passed.
         """
         if not self.may_follow(cell):
             return None
@@ -269,7 +273,7 @@ class ThreadPool(Crew[WorkerCell]):
         return WorkerCell(cell.spec, given=cell.given, failed=failed)
 
     def _fail_running(self, cell: WorkerCell) -> None:
-        """Report what a dead thread was running as failed, once, and close its lane here too."""
+        """Report a dead thread's running record as failed, once, and mark its lane."""
         handover = cell.current
         if handover is None or handover.slice.id not in cell.given:
             cell.current = None

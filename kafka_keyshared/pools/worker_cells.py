@@ -1,4 +1,4 @@
-"""What a worker's thread has: how it is made, what it was given, and what it leaves to others."""
+"""The state of a worker's thread: its specification, inbox and current slice."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from kafka_keyshared.pools.port import Handover
 Handle: TypeAlias = Callable[[Any], Any]
 
 Item: TypeAlias = Handover | Fence | Release | Adopt
-"""What a worker takes from its inbox, one after the other."""
+"""Items of a worker's inbox, taken one after the other."""
 
 
 @dataclass(frozen=True)
 class WorkerSpec:
     """How one worker is made. ``make`` is called in the worker's own thread.
 
-    ``one_thread``: what that makes is the worker's own, and no second thread may enter it. Of a
-    handler that runs in another process ``called`` is told of each call, and ``take`` gets what it
-    hands out; in this one the handler is wrapped for both.
+    ``one_thread``: the handler belongs to one thread, and no second thread may enter it. If the
+    handler runs in another process, ``called`` gets each call and ``take`` gets the outputs. In
+    this process the handler itself is wrapped for both.
     """
 
     subscription: str
@@ -46,61 +46,63 @@ class WorkerSpec:
 
     @property
     def thread(self) -> str:
-        """Return the name of its thread, which is in what a handler logs."""
+        """Return the name of its thread, which appears in the log lines of a handler."""
         return f"keyshared-{self.subscription}-{self.name}"
 
 
 @dataclass(eq=False)
 class ThreadCell(ABC):
-    """One thread of a worker. ``made`` is set when its handler is, or ``broken`` says why not."""
+    """One thread of a worker. ``made`` is set when its handler is made or ``broken`` is set."""
 
     spec: WorkerSpec
     failed: FailedLanes = field(default_factory=FailedLanes)
     thread: threading.Thread | None = None
     made: threading.Event = field(default_factory=threading.Event)
     broken: BaseException | None = None
-    # Whether its handler was made since somebody asked for that; once more for each thread it had.
+    # Whether the handler was made since the last call of ``revived()``; set again for each new
+    # thread.
     revived: bool = False
-    # Whether it is to end because its worker is gone.
+    # Whether the thread must end because its worker is gone.
     sent_home: bool = False
-    # In which its handler is called; made anew once the handler is.
+    # Contexts for handler calls; replaced when the handler has been made.
     contexts: Contexts = field(default_factory=lambda: Contexts(copy_context()))
 
     @property
     def name(self) -> str:
-        """Return what its worker is called."""
+        """Return the name of its worker."""
         return self.spec.name
 
     @property
     @abstractmethod
     def current(self) -> Held | Together | None:
-        """Return what it runs."""
+        """Return the slice or call that it runs."""
 
     def make(self) -> Made:
         """Make the handler, in the worker's own thread."""
         return self.spec.make()
 
     def over(self) -> bool:
-        """Say whether its thread has ended."""
+        """Return whether its thread has ended."""
         return self.thread is not None and not self.thread.is_alive()
 
     def lives(self) -> bool:
-        """Say whether there is a thread and it has not ended."""
+        """Return whether there is a thread and it has not ended."""
         return self.thread is not None and self.thread.is_alive()
 
 
 @dataclass(eq=False)
 class WorkerCell(ThreadCell):
-    """One thread of a worker: its inbox, and what the worker was given and has not reported.
+    """State of one thread of a worker: its inbox, and the slices not reported as ended.
 
-    None in the inbox ends it. ``changing`` is held while a slice ends, and while another thread
-    takes over from one that is stuck. That one has a cell of its own, with the same ``given``.
+    None in the inbox ends the thread. ``changing`` is held while a slice ends, and while a
+    replacement thread takes over from a stuck one. The replacement has its own cell, with the same
+    ``given``.
     """
 
     inbox: SimpleQueue[Item | None] = field(default_factory=SimpleQueue)
     given: dict[int, Handover] = field(default_factory=dict)
-    # What a thread leaves to its successor, beside the lanes that it sets aside: the slice it is
-    # in, and which record of that was the last to be reported.
+    # State for the next thread, beside the failed lanes: the current slice, and its last reported
+    # record.
     current: Handover | None = None
     reported: Any = None
     changing: threading.Lock = field(default_factory=threading.Lock)
@@ -110,19 +112,19 @@ class WorkerCell(ThreadCell):
         return Handover(slice_)
 
     def is_in(self, id_: int) -> bool:
-        """Say whether the thread is in that slice."""
-        current = self.current  # asked once: its own thread leaves the slice meanwhile
+        """Return whether the thread runs that slice."""
+        current = self.current  # read once: its own thread may leave the slice
         return current is not None and current.slice.id == id_
 
     def runs(self, id_: int, index: int) -> bool:
-        """Say whether the thread is in that record of the slice; where it cannot end."""
+        """Return whether the thread runs that record; call it where the slice cannot end."""
         current = self.current
         if current is None or current.slice.id != id_ or id_ not in self.given:
             return False
         return current.progress().started == index + 1
 
     def unreported(self) -> int | None:
-        """Return which record of its slice the thread has started last, and not reported."""
+        """Return the index of the last started record if it is not reported, else None."""
         if self.current is None:
             return None
         started = self.current.progress().started
@@ -131,9 +133,9 @@ class WorkerCell(ThreadCell):
         return started - 1
 
     def hand_over(self, following: WorkerCell) -> None:
-        """Leave all but the slice that the thread is in to another cell; the thread ends with it.
+        """Move the inbox to another cell; this thread ends after its current slice.
 
-        It is in a record meanwhile, and takes nothing.
+        The thread is busy with a record during this call, and takes nothing from the inbox.
         """
         while not self.inbox.empty():
             following.inbox.put(self.inbox.get())

@@ -1,5 +1,5 @@
-"""The program that we run in: its forks, signals and imports, whose code runs, threads left behind.
+"""The host program: its forks, signals, imports, code and abandoned threads.
 
-It runs no workers. What does stands in :mod:`kafka_keyshared.pools`, and what crosses to a worker
+It runs no workers. Those are in :mod:`kafka_keyshared.pools`, and the values passed to a worker are
 in :mod:`kafka_keyshared.core.slices`.
 """

@@ -1,9 +1,9 @@
-"""Work on a thread of its own, which whoever waits for it may give up on.
+"""Work on a separate thread that its caller can abandon.
 
-Nothing interrupts a call of the Kafka client: ``close()`` waits for commits that a broker which is
-gone will not answer, and so does the destructor of a consumer that was not closed. Nor can a
-callback of the user's be made to return. A daemon thread that is in such a call can be left behind:
-it neither keeps the process from exiting, nor lets go of what a destructor would wait for.
+A call of the Kafka client cannot be interrupted. ``close()`` waits for commits that an unreachable
+broker will not answer, and so does the destructor of an unclosed consumer. A user callback cannot
+be made to return either. A daemon thread inside such a call can be abandoned. It does not keep the
+process from exiting, and it keeps references whose destructor would block.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _PYTHONS_OWN = sysconfig.get_path("stdlib")
 
 
 class Aside(Generic[T]):
-    """A call that runs beside, begun when this is made.
+    """A call that runs on its own thread, started by the constructor.
 
-    ``ended`` is called in its thread once it has returned or raised. ``name`` is the thread's.
+    ``ended`` is called in that thread after the call has returned or raised. ``name`` is the
+    thread's name.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Aside(Generic[T]):
         self._over = threading.Event()
         self._found: list[T] = []
         self._error: BaseException | None = None
-        # What whoever calls has set for itself holds in there too.
+        # The caller's context variables hold in the thread too.
         run: Callable[..., Any] = contextvars.copy_context().run
         self._thread = threading.Thread(target=run, args=(self._run,), name=name, daemon=True)
         self._thread.start()
@@ -52,15 +53,15 @@ class Aside(Generic[T]):
 
     @property
     def over(self) -> bool:
-        """Say whether the call has returned or raised."""
+        """Return whether the call has returned or raised."""
         return self._over.is_set()
 
     def wait(self, timeout: float) -> bool:
-        """Wait at most ``timeout`` seconds for the end; say whether it has come."""
+        """Wait at most ``timeout`` seconds for the end; return whether it has come."""
         return self._over.wait(timeout)
 
     def result(self) -> T:
-        """Return what the call returned, or raise what it raised; only once it is over."""
+        """Return the result of the call, or raise its exception; only once it is over."""
         if self._error is not None:
             raise self._error
         return self._found[0]

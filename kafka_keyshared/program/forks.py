@@ -1,9 +1,10 @@
-"""A process that is forked from a running instance: it never goes on as a worker or as the owner.
+"""Protection of forked children of a running instance.
 
-``os.fork`` copies the thread that calls it and no other. In the child of a handler that thread is a
-worker with half a slice before it; were it to come back from the handler it would run records that
-its parent runs too, report to nobody, and never end. A child that replaces itself (``exec``) or
-ends by ``os._exit``, as those of ``subprocess`` and ``multiprocessing`` do, never comes back.
+A child must never go on as a worker or as the owner. ``os.fork`` copies only the calling thread. In
+the child of a handler that thread is a worker with half a slice left. If the handler returned
+there, the worker would run records that the parent runs too, report to no owner, and never end. A
+child that calls ``exec`` or ``os._exit``, as those of ``subprocess`` and ``multiprocessing`` do,
+never returns.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ log = log_of("kafka_keyshared.fork")
 
 
 IN_OWNER = "a callback or a key function"
-"""Where the owner runs code of the user's."""
+"""Where the owner runs user code."""
 
 
 class Forked(Protocol):
-    """What has to change in the child of a fork."""
+    """An object that must change in the child of a fork."""
 
     def forked(self) -> None:
-        """Be told, in the child, before any of its code runs."""
+        """Change for the child, before any other code runs there."""
 
 
 _watching: WeakSet[Forked] = WeakSet()
 
 
 def watch(thing: Forked) -> None:
-    """Tell it in each process that is forked from this one."""
+    """Call ``forked`` of the object in each process that is forked from this one."""
     _watching.add(thing)
 
 
@@ -51,9 +52,9 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def ends_here(what: str) -> Iterator[Callable[[], bool]]:
-    """End a process that is forked in the block and comes out of it, in whatever way.
+    """End a process that was forked in the block when it leaves the block in any way.
 
-    Gives what says whether this is such a process.
+    Yields a function that returns whether this is such a process.
     """
     pid = os.getpid()
 
@@ -68,9 +69,9 @@ def ends_here(what: str) -> Iterator[Callable[[], bool]]:
 
 
 def refuse_in_child(of: int, call: str) -> None:
-    """Raise :class:`ConfigError` in any process but the one where the app runs, by its id.
+    """Raise :class:`ConfigError` in any process except the one of this id, which runs the app.
 
-    There the client has none of its threads, and nobody answers.
+    Elsewhere the client has none of its threads, and no call would be answered.
     """
     if os.getpid() != of:
         raise ConfigError(
@@ -81,9 +82,9 @@ def refuse_in_child(of: int, call: str) -> None:
 
 
 class StaysWithParent:
-    """Stands in the child for what is its parent's: whoever in there uses it ends the child.
+    """Replaces the parent's object in a forked child; any use of it ends the child.
 
-    ``error`` gives the exception with which the child's code came out of ``what``.
+    ``error`` returns the exception with which the child's code left ``what``.
     """
 
     def __init__(self, what: str, error: Callable[[], BaseException | None]) -> None:
@@ -95,11 +96,11 @@ class StaysWithParent:
 
 
 def end_child(what: str, error: BaseException | None) -> NoReturn:
-    """End this process, which was forked in ``what``, as its code meant it to.
+    """End this process, which was forked in ``what``, with the status its code wants.
 
-    ``sys.exit(status)`` gives its status. Coming back, or any other exception, is an error of the
-    code that forked: a line says so and the status is 1. Nothing of the parent's is closed: its
-    client, sockets and exit functions are not this process's to end.
+    ``sys.exit(status)`` sets the status. Returning, or any other exception, is an error of the code
+    that forked. It is logged, and the status is 1. Nothing of the parent is closed: its client,
+    sockets and exit functions do not belong to this process.
     """
     status = 1
     if isinstance(error, SystemExit):
@@ -116,6 +117,6 @@ def end_child(what: str, error: BaseException | None) -> NoReturn:
     else:
         log.error("a process forked in %s ends here, by an exception: ", what, exc_info=error)
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, ValueError, OSError):  # None, closed, or nobody reads it
+        with suppress(AttributeError, ValueError, OSError):  # None, closed, or a broken pipe
             stream.flush()
     os._exit(status & 0xFF)

@@ -1,9 +1,9 @@
-"""Threads that gevent or eventlet has replaced by greenlets: nothing runs on those.
+"""Refusal to run on threads that gevent or eventlet replaced by greenlets.
 
-The Kafka client and the owner run on threads of the system. A lock of a greenlet does not wake
-them, and a queue of greenlets cannot be shared with them: an instance would stand still without a
-word, and SIGTERM would not end it. What is replaced is seen at the objects themselves. Debuggers
-and profilers replace some of them too, which does no harm.
+The Kafka client and the owner run on system threads. A greenlet lock does not wake them, and a
+greenlet queue cannot be shared with them. An instance would silently stand still, and SIGTERM would
+not end it. Replacements are detected at the objects themselves. Debuggers and profilers replace
+some of them too, which is harmless.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WITHOUT = {
     "gevent": "monkey.patch_all(thread=False, queue=False)",
     "eventlet": "eventlet.monkey_patch(thread=False)",
 }
-"""By the library: how a program replaces all else that it may want to have replaced."""
+"""How a program patches everything else that it may need, by library."""
 
 NEEDED = (
     ("_thread", "allocate_lock"),
@@ -27,11 +27,11 @@ NEEDED = (
     ("threading", "Thread"),
     ("queue", "SimpleQueue"),
 )
-"""What the threads of an instance use, by module and name."""
+"""The objects that the threads of an instance use, by module and name."""
 
 
 def refuse_green_threads(call: str) -> None:
-    """Raise :class:`ConfigError` where threads, locks or queues are those of greenlets."""
+    """Raise :class:`ConfigError` where threads, locks or queues are greenlet versions."""
     for module, name in NEEDED:
         found = getattr(sys.modules.get(module), name, None)
         library = str(getattr(found, "__module__", "")).partition(".")[0]

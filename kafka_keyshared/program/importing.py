@@ -1,4 +1,4 @@
-"""Where an app must not begin to run: in a program that is imported, and inside a handler."""
+"""Places where an app must not start: imported programs, and handlers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.program.green import refuse_green_threads
 from kafka_keyshared.program.interpreter import refuse_without_lock
 
-# No ContextVar: a thread that the imported module starts has to see it as well.
+# No ContextVar: a thread that the imported module starts must see it too.
 _imports: list[str] = []
 _thread = threading.local()
 
 
 @contextmanager
 def importing(spec: str) -> Iterator[None]:
-    """Say that ``spec`` is being imported; nothing runs meanwhile."""
+    """Mark ``spec`` as being imported; no app may start in the block."""
     _imports.append(spec)
     try:
         yield
@@ -31,13 +31,13 @@ def importing(spec: str) -> Iterator[None]:
 
 
 def refuse_to_begin(call: str) -> None:
-    """Raise :class:`ConfigError` where nothing may run.
+    """Raise :class:`ConfigError` where no app may start.
 
-    That is on a Python without its lock, on threads that are greenlets, and while the command line
-    imports a program that does ``call``.
+    That is on a Python without its lock, on greenlet threads, and while the command line imports a
+    program that calls ``call``.
 
-    Importing a program without a guard runs it: ``keyshared doctor``, which promises to join no
-    group, would join it and process what is there. So would each process of its workers.
+    Importing a program without a guard runs it. ``keyshared doctor`` promises to join no group, but
+    would then join it and process records. So would each process of its workers.
     """
     refuse_without_lock(call)
     refuse_green_threads(call)
@@ -49,17 +49,20 @@ def refuse_to_begin(call: str) -> None:
 
 
 def _in_new_process() -> bool:
-    """Say whether this process is a new one that imports the program of its parent, to run some
-    function of it: ``multiprocessing`` by spawn, and so each worker in a process."""
+    """Return whether this is a new process that imports its parent's program.
+
+    ``multiprocessing`` starts such a process by spawn to run a function of the program. Each worker
+    in a process is one.
+    """
     spawned: Any = sys.modules.get("multiprocessing.process")
     return spawned is not None and getattr(spawned.current_process(), "_inheriting", False)
 
 
 def load_file(name: str, path: Path) -> ModuleType | None:
-    """Import a file as the module of this name; None for one that cannot be loaded as Python.
+    """Import a file as the module of this name; None if it cannot be loaded as Python.
 
-    It is registered, because dataclasses and pickling look a module up by its name. Raises what the
-    module does.
+    The module is registered, because dataclasses and pickling look a module up by its name. Errors
+    of the module are passed on.
     """
     found = importlib.util.spec_from_file_location(name, path)
     if found is None or found.loader is None:
@@ -71,7 +74,7 @@ def load_file(name: str, path: Path) -> ModuleType | None:
 
 @contextmanager
 def handling() -> Iterator[None]:
-    """Say that this thread runs handlers."""
+    """Mark this thread as one that runs handlers."""
     _thread.handles = True
     try:
         yield
@@ -81,7 +84,7 @@ def handling() -> Iterator[None]:
 
 @contextmanager
 def lending_loop() -> Iterator[None]:
-    """Say that handlers run on the event loop that this thread runs, among others; from there."""
+    """Mark this thread's event loop as one that runs handlers; call it on that thread."""
     _thread.lends = getattr(_thread, "lends", 0) + 1
     try:
         yield
@@ -90,11 +93,11 @@ def lending_loop() -> Iterator[None]:
 
 
 def refuse_inside_handler(call: str, *, awaited: bool = False) -> None:
-    """Raise :class:`ConfigError` when a handler does ``call``, or who shares an event loop with it.
+    """Raise :class:`ConfigError` when a handler, or a task on its event loop, does ``call``.
 
-    It would take the handler's own worker for as long as the other instance runs, and each attempt
-    would bring one more member into the group, for which all others have to give up partitions. And
-    what waits for handlers must not keep their loop from turning, unless it is ``awaited`` there.
+    The call would occupy the handler's worker while the other instance runs. Each attempt would add
+    a member to the group, and all others would have to give up partitions. A call that waits for
+    handlers must not block their loop either, unless it is ``awaited`` there.
     """
     if getattr(_thread, "handles", False):
         raise inside_handler(call)
@@ -106,7 +109,7 @@ def refuse_inside_handler(call: str, *, awaited: bool = False) -> None:
 
 
 def inside_handler(call: str) -> ConfigError:
-    """Return what a handler is told that does ``call``."""
+    """Return the error for a handler that calls ``call``."""
     return ConfigError(
         f"{call} is called inside a handler: call it once, where the program starts; a handler "
         "returns when its record is done"

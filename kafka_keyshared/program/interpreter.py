@@ -1,6 +1,7 @@
-"""The interpreter lock: some places rest on it, so nothing runs where it is off.
+"""A check that the interpreter lock is on.
 
-They are marked by ``GIL`` and a colon, and listed in ``docs/architecture.md``.
+Some places rely on the lock. They are marked by ``GIL`` and a colon, and listed in
+``docs/architecture.md``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT while an instance runs."""
+"""Handling of SIGTERM and SIGINT while an instance runs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from types import FrameType
 from kafka_keyshared.program.whose import is_users
 
 PYTHONS_OWN = (signal.SIG_DFL, signal.default_int_handler)
-"""What becomes of a signal that nobody has a handler for."""
+"""Python's own actions for a signal without a handler of the program."""
 
 
 @contextmanager
 def stop_signals(
     stop_now: Callable[[], None], *, also_before: bool = False, only_free: bool = False
 ) -> Iterator[None]:
-    """Turn SIGTERM and SIGINT into calls while open; do nothing off the main thread.
+    """Call ``stop_now`` for SIGTERM and SIGINT in the block; do nothing off the main thread.
 
-    With ``also_before`` a handler that the program itself had set is called first: it may set a
-    flag at which its own code looks as soon as something ends. One of a library's is not called: it
-    may end the process there and then. With ``only_free`` a signal that anybody has a handler for
-    stays theirs.
+    With ``also_before`` a handler set by the program itself is called first. It may set a flag that
+    the program's code checks when something ends. A library's handler is not called, because it may
+    end the process at once. With ``only_free`` a signal that already has a handler keeps it.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -54,12 +53,12 @@ def stop_signals(
 
 @contextmanager
 def heard_at_once(stop_now: Callable[[], object]) -> Iterator[None]:
-    """Turn SIGTERM and SIGINT into calls on a thread of its own; do nothing off the main thread.
+    """Call ``stop_now`` on a separate thread at SIGTERM and SIGINT; only on the main thread.
 
-    Python calls a handler on the main thread, once that runs Python code. The system may deliver a
-    signal to any other thread, and then a call in which the main thread is blocked goes on, as one
-    that waits for Java does for as long as a batch takes. What Python writes to its wakeup file
-    comes from whichever thread the signal was delivered to.
+    Python runs a signal handler on the main thread, once that thread runs Python code. The system
+    may deliver the signal to another thread. A blocking call of the main thread then goes on, for
+    example one that waits for Java for a whole batch. Python writes to its wakeup file from the
+    thread that got the signal.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -87,6 +86,6 @@ def heard_at_once(stop_now: Callable[[], object]) -> Iterator[None]:
 
 
 def _is_programs(handler: Callable[..., object]) -> bool:
-    """Say whether a function stands in the user's program, and in no library."""
+    """Return whether a function is defined in the user's program, not in a library."""
     code = getattr(getattr(handler, "__func__", handler), "__code__", None)
     return code is not None and is_users(code.co_filename)

@@ -1,4 +1,4 @@
-"""Whose code a file is: the user's, a library's, or this package's own."""
+"""The origin of a source file: user, library, or this package."""
 
 from __future__ import annotations
 
@@ -15,34 +15,35 @@ _LIBRARIES = tuple(
 )
 
 STACK_FRAMES_MAX = 30
-"""The most calls of a thread that are told."""
+"""Most frames of a thread's stack that are returned."""
 
 
 @functools.lru_cache(1_000)
 def is_ours(file: str) -> bool:
-    """Say whether the file belongs to this package."""
+    """Return whether the file belongs to this package."""
     return file.startswith(_OURS)
 
 
 @functools.lru_cache(1_000)
 def is_users(file: str) -> bool:
-    """Say whether it belongs to the user's program, and to no library."""
+    """Return whether the file belongs to the user's program, not to a library."""
     return not file.startswith(("<", _OURS, *_LIBRARIES))
 
 
 @functools.lru_cache(1_000)
 def shown(file: str) -> str:
-    """Return the file as the user would name it: without the folder that the program runs in."""
+    """Return the file relative to the working directory, as the user would name it."""
     try:
         return file.removeprefix(f"{Path.cwd()}{os.sep}")
-    except OSError:  # that folder is gone
+    except OSError:  # the working directory is gone
         return file
 
 
 def standing(thread: int) -> str:
-    """Return where a thread is: in the user's program, and in which call below that, if in one.
+    """Return a thread's position in the user's program, and the inner call it is in.
 
-    As ``at app.py:14, in read (ssl.py:1167)``. Nothing when it is in no code of the user's.
+    For example ``at app.py:14, in read (ssl.py:1167)``. The result is empty when no frame belongs
+    to the user's code.
     """
     # GIL: its thread stands still while a frame is read, here and in stack_of().
     frame = innermost = sys._current_frames().get(thread)
@@ -58,7 +59,7 @@ def standing(thread: int) -> str:
 
 
 def stack_of(thread: int) -> str:
-    """Return the innermost calls that a thread is in, below this package's, as lines of text."""
+    """Return the innermost frames of a thread, below this package's, as lines of text."""
     calls = traceback.extract_stack(sys._current_frames().get(thread), STACK_FRAMES_MAX)
     below = max((at + 1 for at, each in enumerate(calls) if is_ours(each.filename)), default=0)
     return "".join(traceback.format_list(calls[below:]))

@@ -1,5 +1,5 @@
-"""A simulation of everything: the production instance against a made-up cluster, workers and time.
+"""Simulation of the production instance with simulated cluster, workers and time.
 
-One thread and one seed: whatever could go one way or the other is drawn from the seed, so that a
-run can be had again, step by step. What happened is told to checkers, which keep their own books.
+It has one thread and one seed. Everything that depends on chance is drawn from the seed, so that a
+run can be repeated step by step. Checkers receive every event, and keep their own books.
 """

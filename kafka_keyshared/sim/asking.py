@@ -1,4 +1,4 @@
-"""What a simulated client asks its brokers, and waits for."""
+"""Queries of a simulated client to its brokers."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from kafka_keyshared.sim.timeline import Process
 NOTHING = CommittedOffset(None, None)
 
 ON_THE_WAY = (0.001, 0.05)
-"""Seconds that a question for the ids of topics takes to a broker, and its answer back."""
+"""Seconds that a topic-id query takes to a broker, and its answer back."""
 
 
 class TopicIdsOnTheirWay:
-    """A question for the ids of topics: told by a broker at one moment, and heard later."""
+    """A query for topic ids. It is answered at one moment and received later."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self.found: dict[str, str] | None = None
 
     def answer(self, timeout: float) -> dict[str, str] | None:
-        """Return the ids, None without an answer yet."""
+        """Return the ids; None without an answer yet."""
         if self.found is None and timeout > 0:
             self._process.wait(timeout, lambda: self.found is not None)
         return self.found
 
 
 class RightsOnTheirWay:
-    """A question for the topics that may be read: answered at one moment, heard later."""
+    """A query for the readable topics. It is answered at one moment and received later."""
 
     def __init__(self) -> None:
         self.found: frozenset[str] | None = None
@@ -47,7 +47,7 @@ class RightsOnTheirWay:
 
 
 class LimitOnItsWay:
-    """A question for the limit of commit metadata: told by a broker at one moment, heard later."""
+    """A query for the limit of commit metadata. It is answered at one moment and received later."""
 
     def __init__(self, process: Process, unheard: Callable[[], None]) -> None:
         self._process = process
@@ -56,7 +56,7 @@ class LimitOnItsWay:
         self.limit: int | None = None
 
     def answered(self, timeout: float) -> bool:
-        """Say whether the question is over; note that somebody has waited for it in vain."""
+        """Return whether the query is over. Report a wait that brought no limit."""
         if not self.over and timeout > 0:
             self._process.wait(timeout, lambda: self.over)
         if timeout > 0 and self.limit is None:
@@ -65,7 +65,7 @@ class LimitOnItsWay:
 
 
 class Asking:
-    """The questions of one client. Times are in seconds."""
+    """The queries of one client. Times are in seconds."""
 
     def __init__(self, cluster: Brokers, process: Process, link: Link, member: int) -> None:
         self._member = member
@@ -74,18 +74,18 @@ class Asking:
         self._process = process
         self._link = link
         self._chance = cluster.chance("client")
-        # By themselves: with whom nothing is ever made anew, all else is as without this question.
+        # A generator of its own: without recreated topics, a run is the same as without this query.
         self._ids = cluster.chance("topic ids")
         self._rights = cluster.chance("rights")
         self._limits = cluster.chance("limits of metadata")
         self.open = False
-        """Whether an answer is waited for just now."""
+        """Whether the client is waiting for an answer."""
         self.next_unheard = False
-        """The next question for positions is not answered."""
+        """Whether the next query for positions stays unanswered."""
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Have it told that the owner waits for an answer as long as this lasts."""
+        """Report that the owner waits for an answer as long as this lasts."""
         tell = self._cluster.history.tell
         tell(Waiting(self._member))
         self.open = True
@@ -96,11 +96,11 @@ class Asking:
             tell(Answered(self._member))
 
     def happens(self, share: float) -> bool:
-        """Draw whether something happens that happens so often."""
+        """Draw whether an event with this probability happens."""
         return share > 0 and self._chance.random() < share
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
-        """Ask the coordinator; raises ``KafkaException`` when there is no answer in time."""
+        """Query the coordinator; raise ``KafkaException`` if there is no answer in time."""
         faults = self._cluster.faults
         unheard = self.happens(faults.committed_unanswered) or self.next_unheard
         self.next_unheard = False
@@ -120,7 +120,7 @@ class Asking:
     def log_bounds(
         self, partitions: Sequence[TopicPartition], timeout: float
     ) -> dict[TopicPartition, LogBounds]:
-        """Ask all leaders at once; one that is silent costs the whole time, and then its own."""
+        """Query all leaders at once. A silent leader costs the timeout twice."""
         found = self._bounds(partitions, timeout)
         self._cluster.history.tell(LogsAsked(self._member, tuple(partitions), tuple(found)))
         return found
@@ -147,7 +147,7 @@ class Asking:
         return found
 
     def topic_ids(self, topics: Collection[str]) -> TopicIdsOnTheirWay:
-        """Ask whatever broker is there; what nobody is there for is never answered."""
+        """Query any reachable broker. Without one the query is never answered."""
         cluster, timeline, link = self._cluster, self._timeline, self._link
         asked = TopicIdsOnTheirWay(self._process)
         names = sorted(topics)
@@ -167,7 +167,7 @@ class Asking:
         return asked
 
     def rights(self, topics: Collection[str]) -> RightsOnTheirWay:
-        """Ask any broker that is there which of the topics may be read."""
+        """Query any reachable broker for the topics that may be read."""
         cluster, timeline, link = self._cluster, self._timeline, self._link
         asked = RightsOnTheirWay()
 
@@ -185,7 +185,7 @@ class Asking:
         return asked
 
     def metadata_limit(self) -> LimitOnItsWay:
-        """Ask the coordinator how much metadata it takes; what is not heard is not told."""
+        """Query the coordinator for its metadata limit. An unreachable one gives no limit."""
         cluster, timeline, link = self._cluster, self._timeline, self._link
         asked = LimitOnItsWay(
             self._process, lambda: cluster.history.tell(LimitUnheard(self._member))
@@ -207,7 +207,7 @@ class Asking:
         return asked
 
     def answered(self, timeout: float, there: Callable[[], bool]) -> bool:
-        """Wait for an answer of whoever is to be ``there``; say whether it came in time."""
+        """Wait until ``there`` holds and the answer arrives; return whether it came in time."""
         deadline = self._timeline.now + timeout
         if not there():
             self._process.wait(timeout, there)

@@ -1,7 +1,7 @@
-"""The simulated brokers, as clients and the coordinator of a group see them.
+"""Protocols of the simulated brokers, for clients and coordinators.
 
-A cluster has a group, commits, rights and clients. Each of them asks the cluster for more than it
-is itself; these protocols say for what, and stand below all of them.
+A cluster has a group, commits, rights and clients. Each of them needs more of the cluster than
+itself. These protocols say which parts, and stand below all of them.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from kafka_keyshared.sim.logs import Log
 
 
 class StoredCommits(Protocol):
-    """What is stored for the group."""
+    """The commits stored for the group."""
 
     stored: dict[TopicPartition, CommittedOffset]
 
 
 class GrantedRights(Protocol):
-    """What brokers refuse: ``group`` says that it is everything of the group."""
+    """The rights that brokers refuse. ``group`` says that every request of the group is refused."""
 
     group: bool
     commits: dict[str, None]
 
     def may_read(self, topic: str) -> bool:
-        """Say whether a topic may be fetched from."""
+        """Return whether a topic may be fetched from."""
 
 
 class Brokers(link.Brokers, Protocol):
-    """Topics with their logs, and what is common to all clients."""
+    """Topics with their logs, and the parts that all clients share."""
 
     chance: Chance
     history: History
@@ -47,17 +47,17 @@ class Brokers(link.Brokers, Protocol):
 
     @property
     def rights(self) -> GrantedRights:
-        """What is refused now."""
+        """The rights that are refused now."""
 
     @property
     def commits(self) -> StoredCommits:
-        """What is stored for the group."""
+        """The commits stored for the group."""
 
     def log(self, partition: TopicPartition) -> Log:
         """Return the log of a partition."""
 
     def topic_id(self, topic: str) -> str:
-        """Return which of the topics of that name there is."""
+        """Return the id of the current topic of that name."""
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Return the partitions of these topics."""

@@ -1,7 +1,7 @@
-"""All that could go one way or the other, drawn from one seed.
+"""Random generators for all chance in a run, from one seed.
 
-Each purpose has a generator of its own: one more draw for one of them changes nothing for the
-others, so that what a seed means outlives most changes of the simulation.
+Each purpose has a generator of its own. One more draw for one purpose changes nothing for the
+others. So the meaning of a seed outlives most changes of the simulation.
 """
 
 from __future__ import annotations
@@ -20,6 +20,6 @@ class Chance:
         """Return the purpose's generator, always the same one."""
         found = self._made.get(purpose)
         if found is None:
-            # Seeded by text: that is hashed the same way in every process.
+            # Seeded by text, which is hashed the same way in every process.
             found = self._made[purpose] = Random(f"{self.seed} {purpose}")
         return found

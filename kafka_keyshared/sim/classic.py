@@ -1,7 +1,8 @@
-"""The protocols in which a rebalance is a round: everybody joins again, then everybody is told.
+"""Coordinator of the eager and cooperative protocols, which rebalance in rounds.
 
-Nobody gets anything before the last member has joined; who does not in time is thrown out. An eager
-member gives up all that it has first, a cooperative one (KIP-429) only what goes to another.
+In a round all members join again, then all get their partitions. No member gets any before the last
+one has joined. A member that does not join in time is expelled. An eager member first gives up
+everything, a cooperative one (KIP-429) only the partitions that move.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from kafka_keyshared.sim.happenings import PendingGivenUp
 from kafka_keyshared.sim.sharing import Shares, ranges, sticky
 
 GATHERING = 0.05
-"""Most seconds that a coordinator waits for more members once all that it knows have joined."""
+"""Most seconds that a coordinator waits for more members once all known ones have joined."""
 
 
 class Phase(enum.Enum):
-    """How far a round is. COMPLETING: all have joined, the leader works out who gets what."""
+    """Phases of a round. COMPLETING: all have joined, and the leader works out the assignment."""
 
     STABLE = "stable"
     PREPARING = "preparing"
@@ -36,11 +37,11 @@ class Classic(Group):
 
     def __init__(self, cluster: Brokers) -> None:
         super().__init__(cluster)
-        # Members that were told an id and have not joined with it: no round is over before.
+        # Members that have an id and have not joined with it. No round ends before they have.
         self._pending: dict[int, Seat] = {}
 
     def _expect(self, membership: GroupMember) -> None:
-        """Tell a new member its id, and wait for it to join until its session is over."""
+        """Send a new member its id, and wait for it to join until its session is over."""
         seat = self.new_seat(membership)
         self._pending[seat.number] = seat
         membership.link.hear(lambda: membership.identified(seat))
@@ -67,10 +68,10 @@ class Classic(Group):
             self._complete_soon()
 
     def join(self, membership: GroupMember) -> None:
-        """Take a member in, or in again: a round begins, unless one is on.
+        """Take a member in, or in again. A round begins, unless one is on.
 
-        A new member is told an id first, and is pending until it joins with that (KIP-394). A
-        static one is known by its own.
+        A new member first gets an id, and is pending until it joins with that (KIP-394). A static
+        member is known by its own id.
         """
         if membership.seat is None and not membership.instance:
             self._expect(membership)
@@ -93,12 +94,12 @@ class Classic(Group):
         self._complete_soon()
 
     def quiet(self, seat: Seat) -> None:
-        """Tell a member again that it is to join, that may not have been able to hear it."""
+        """Ask a member to join again, because it may not have received the first request."""
         if self.phase is Phase.PREPARING and not (seat.joined or seat.gone):
             self._call(seat)
 
     def check(self, seat: Seat, generation: int) -> int:
-        """Return what is wrong with a commit of that member and generation."""
+        """Return the error code for a commit of that member and generation."""
         if seat.gone:
             return KafkaError.UNKNOWN_MEMBER_ID
         if generation != seat.generation:
@@ -108,7 +109,7 @@ class Classic(Group):
         return NO_ERROR
 
     def changed(self) -> None:
-        """Begin a round, or see whether the one that is on has waited for the one that has gone."""
+        """Begin a round, or complete the current one if only the departed member was missing."""
         if not self.seats:
             self.phase = Phase.STABLE
         elif self.phase is Phase.PREPARING:
@@ -171,10 +172,10 @@ class Classic(Group):
         seat.membership.link.hear(lambda: seat.membership.joined(seat, generation))
 
     def _share(self) -> Shares:
-        """Work out who gets what; in a cooperative group nothing that another still has."""
+        """Work out the assignment. A cooperative one has no partition that another member has."""
         partitions = self.partitions()
         if self.settings.protocol == "eager":
-            # By the names that members are given when they join, which are chance.
+            # By the member names, which the coordinator assigns at random.
             order = list(self.seats)
             self.chance.shuffle(order)
             return ranges(order, partitions)

@@ -1,7 +1,7 @@
-"""The Kafka client of one simulated process: :class:`~kafka_keyshared.client.port.Client`.
+"""Kafka client of one simulated process: :class:`~kafka_keyshared.client.port.Client`.
 
-It obeys the table of client facts in ``docs/architecture.md``; ``tests/conformance/test_client.py``
-asks it what it asks of the real one. Whoever waits in it lets the timeline run.
+It obeys the table of client facts in ``docs/architecture.md``. ``tests/conformance/test_client.py``
+tests it like the real client. A caller that waits in it lets the timeline run.
 """
 
 from __future__ import annotations
@@ -44,38 +44,39 @@ from kafka_keyshared.status import ClientStatus
 
 NOBODYS = TopicPartition("", -1)
 MOVE_TIMEOUT = 1.0
-"""Seconds in which the client is to carry out an assignment, as with the real one."""
+"""Seconds within which the client is to carry out an assignment, as with the real one."""
 
 
 class CommitsPort(StoredCommits, Protocol):
-    """Where clients send their commits."""
+    """The destination of the clients' commits."""
 
     def send(self, client: SimClient, commit: Commit) -> None:
-        """Take a commit; the answer comes to a later poll of the client."""
+        """Take a commit. The answer comes to a later poll of the client."""
 
 
 class ClusterPort(Brokers, Protocol):
-    """The cluster, as its clients, their commits and their rights see it."""
+    """The cluster as its clients, commits and rights use it."""
 
     clients: list[SimClient]
 
     @property
     def group(self) -> Group:
-        """The group that they are in."""
+        """The group of the clients."""
 
     @property
     def commits(self) -> CommitsPort:
-        """What is stored for it, and where commits are sent."""
+        """The commits stored for the group, and the destination of new ones."""
 
     def throw_out(self, client: SimClient) -> None:
-        """Make a member leave without asking it."""
+        """Expel a member without asking it."""
 
 
 class SimClient:
-    """The client of a member. ``member`` is a number that no other client of the run has.
+    """Client of a member. ``member`` is a number that no other client of the run has.
 
-    ``answer`` is told of every commit's answer, from inside poll, consume or close. ``reset`` is
-    ``auto.offset.reset``; with ``eof`` ends of partitions are told (``enable.partition.eof``).
+    ``answer`` is called with the answer to every commit, inside poll, consume or close. ``reset``
+    is ``auto.offset.reset``. With ``eof`` the client reports ends of partitions
+    (``enable.partition.eof``).
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class SimClient:
         self.member = member
         self.answer = answer
         self.link = Link(cluster)
-        # By their numbers the commits that it waits for.
+        # The commits in flight, by number.
         self.in_flight: dict[int, object] = {}
         self.closed = False
         self._cluster = cluster
@@ -122,7 +123,7 @@ class SimClient:
     # --- the group ---
 
     def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
-        """Join the group; the callbacks run inside poll, consume and close only."""
+        """Join the group. The callbacks run only inside poll, consume and close."""
         self._polled = self._timeline.now
         told = map(self._process.callback, (on_assign, on_revoke, on_lost))
         self.membership.subscribe(Callbacks(*told))
@@ -135,13 +136,13 @@ class SimClient:
             if self.closed or self.link.dead:
                 return
             now = self._timeline.now
-            # A time, not what is left of the interval: that may be too little to add to a time.
+            # A time, not the rest of the interval: the rest may be too small to add to a time.
             due = min(self._polled, now) + interval
             if now < due:
                 self._watch_polls(due)
                 return
             why = f"Application maximum poll interval ({interval * 1000:.0f}ms) exceeded"
-            self._polled = float("inf")  # it is looked at again from its next poll on
+            self._polled = float("inf")  # watched again from its next poll on
             self.membership.exceeded(client_event(KafkaError._MAX_POLL_EXCEEDED, why, NOBODYS))
             self._watch_polls(now + interval)
 
@@ -155,7 +156,7 @@ class SimClient:
         timeline, fetcher = self._timeline, self.fetcher
         deadline = timeline.now + timeout
         if timeout > 0:
-            self._polled = float("inf")  # it does not count while it waits in here
+            self._polled = float("inf")  # time in this call does not count
         try:
             while True:
                 told = self.membership.serve()
@@ -174,7 +175,7 @@ class SimClient:
             fetcher.used()
 
     def consume(self, count: int) -> list[Record]:
-        """Take what has been fetched, at most ``count``, without waiting."""
+        """Take at most ``count`` fetched messages, without waiting."""
         self._check_open()
         found: list[SimRecord] = []
         delivered: list[Delivered] = []
@@ -182,7 +183,7 @@ class SimClient:
         try:
             if membership.ops:
                 if self.fetcher.queue and count > 1 and self._chance.random() < 0.5:
-                    # The call was at it when this came: what was taken before stays taken.
+                    # The call was running when this arrived. Records taken before stay taken.
                     delivered += self.fetcher.take(self._chance.randrange(1, count), found)
                 while len(found) < count and (told := membership.serve()) is not None:
                     found.append(told)
@@ -193,7 +194,7 @@ class SimClient:
             self.fetcher.used()
 
     def _returned(self, found: list[SimRecord], delivered: list[Delivered]) -> list[Record]:
-        """Return what a call has taken, or raise, and then that is lost."""
+        """Return the records that a call has taken, or raise and lose them."""
         if delivered:
             rate = self._cluster.faults.fetch_raises
             if rate and self._chance.random() < rate:
@@ -215,7 +216,7 @@ class SimClient:
     def positions(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the position of every assigned partition that has one, or of these alone."""
+        """Return the positions of the assigned partitions that have one, or of these alone."""
         return {
             partition: part.position
             for partition, part in self.fetcher.parts.items()
@@ -223,18 +224,18 @@ class SimClient:
         }
 
     def log_ends(self) -> dict[TopicPartition, int]:
-        """Return the ends of the assigned partitions' logs as the last fetches showed them."""
+        """Return the log ends of the assigned partitions, as of the last fetches."""
         ends = self.fetcher.ends
         return {each: ends[each] for each in self.fetcher.parts if each in ends}
 
     def statistics(self) -> ClientStatus | None:
-        """Return nothing: it is not asked to."""
+        """Return None: the client is not asked for statistics."""
         return None
 
-    # --- questions ---
+    # --- queries ---
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
-        """Ask the coordinator for positions and metadata."""
+        """Query the coordinator for positions and metadata."""
         with self.asking.waiting():
             found = self.asking.committed(partitions, timeout)
         self._epochs.update((each, answer.leader_epoch) for each, answer in found.items())
@@ -243,46 +244,46 @@ class SimClient:
     def log_bounds(
         self, partitions: Sequence[TopicPartition], timeout: float
     ) -> dict[TopicPartition, LogBounds]:
-        """Ask for the bounds of logs, many at once."""
+        """Query the bounds of many logs at once."""
         with self.asking.waiting():
             return self.asking.log_bounds(partitions, timeout)
 
     def answers(self, timeout: float) -> bool:
-        """Say whether a broker answers a question, any, within ``timeout`` seconds."""
+        """Return whether a broker answers any query within ``timeout`` seconds."""
         with self.asking.waiting():
             return self.asking.answered(timeout, self.link.open)
 
     def received_epoch(self, partition: TopicPartition) -> int:
-        """Return the leader's epoch at the last record taken, or at the committed position."""
+        """Return the leader epoch at the last taken record, or at the committed position."""
         part = self.fetcher.parts.get(partition)
         if part is not None and part.position is not None:
             return part.epoch
         return self._epochs.get(partition, -1)
 
     def ask_topic_ids(self, topics: Collection[str]) -> TopicIdsOnTheirWay:
-        """Ask for the ids of topics, and wait for nothing."""
+        """Query the ids of topics, without waiting."""
         return self.asking.topic_ids(topics)
 
     def refusals(self) -> list[Refusal]:
-        """Return nothing: a refused question about a topic is not simulated."""
+        """Return nothing: the simulation has no refused topic queries."""
         return []
 
     def ask_rights(self, topics: Collection[str]) -> RightsOnTheirWay:
-        """Ask which of the topics this user may read, without waiting."""
+        """Query which of the topics this user may read, without waiting."""
         return self.asking.rights(topics)
 
     def ask_metadata_limit(self) -> LimitOnItsWay:
-        """Ask how much commit metadata brokers take, and wait for nothing."""
+        """Query the brokers' limit of commit metadata, without waiting."""
         return self.asking.metadata_limit()
 
     def is_new(self, partition: TopicPartition) -> bool:
-        """Say whether the partition was not there yet when this client was made."""
+        """Return whether the partition did not exist yet when this client was made."""
         return partition.partition >= self._counts.get(partition.topic, 0)
 
-    # --- places ---
+    # --- positions ---
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        """Start reading there; in an eager group nothing else."""
+        """Start reading at these positions; in an eager group, only there."""
         if not self._cooperative:
             self.fetcher.unassign(list(self.fetcher.parts))
         elif any(each in self.fetcher.parts for each in positions):
@@ -291,11 +292,11 @@ class SimClient:
             self.fetcher.told(part)
 
     def released(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take note that the partitions are no longer assigned."""
+        """Handle partitions that are no longer assigned."""
         self.fetcher.unassign(partitions, lost=self.membership.lost)
 
     def seek(self, partition: TopicPartition, position: int | None) -> None:
-        """Go on reading there; refused while it is not being fetched from."""
+        """Continue reading at that position; refused while the partition is not being fetched."""
         part = self.fetcher.parts.get(partition)
         refused = self.asking.happens(self._cluster.faults.seek_refused)
         if part is None or part.misplaced or not part.active or refused:
@@ -308,7 +309,7 @@ class SimClient:
     def restart(
         self, places: Mapping[TopicPartition, int | None], moved: Collection[TopicPartition]
     ) -> None:
-        """Assign the moved ones anew, in an eager group all, each to be read from its place."""
+        """Assign the moved partitions again, in an eager group all, each at its position."""
         again = [
             part
             for partition, part in self.fetcher.parts.items()
@@ -319,25 +320,25 @@ class SimClient:
             self.fetcher.told(part)
         with self.asking.waiting():
             if self.asking.happens(self._cluster.faults.restart_late):
-                # Nobody knows whether it is done: what comes meanwhile is not used.
+                # It is unknown whether this is done. Records that arrive until then are not used.
                 self.fetcher.loosen([part.partition for part in again])
                 self._process.wait(MOVE_TIMEOUT)
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             self._process.wait(self._cluster.latency())
 
     def _first(self, partition: TopicPartition) -> int | None:
-        """Return where a partition without a position starts; None where none may be chosen."""
+        """Return the start of a partition without a position; None if none may be chosen."""
         log = self._cluster.log(partition)
         if self.halts_out_of_range:
             return self._cluster.commits.stored.get(partition, NOTHING).position
         return log.readable_end if self.starts_at_end else log.start
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop fetching from those of the partitions that are assigned."""
+        """Stop fetching from the assigned ones of these partitions."""
         self.fetcher.pause(self._refusals.heard(self._assigned(partitions)))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch from those again."""
+        """Resume fetching from these partitions."""
         self.fetcher.resume(self._assigned(partitions))
 
     def _assigned(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -350,7 +351,7 @@ class SimClient:
     # --- commits ---
 
     def commit(self, commit: Commit) -> CommitAnswered | None:
-        """Send a commit; the answer comes through the callback."""
+        """Send a commit. The answer comes through the callback."""
         self._cluster.commits.send(self, commit)
         return None
 
@@ -361,10 +362,10 @@ class SimClient:
             return part.epoch
         return entry.leader_epoch
 
-    # --- the end, and what befalls it ---
+    # --- the end, and faults ---
 
     def close(self, patience: float = JOIN_TIMEOUT) -> bool:
-        """Wait for the commits that are on their way, give everything back, leave the group."""
+        """Wait for the commits in flight, give everything back and leave the group."""
         if self.closed:
             return True
         membership = self.membership
@@ -378,16 +379,16 @@ class SimClient:
             self._process.wait(deadline - self._timeline.now, lambda: bool(membership.ops))
             membership.serve()
         left = leave_group(self._process, membership, patience, lambda: self._timeline.now)
-        # A group that refuses everything refuses the LeaveGroup, and the client hides that.
+        # A group that refuses every request refuses the LeaveGroup, and the client hides that.
         heard = self.link.coordinated() and not self._cluster.rights.group
         if left is Left.YES and heard:
             self._tell(LeftGroup(self.member))
-        # A JoinGroup that was sent arrives, whatever becomes of who sent it.
+        # A JoinGroup that was sent arrives even if its sender ends.
         self._end(lands=joining)
         return left is not Left.JOINING
 
     def die(self) -> None:
-        """End with its process, without a word; the group notices when its session is over."""
+        """End with its process, without notice. The group notices when its session is over."""
         if self.closed:
             return
         seat = self.membership.seat
@@ -402,7 +403,7 @@ class SimClient:
         self._cluster.clients.remove(self)
 
     def cut_off(self, seconds: float) -> None:
-        """Let nothing through between this client and its brokers for so long."""
+        """Block all traffic between this client and its brokers for ``seconds``."""
         cut = self.link.cut()
         group, seat = self._cluster.group, self.membership.seat
         self.cut_off_from_now()
@@ -421,7 +422,7 @@ class SimClient:
         self._timeline.after(seconds, over)
 
     def cut_off_from_now(self) -> None:
-        """Note that no coordinator is heard from now on; when that lasts, the session is over."""
+        """Note that no coordinator is reachable from now on. If that lasts, the session is over."""
         self.last_error = "no broker answers"
         if self._away_since is None:
             self._away_since = self._timeline.now
@@ -435,27 +436,27 @@ class SimClient:
         self._timeline.at(since + timeout, over)
 
     def reconnect(self) -> None:
-        """Let everything through again, as far as the brokers are there."""
+        """Let traffic through again, as far as the brokers are up."""
         self.link.connected = not self.link.dead
 
     def healed(self) -> None:
-        """Go on with what has waited for a broker."""
+        """Continue with the work that waited for a broker."""
         if self.link.coordinated():
             self._away_since = None
         self.link.healed()
         self.fetcher.wake()
 
     def raise_next(self, error: Exception | None = None) -> None:
-        """Have the next call raise that has taken something, which is lost by that."""
+        """Make the next call that takes records raise, which loses them."""
         self._raises.append(error or KafkaException(KafkaError(KafkaError._FAIL)))
 
     def tell_error(self, code: int, reason: str, *, fatal: bool = False) -> None:
-        """Have a poll return an error that is about no partition."""
+        """Make a poll return an error that concerns no partition."""
         told = client_event(code, reason, NOBODYS, fatal=fatal)
         self.membership.ops.append(lambda: told)
 
     def refuse_for_good(self) -> None:
-        """Refuse a heartbeat under KIP-848: the client gives up, and its session runs out."""
+        """Refuse a heartbeat under KIP-848. The client gives up, and its session runs out."""
         seat = self.membership.seat
         if seat is not None and not seat.gone:
             self._cluster.group.abandon(seat)
@@ -464,7 +465,7 @@ class SimClient:
         self.tell_error(KafkaError._FATAL, why, fatal=True)
 
     def start_over(self, error: KafkaError) -> bool:
-        """Say whether the client is replaced: all is lost, and a new member joins."""
+        """Return whether the client is replaced. Then all is lost, and a new member joins."""
         if not ended_by_the_group(error):
             return False
         self.membership.closing = False
@@ -472,7 +473,7 @@ class SimClient:
         return True
 
     def fence(self) -> None:
-        """Let another instance take this one's place (KIP-345): it is told so, and is out."""
+        """Let another instance replace this one (KIP-345). The client gets the error and is out."""
         self._cluster.throw_out(self)
         self.membership.closing = True
         why = "another instance has the same group.instance.id"

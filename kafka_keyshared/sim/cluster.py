@@ -1,6 +1,6 @@
-"""The simulated cluster: topics with their logs, a group with its commits, and what befalls them.
+"""Simulated cluster: topics with logs, a group with commits, and faults.
 
-Whatever is done here happens at once and at the brokers; clients hear of it in their own time.
+Every change here happens at the brokers at once. Clients learn of it later.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ USUAL = 0.02
 class Cluster:
     """Brokers with one group.
 
-    ``topics`` are the topics that there are, with their numbers of partitions. ``faults`` may be
-    changed at any time. ``leaders_away`` are partitions whose leader does not answer.
+    ``topics`` has the number of partitions of each topic. ``faults`` may be changed at any time.
+    ``leaders_away`` are partitions whose leader does not answer.
     """
 
     def __init__(
@@ -47,17 +47,17 @@ class Cluster:
         self.chance = chance
         self.history = history
         self.settings = settings
-        # What brokers take beside a position now; by their settings, unless that is changed.
+        # The metadata limit of the brokers now. It starts as the settings have it.
         self.metadata_max = settings.metadata_max
         self.faults = Faults()
         self.value = b"value"
-        """What is written where nobody says otherwise."""
+        """The value of records that are written without one."""
         self.topics = {name: [Log() for _ in range(count)] for name, count in topics.items()}
         self._times_made = Counter(dict.fromkeys(topics, 1))
         self.clients: list[SimClient] = []
         self.leaders_away: dict[TopicPartition, None] = {}
         self.rights = Rights(self)
-        # Where somebody may not know yet that the log is another one.
+        # Partitions with a replaced log that some member may not know.
         self._other_logs: dict[TopicPartition, None] = {}
         self._down_until = self._coordinator_until = 0.0
         self._delays = chance("delays")
@@ -66,14 +66,14 @@ class Cluster:
         self.commits = Commits(self)
         self.group: Group = (Reconciling if settings.protocol == "kip-848" else Classic)(self)
 
-    # --- what clients and coordinator ask ---
+    # --- queries of clients and coordinators ---
 
     def log(self, partition: TopicPartition) -> Log:
         """Return the log of a partition."""
         return self.topics[partition.topic][partition.partition]
 
     def topic_id(self, topic: str) -> str:
-        """Return which of the topics of that name there is."""
+        """Return the id of the current topic of that name."""
         return topic_id(topic, self._times_made[topic])
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
@@ -85,8 +85,9 @@ class Cluster:
         ]
 
     def lag(self) -> int:
-        """Return how far what is stored for the group is behind the ends of the logs, in all."""
-        # Asked before each record that is written: the logs first, and nothing made for each.
+        """Return the total lag of the group's stored positions behind the ends of the logs."""
+        # This runs before each written record, so it sums over the logs first and creates nothing
+        # for each.
         lag = sum([log.end - log.start for logs in self.topics.values() for log in logs])
         for partition, stored in self.commits.stored.items():
             log = self.log(partition)
@@ -94,7 +95,7 @@ class Cluster:
         return lag
 
     def unread(self) -> int:
-        """Return how far the furthest readers are behind the ends of the logs, in all."""
+        """Return the total distance of the furthest readers from the ends of the logs."""
         read: dict[TopicPartition, int] = {}
         for client in self.clients:
             for partition, position in client.positions().items():
@@ -105,15 +106,15 @@ class Cluster:
         )
 
     def there(self) -> bool:
-        """Say whether brokers take connections."""
+        """Return whether brokers accept connections."""
         return self.timeline.now >= self._down_until
 
     def coordinator_there(self) -> bool:
-        """Say whether the group's coordinator answers."""
+        """Return whether the group's coordinator answers."""
         return self.timeline.now >= max(self._down_until, self._coordinator_until)
 
     def latency(self) -> float:
-        """Return how many seconds something takes on its way."""
+        """Return how many seconds a message takes."""
         roll = self._delays.random()
         slow = self.faults.slow
         if slow and self._delays.random() < slow:
@@ -125,7 +126,7 @@ class Cluster:
         self._assignments += 1
         return self._assignments
 
-    # --- what is written, and what goes ---
+    # --- writes and removals ---
 
     def append(
         self,
@@ -135,17 +136,17 @@ class Cluster:
         *,
         in_transaction: bool = False,
     ) -> None:
-        """Write a record for each key; in a transaction they can be read once that has ended."""
+        """Write a record for each key. Those in a transaction can be read once it has ended."""
         log, value = self.log(partition), self.value if value is None else value
         new = log.append([(key, value) for key in keys], in_transaction=in_transaction)
         self._written(partition, new)
 
     def end_transaction(self, partition: TopicPartition, *, commit: bool) -> None:
-        """Commit or abort the transaction that is open on the partition."""
+        """Commit or abort the open transaction of the partition."""
         self._written(partition, self.log(partition).end_transaction(commit=commit))
 
     def skip(self, partition: TopicPartition, count: int) -> None:
-        """Have so many offsets taken by what is never delivered: markers, aborted records."""
+        """Use up offsets that are never delivered: markers, aborted records."""
         self.log(partition).skip(count)
         self._written(partition, ())
 
@@ -156,7 +157,7 @@ class Cluster:
             reader.wake()
 
     def compact(self, partition: TopicPartition, share: float = 1.0) -> None:
-        """Remove that share of the records behind which there is one with the same key."""
+        """Remove that share of the records that a later one with the same key follows."""
         log = self.log(partition)
         gone = [each for each in log.outdated() if self._logs.random() < share]
         self._remove(partition, gone)
@@ -171,17 +172,17 @@ class Cluster:
             self.history.tell(Removed(partition, tuple(gone)))
 
     def retain_from(self, partition: TopicPartition, start: int) -> None:
-        """Let retention remove all before that offset."""
+        """Remove all records before that offset, as retention does."""
         gone = self.log(partition).move_start(start)
         if gone:
             self.history.tell(Removed(partition, tuple(gone)))
 
     def new_leader(self, partition: TopicPartition) -> None:
-        """Let another replica lead, one that has everything."""
+        """Elect another replica as leader, one that has everything."""
         self.log(partition).epoch += 1
 
     def cut_off(self, partition: TopicPartition, end: int) -> None:
-        """Elect a leader that lagged behind: the log ends there (an unclean election)."""
+        """Elect a leader that lagged behind (an unclean election): the log ends there."""
         log = self.log(partition)
         gone = log.cut_off(end)
         if gone:
@@ -191,7 +192,7 @@ class Cluster:
         self._written(partition, ())
 
     def remake(self, topic: str) -> None:
-        """Delete a topic and make it again; what the group has stored for it goes, too."""
+        """Delete a topic and create it again. The group's commits for it go, too."""
         self.commits.forget(topic)
         self._times_made[topic] += 1
         for number, log in enumerate(self.topics[topic]):
@@ -203,11 +204,11 @@ class Cluster:
                 reader.wake()
 
     def known(self, partition: TopicPartition) -> bool:
-        """Say whether all know by now that the log is another one, if it is.
+        """Return whether all members know that the log was replaced, if it was.
 
-        That is who reads it, and what is stored of it or on its way to be. Until then nobody may
-        write there who wants nothing lost: once the new log has grown past the place that belongs
-        to the old one, no client and no member can tell.
+        This includes the readers, the stored commits and the commits in flight. Until then, a
+        writer that may lose nothing must not write there. Once the new log has grown past a
+        position of the old one, no client and no member can tell them apart.
         """
         if partition not in self._other_logs:
             return True
@@ -219,35 +220,35 @@ class Cluster:
         return True
 
     def take_metadata(self, most: int) -> None:
-        """Take so much metadata beside a position from now on."""
+        """Accept this much metadata beside a position from now on."""
         self.metadata_max = most
         self.history.tell(MetadataTaken(most))
 
     def add_partition(self, topic: str) -> TopicPartition:
-        """Add a partition; the members notice when they next look at the topics."""
+        """Add a partition. The members notice when they next refresh the topics."""
         self.topics[topic].append(Log())
         after = self._delays.random() * self.settings.refresh
         self.timeline.after(after, self.group.changed)
         return TopicPartition(topic, len(self.topics[topic]) - 1)
 
-    # --- what befalls brokers and members ---
+    # --- faults of brokers and members ---
 
     def outage(self, seconds: float) -> None:
-        """Take all brokers away. Sessions that would end meanwhile end at the members only."""
+        """Take all brokers down. Sessions that would end in that time end at the members only."""
         self._down_until = max(self._down_until, self.timeline.now + seconds)
         self.timeline.at(self._down_until, self.healed)
         for client in self.clients:
             client.cut_off_from_now()
 
     def coordinator_away(self, seconds: float) -> None:
-        """Let the coordinator answer nothing; logs are read on."""
+        """Take the coordinator down. Logs can still be read."""
         self._coordinator_until = max(self._coordinator_until, self.timeline.now + seconds)
         self.timeline.at(self._coordinator_until, self.healed)
         for client in self.clients:
             client.cut_off_from_now()
 
     def leader_away(self, partition: TopicPartition, seconds: float) -> None:
-        """Let the leader of one partition answer nothing."""
+        """Take the leader of one partition down."""
         self.leaders_away[partition] = None
 
         def back() -> None:
@@ -257,12 +258,12 @@ class Cluster:
         self.timeline.after(seconds, back)
 
     def healed(self) -> None:
-        """Go on with what has waited, wherever somebody is there again."""
+        """Continue with the work that waited, wherever a broker answers again."""
         for client in self.clients:
             client.healed()
 
     def heal(self) -> None:
-        """End all trouble now: from here on everything is answered."""
+        """End all faults now. From here on every request is answered."""
         self.faults.heal()
         self._down_until = self._coordinator_until = 0.0
         self.leaders_away.clear()
@@ -273,7 +274,7 @@ class Cluster:
         self.healed()
 
     def throw_out(self, client: SimClient) -> None:
-        """Make a member leave without asking it; it hears of that later."""
+        """Expel a member without asking it. It learns of that later."""
         seat = client.membership.seat
         if seat is not None:
             self.group.expel(seat)

@@ -1,7 +1,7 @@
-"""Reads commit metadata by its description, and by none of the code that writes or reads it.
+"""Reader of commit metadata, written from its description.
 
-Checkers and oracles judge with it: were they to ask the package's own reader, a mistake that writer
-and reader share would look like agreement.
+It shares no code with the package's reader and writer. Checkers and oracles judge with it. If they
+used the package's own reader, a mistake that writer and reader share would look like agreement.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import NamedTuple
 from kafka_keyshared.model import TopicPartition
 
 Sections = dict[str, set[int]]
-"""By subscription the offsets that a text calls settled."""
+"""The offsets that a text calls settled, by subscription."""
 
 
 class Notes(NamedTuple):
-    """What a text says of a subscription's lanes and records besides.
+    """Notes of a text on the lanes and records of a subscription.
 
-    ``lanes`` are the hashes of diverted ones; ``tried`` has for the offset of a record that is not
-    settled how often it was tried, and whether its copy is archived. ``running`` has for the offset
-    of a running record how many owners in a row ran it, and ``more`` is how many run besides.
+    ``lanes`` are the hashes of diverted lanes. ``tried`` has the attempts of an unsettled record by
+    its offset, and whether its copy is archived. ``running`` has by the offset of a running record
+    how many owners in a row ran it. ``more`` is how many other records run.
     """
 
     lanes: set[bytes]
@@ -50,20 +50,20 @@ BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
 
 class CommitTextError(AssertionError):
-    """A text is not what the description of the commit metadata says, or is of another log."""
+    """A text does not match the description of the commit metadata, or is of another log."""
 
 
 def read_commit(text: str, position: int, whose: Whose | None = None) -> Sections:
-    """Return what a text says about the offsets at and after the position committed with it.
+    """Return the offsets at and after the committed position that a text calls settled.
 
-    Raises :class:`CommitTextError` for a text that is not exactly as described, or that was written
-    for another position, or for another log than ``whose``, where that is given.
+    Raises :class:`CommitTextError` for a text that is not exactly as described. It also raises for
+    a text of another position, or of another log than ``whose``, if that is given.
     """
     return {name: _settled(block, position) for name, block in _blocks(text, position, whose)}
 
 
 def read_notes(text: str, position: int, whose: Whose | None = None) -> dict[str, Notes]:
-    """Return what a text says besides about lanes, and about records at and after the position.
+    """Return the notes of a text on lanes, and on records at and after the position.
 
     Raises :class:`CommitTextError` as :func:`read_commit` does.
     """
@@ -71,7 +71,7 @@ def read_notes(text: str, position: int, whose: Whose | None = None) -> dict[str
 
 
 def _written_for(body: bytes, position: int, whose: Whose | None) -> bytes:
-    """Take the origin off, which says of which log and position a text is, and look at it."""
+    """Strip the origin, which names the log and position of a text, and check it."""
     number, body = _number(body)
     at, body = _number(body)
     name, body = body[:4], body[4:]
@@ -122,7 +122,7 @@ def _bytes_of(text: str) -> bytes:
 
 
 def _number(data: bytes) -> tuple[int, bytes]:
-    """Take a number off: seven bits a byte, low end first, the last byte below 128."""
+    """Strip a number: seven bits a byte, low end first, the last byte below 128."""
     if data and data[0] < 128:
         return data[0], data[1:]
     size = next((at for at, byte in enumerate(data) if byte < 128), -1) + 1
@@ -132,14 +132,14 @@ def _number(data: bytes) -> tuple[int, bytes]:
 
 
 def _sized(data: bytes) -> tuple[bytes, bytes]:
-    """Take bytes off that stand behind their number."""
+    """Strip bytes that follow their length."""
     size, rest = _number(data)
     _require(size <= len(rest), "a part claims more bytes than there are")
     return rest[:size], rest[size:]
 
 
 def _sections(block: bytes, position: int) -> Iterator[tuple[int, int, bytes]]:
-    """Yield kind, base and what follows of each section of a block."""
+    """Yield kind, base and payload of each section of a block."""
     seen = set()
     while block:
         kind, (payload, block) = block[0], _sized(block[1:])
@@ -204,7 +204,7 @@ def _runs(at: int, numbers: bytes) -> Iterator[range]:
     while numbers:
         gap, numbers = _number(numbers)
         length, numbers = _number(numbers)
-        # The one offset that is between two runs at least, and in a run, is not counted.
+        # The least gap between two runs and the least length of a run is 1, which is not counted.
         start = at + gap if first else at + gap + 1
         at, first = start + length + 1, False
         yield range(start, at)

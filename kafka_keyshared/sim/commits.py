@@ -1,7 +1,7 @@
-"""Commits on their way, and what the simulated group has stored.
+"""Commits in flight, and the commits that the simulated group has stored.
 
-What a commit comes to is drawn when it is sent. The order in which commits are stored is the one in
-which they were sent, but for those that the client itself sends again, or that nobody hears of.
+The outcome of a commit is drawn when it is sent. Commits are stored in the order in which they were
+sent. Exceptions are commits that the client itself repeats, and commits that stay unanswered.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from kafka_keyshared.sim.happenings import TextCopied
 from kafka_keyshared.sim.history import CommitSent, CommitStored, CommitTold
 
 LATE = 3.0
-"""Most seconds that a commit comes late by, which the client sends again."""
+"""Most seconds by which a commit is late that the client repeats."""
 
 REFUSALS = (
     KafkaError.REBALANCE_IN_PROGRESS,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.REQUEST_TIMED_OUT,
 )
-"""With these a commit may be refused at any time; it is worth sending it again."""
+"""Errors that may refuse a commit at any time. It is worth sending again."""
 
 
 class Fate(enum.Enum):
-    """What a commit comes to, as far as chance decides; see :class:`~.faults.Faults`."""
+    """Outcomes of a commit that chance decides; see :class:`~.faults.Faults`."""
 
     STORED = "stored"
     REFUSED = "refused"
@@ -46,13 +46,13 @@ class Fate(enum.Enum):
 
 
 AGAIN_AFTER = (0.1, 0.25)
-"""Seconds until the client has sent again, over a new connection, what had no answer in time."""
+"""Seconds until the client has repeated an unanswered commit over a new connection."""
 
 
 class Sent:
-    """A commit on its way. ``told`` once the client has been, or will be, told of it.
+    """A commit in flight. ``told`` is set once the client has its answer, or will get it.
 
-    ``again`` once the client has sent it again, just as it was, as nobody answered in time.
+    ``again`` is set once the client has repeated it unchanged, because no answer came in time.
     """
 
     __slots__ = (
@@ -76,9 +76,9 @@ class Sent:
         self.seat: Seat | None = client.membership.seat
         self.generation = client.membership.generation
         self.told = self.again = False
-        # Of which logs it is: of those that its member knows.
+        # The log of each entry, as far as its member knows.
         self.made = {each: client.fetcher.made(each) for each in commit.entries}
-        # With the epochs that go along.
+        # With the leader epochs.
         self.entries = {
             partition: CommittedOffset(
                 entry.position, entry.metadata, client.epoch_at(partition, entry)
@@ -88,9 +88,9 @@ class Sent:
 
 
 class Commits:
-    """The commits of all clients, and what is stored.
+    """The commits of all clients, and the stored ones.
 
-    ``next_fates`` are those of the next commits, before chance is asked.
+    ``next_fates`` are the outcomes of the next commits, before any is drawn.
     """
 
     def __init__(self, cluster: ClusterPort) -> None:
@@ -98,32 +98,33 @@ class Commits:
         self._timeline = cluster.timeline
         self._chance = cluster.chance("commits")
         self._sent = 0
-        # Those that may still be stored.
+        # Commits that may still be stored.
         self._on_their_way: dict[int, Sent] = {}
         self.stored: dict[TopicPartition, CommittedOffset] = {}
-        # Of which log that is.
+        # The log of each stored commit.
         self._made: dict[TopicPartition, int] = {}
         self.next_fates: deque[Fate] = deque()
 
     def store(self, partition: TopicPartition, position: int, metadata: str | None) -> None:
-        """Store what somebody else has committed for the group."""
+        """Store a commit that another program has made for the group."""
         self.stored[partition] = CommittedOffset(position, metadata)
 
     def copy_text(self, partition: TopicPartition, text: str, kind: str) -> None:
-        """Have a tool write a text over that of a partition; its position stays as it is."""
+        """Overwrite the text of a partition, as a tool does. Its position stays."""
         position = self.stored[partition].position or 0
         self.stored[partition] = CommittedOffset(position, text)
         self._cluster.history.tell(TextCopied(partition, position, text, kind))
 
     def forget(self, topic: str) -> None:
-        """Delete what is stored for a topic, as the broker does with the topic itself."""
+        """Delete the commits for a topic, as the broker does with the topic itself."""
         for partition in [each for each in self.stored if each.topic == topic]:
             del self.stored[partition]
 
     def of_another_log(self, partition: TopicPartition) -> bool:
-        """Say whether what is stored of it is of another log than there is, or may be from now on.
+        """Return whether a commit of it, stored or in flight, is of another log.
 
-        As far as that has more than both: what is below is true of this one too.
+        Only offsets beyond the part that both logs share count. Below, the commit is true of the
+        current log too.
         """
         log = self._cluster.log(partition)
         entries = [
@@ -136,7 +137,7 @@ class Commits:
         return any(_reach(entry) > min(log.end, log.shared(made)) for entry, made in entries)
 
     def send(self, client: SimClient, commit: Commit) -> None:
-        """Take a commit; the answer comes to a later poll of the client."""
+        """Take a commit. The answer comes to a later poll of the client."""
         self._sent += 1
         sent = Sent(client, commit, self._sent, self._fate())
         entries = {each: (entry.position, entry.metadata) for each, entry in commit.entries.items()}
@@ -172,7 +173,7 @@ class Commits:
         return Fate.STORED
 
     def _later(self, sent: Sent) -> None:
-        """Have it arrive behind what is sent after it, by another way."""
+        """Let it arrive on another way, behind commits that were sent after it."""
 
         def arrive() -> None:
             if self._cluster.coordinator_there():
@@ -196,10 +197,10 @@ class Commits:
             self._decide(sent)
 
     def _wait_behind_join(self, sent: Sent, seat: Seat) -> None:
-        """Have it wait for the answer to the member's JoinGroup, which is before it in the line.
+        """Queue it behind the member's JoinGroup, which the connection answers first.
 
         That takes as long as the slowest member. A client that waits for too long breaks the
-        connection, and sends it again at once; the JoinGroup follows later.
+        connection, and repeats the commit at once. The JoinGroup follows later.
         """
 
         def decide() -> None:
@@ -215,7 +216,7 @@ class Commits:
         self._timeline.after(self._cluster.settings.request_timeout, out_of_time)
 
     def _decide(self, sent: Sent) -> None:
-        """Store it or refuse it, and answer."""
+        """Store or refuse it, and answer."""
         self._on_their_way.pop(sent.number, None)
         code = self._refusal(sent)
         if code == NO_ERROR:
@@ -239,13 +240,13 @@ class Commits:
         return self._chance.choice(REFUSALS) if sent.fate is Fate.REFUSED else NO_ERROR
 
     def _store(self, sent: Sent) -> int:
-        """Store each partition by itself; return the code for the first that is refused."""
+        """Store each partition by itself; return the code of the first refusal."""
         code = NO_ERROR
         refused = self._chance.randrange(len(sent.entries)) if sent.fate is Fate.PARTLY else -1
         kept = {}
         for at, (partition, entry) in enumerate(sent.entries.items()):
             if sent.client.link.dead and sent.made[partition] != self._cluster.log(partition).made:
-                continue  # nobody could know any more when it is over
+                continue  # ``Cluster.known`` ignores it, because its sender is dead
             # The binding adds a NUL.
             units = len((entry.metadata or "").encode("utf-16-le")) // 2 + 1
             if partition.topic in self._cluster.rights.commits:
@@ -272,7 +273,7 @@ class Commits:
         sent.client.link.hear(lambda: self._told(sent, code))
 
     def _fail_later(self, sent: Sent) -> None:
-        """Tell, once it has waited for long enough, that no answer came."""
+        """Report after a while that no answer came."""
 
         def fail() -> None:
             if not sent.told:
@@ -282,7 +283,7 @@ class Commits:
         self._timeline.after(self._chance.random() * LATE, fail)
 
     def _fail_unless_answered(self, sent: Sent) -> None:
-        """Give up on a coordinator that is not there; it may be stored all the same."""
+        """Give up on an unreachable coordinator. The commit may be stored all the same."""
 
         def fail() -> None:
             if not sent.told:
@@ -292,7 +293,7 @@ class Commits:
         self._timeline.after(self._cluster.settings.session_timeout, fail)
 
     def _told(self, sent: Sent, code: int) -> None:
-        """Put the answer where the next poll finds it, and have the client draw its conclusions."""
+        """Queue the answer for the next poll, and let the client react to it."""
         client = sent.client
         if client.link.dead:
             return
@@ -314,7 +315,7 @@ class Commits:
 
 
 def _reach(entry: CommittedOffset) -> int:
-    """Return behind the last offset of which it says anything."""
+    """Return the position after the last offset that it mentions."""
     position, text = entry.position or 0, entry.metadata or ""
     try:
         settled, notes = read_commit(text, position), read_notes(text, position)

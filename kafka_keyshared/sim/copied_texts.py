@@ -1,9 +1,9 @@
 """Commit texts of other logs beside the positions of a simulated group.
 
-So a mirror leaves them (the position is translated, the text is not), a tool that copies offsets to
-another partition or topic, and a backup that is restored under the same name. The position is good:
-everything before it has settled. A reader that believed the text would leave out records that never
-ran.
+A mirror leaves them: it translates the position and not the text. So does a tool that copies
+offsets to another partition or topic, and a backup that is restored under the same name. The
+position is good: everything before it has settled. A reader that believed the text would leave out
+records that never ran.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from kafka_keyshared.sim.world import World
 
 LOOK_EVERY = 0.02
 GIVE_UP_AFTER = 5.0
-"""Seconds between two looks whether a partition is nobody's, and until that is waited for no more.
+"""Seconds between two checks that no member has a partition, and seconds until that is given up.
 
-A member that has it would write over the text."""
+A member that has it would overwrite the text.
+"""
 
 Moved = Callable[[LogPosition, Random], LogPosition]
 
 
 def _mirrored(at: LogPosition, chance: Random) -> LogPosition:
-    """The mirror has more records in front than the source, or fewer: the position differs."""
+    """Shift the position: the mirror has more records in front than the source, or fewer."""
     shift = chance.choice((-50, -3, 1, 5, 50))
     return at._replace(offset=at.offset + (shift if at.offset + shift >= 0 else 7))
 
 
 def _of_another_topic(at: LogPosition, chance: Random) -> LogPosition:
-    """Of the topic that was there before, or of the one on another cluster: the same numbers."""
+    """Take the id of an earlier topic or of one on another cluster, with the same numbers."""
     return at._replace(topic_id=topic_id("elsewhere", chance.randrange(9)))
 
 
@@ -53,11 +54,11 @@ KINDS: Mapping[str, Moved] = {
     "began beside a text of another partition": _of_another_partition,
     "began beside a text of another topic name": _of_another_name,
 }
-"""By the name of its counter, how the log and position of a text differ from where it stands."""
+"""Change of a text's log and position against its place, by the name of the counter."""
 
 
 def copy_a_text(world: World, chance: Random) -> bool:
-    """Write a text of another log beside a position as soon as no member has the partition."""
+    """Write a text of another log beside a position once no member has the partition."""
     cluster, partition = world.cluster, world.some_partition(chance)
     kind = chance.choice(list(KINDS))
     until = world.timeline.now + GIVE_UP_AFTER
@@ -86,7 +87,7 @@ def copy_a_text(world: World, chance: Random) -> bool:
 
 
 def _runs(position: int, end: int, chance: Random) -> Runs:
-    """Return what would cover much of what the log has beyond the position, if it were believed."""
+    """Return runs that would cover much of the log beyond the position, if they were believed."""
     runs = []
     start = position + chance.randint(0, 2)
     while start < max(end, position + 5):

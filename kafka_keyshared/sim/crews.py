@@ -1,4 +1,4 @@
-"""What goes wrong with the workers of a simulated member, and what they are ordered to be."""
+"""Faults of a simulated member's workers, and orders that change the workers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from kafka_keyshared.sim.routings import (
 from kafka_keyshared.sim.world import World
 
 NAMES = 30
-"""Of so many the name of a new worker is chosen; the ring makes of each something else."""
+"""Number of names for a new worker. The ring makes something else of each."""
 
 Place = tuple[str, int]
 """A worker: its subscription, and its number there."""
 
 
 def kill_worker(world: World, chance: Random) -> bool:
-    """End a worker's thread, rather in a record than between two; some cannot be replaced."""
+    """End a worker's thread, preferably inside a record. Some cannot be replaced."""
     member = world.some_member(chance)
     if member is None:
         return False
@@ -41,7 +41,7 @@ def kill_worker(world: World, chance: Random) -> bool:
 
 
 def hang(world: World, chance: Random) -> bool:
-    """Have the next handlers of a member take long."""
+    """Make the next handlers of a member take long."""
     member = world.some_member(chance)
     if member is not None:
         member.handlers.hang(chance.randint(1, 4), chance.uniform(1.0, 12.0))
@@ -49,7 +49,7 @@ def hang(world: World, chance: Random) -> bool:
 
 
 def add_worker(world: World, chance: Random) -> bool:
-    """Have a worker join, by an order to the owner."""
+    """Add a worker, by an order to the owner."""
     member = world.some_member(chance)
     if member is None or member.stopping:
         return False
@@ -58,7 +58,7 @@ def add_worker(world: World, chance: Random) -> bool:
 
 
 def _add(member: Member, subscription: str) -> None:
-    """Order a worker to be added, by a name that gives it a slot of which a record runs."""
+    """Order one more worker, by a name that gives it a slot of a running record."""
 
     def order(loop: Loop) -> Generator[None, None, None]:
         yield from ()
@@ -88,7 +88,7 @@ def _add(member: Member, subscription: str) -> None:
 
 
 def add_filtering(world: World, chance: Random) -> bool:
-    """Have a worker join that takes some keys only, where the members begin with none such."""
+    """Add a worker that takes only some keys, where the members begin without one."""
     member = world.some_member(chance)
     subs = [each.name for each in world.plan.member.subscriptions if may_filter_later(each)]
     if member is None or member.stopping or not subs:
@@ -107,9 +107,10 @@ def add_filtering(world: World, chance: Random) -> bool:
 
 
 def change_filters(world: World, chance: Random) -> bool:
-    """Have a worker that filters take other keys, there or not; or one join that is to be one.
+    """Give a filtering worker other keys, present or not, or add one.
 
-    Those that take every key stay so: what would be nobody's is not known beforehand.
+    Workers that take every key stay so. Otherwise it would be unknown beforehand which records no
+    worker takes.
     """
     member = world.some_member(chance)
     subs = [each.name for each in world.plan.member.subscriptions if may_filter_later(each)]
@@ -132,14 +133,14 @@ def change_filters(world: World, chance: Random) -> bool:
 
 
 def dismiss_worker(world: World, chance: Random) -> bool:
-    """Have a worker go for good once it is out of its slice, as a member that closes does."""
+    """Remove a worker for good once its slice is done, as a member that closes does."""
     member = world.some_member(chance)
     if member is None:
         return False
     subscription = chance.choice(list(member.instance.core.subscriptions))
     there = _dismissible(member, subscription)
     if there:
-        # Rather who came last: what moved to it moves back.
+        # Prefer the last one that came: the slots that moved to it move back.
         member.pool.dismiss(*(there[-1] if chance.random() < 0.7 else chance.choice(there)))
     return bool(there)
 
@@ -147,7 +148,7 @@ def dismiss_worker(world: World, chance: Random) -> bool:
 def _dismissible(member: Member, subscription: str) -> list[Place]:
     """Return the workers of which one may go, the youngest last.
 
-    One has to stay, and who is dead may not come back.
+    One has to stay, and a dead one may not come back.
     """
     those = member.pool.seen().items()
     mine = [each for each in those if each[0][0] == subscription and not each[1].abandoned]
@@ -157,7 +158,7 @@ def _dismissible(member: Member, subscription: str) -> list[Place]:
 
 
 def come_and_go(world: World, chance: Random) -> bool:
-    """Have a worker join while others are long at what is in its slots, and go before it begins."""
+    """Add a worker while others run long in its slots, and remove it before it begins."""
     member = world.some_member(chance)
     if member is None or member.stopping:
         return False
@@ -187,7 +188,7 @@ def come_and_go(world: World, chance: Random) -> bool:
 
 
 def resize(world: World, chance: Random) -> bool:
-    """Have a subscription brought to other workers, old names and new ones, by an order."""
+    """Resize a subscription to other workers, with old and new names, by an order."""
     member = world.some_member(chance)
     if member is None or member.stopping:
         return False

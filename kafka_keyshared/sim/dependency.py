@@ -1,4 +1,6 @@
-"""A dependency of all handlers that is away for a while: calls fail or put their records off."""
+"""Outage of a dependency of all handlers.
+
+Their calls fail or postpone their records."""
 
 from __future__ import annotations
 
@@ -9,13 +11,13 @@ from kafka_keyshared.sim.happenings import HealthLooked
 from kafka_keyshared.sim.world import World
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at what the members say, while it is away and for a while after."""
+"""Seconds between two health checks of the members, during the outage and for a while after."""
 
 LOOK_AFTER = 25.0
 
 
 def dependency_away(world: World, chance: Random) -> bool:
-    """Let the handlers of all members fail, or put records off, for a while."""
+    """Make the handlers of all members fail, or postpone records, for a while."""
     if world.around.away is not None:
         return False
     put_off = chance.random() < 0.3
@@ -27,14 +29,14 @@ def dependency_away(world: World, chance: Random) -> bool:
 
 
 def bring_back(world: World, away: Disposition) -> None:
-    """Let it be there again, unless it is already."""
+    """End the outage, unless it is over."""
     if world.around.away is away:
         world.let_go_away(None)
         _look(world, until=world.timeline.now + LOOK_AFTER)
 
 
 def _look(world: World, until: float | None) -> None:
-    """Have the members looked at now and then, until that time or as long as it is away."""
+    """Check the members' health regularly, until that time or as long as the outage lasts."""
 
     def look() -> None:
         if world.finishing or (until is None) == (world.around.away is None):

@@ -1,7 +1,7 @@
-"""Rare states of shared shards and detached records, counted at the core of one member.
+"""Counters of rare states of shared shards and detached records.
 
-Nothing tells from outside which shard a batch leases, or that a record was detached.
-:mod:`kafka_keyshared.core.detaching` says what detaching is.
+They look into the core of one member. From outside it is invisible which shard a batch leases, or
+that a record was detached. :mod:`kafka_keyshared.core.detaching` explains detaching.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RARE = (DETACHED, FAILED, OUTLIVED, REVOKED, STUCK, ENDED_FIRST, MOVED, WENT_ON)
 
 
 class _Detached(NamedTuple):
-    """A record that is detached: its subscription, its place in its slice, and its shard."""
+    """A detached record: its subscription, its place in its slice, its partition and its shard."""
 
     sub: Subscription
     at: int
@@ -42,12 +42,12 @@ class Detachments:
 
     - *record detached from its shard*: its worker has given back the rest of its batch;
     - *detached record failed*: its handler raised, or asked for another attempt;
-    - *detached record settled after its partition went*: what became of it counts for nothing;
+    - *detached record settled after its partition went*: its outcome counts for nothing;
     - *partition revoked while a record of it was detached*: or lost;
     - *detached record stuck past its ack timeout*: its worker goes on, or another one does;
     - *record ended before it was detached*: its worker gave back the rest too late for that;
-    - *shard taken by another worker than before*: a batch of it went to another worker last time;
-    - *shard taken by another worker while a record of it is detached*: what waits goes on.
+    - *shard taken by another worker than before*: another worker got its previous batch;
+    - *shard taken by another worker while a record of it is detached*: the waiting records go on.
     """
 
     def __init__(self, subs: Subscriptions, reached: Counter[str]) -> None:
@@ -55,12 +55,12 @@ class Detachments:
         self._reached = reached
         # By the id of the slice of which nothing else is left.
         self._detached: dict[int, _Detached] = {}
-        # By subscription, the worker that each shard was leased to last.
+        # The worker that each shard was last leased to, by subscription and shard.
         self._last: dict[tuple[str, int | None], int] = {}
         self._asked: list[tuple[Subscription, int]] = []
 
     def before(self, event: ev.Event) -> None:
-        """Look before the core takes an event."""
+        """Look at the state before the core takes an event."""
         if not self._subs:
             return
         if isinstance(event, ev.Recalled):
@@ -92,7 +92,7 @@ class Detachments:
                     self._reached[OUTLIVED] += _over(each, report.slice)
 
     def after(self, commands: Iterable[Command]) -> None:
-        """Look when the core has taken it."""
+        """Look at the state after the core has taken it."""
         if not self._subs:
             return
         for sub in self._subs:
@@ -139,7 +139,7 @@ class Detachments:
 
 
 def _over(each: _Detached, id_: int) -> bool:
-    """Say whether the partition of a detached record has gone, or come again, since."""
+    """Return whether the partition of a detached record has gone since, or come again."""
     return each.sub.epochs.ended(each.sub.book.find(id_), each.at)
 
 

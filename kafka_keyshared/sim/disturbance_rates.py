@@ -1,7 +1,7 @@
-"""Names of disturbances, and how often each comes.
+"""Names of disturbances, and how often each happens.
 
-A plan draws them by their names. What each does stands in :mod:`.disturbances`, which knows the
-world; a plan is made before there is one.
+A plan draws them by name. :mod:`.disturbances` has their code, which needs the world. A plan is
+made before there is one.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 ON_REQUEST = frozenset({"a topic was made anew", "a log was cut off"})
-"""What no plan draws: it is there for whoever asks for it by name.
+"""Disturbances that no plan draws. Callers request them by name.
 
-Where plans draw it, two of two hundred runs of 5,000 steps break (seeds 115 and 152), and why is
-not known."""
+When plans draw them, two of two hundred runs of 5,000 steps break (seeds 115 and 152). The cause is
+not known.
+"""
 
 RATES: Mapping[str, float] = {
     "a member joined": 4.0,
@@ -54,5 +55,7 @@ RATES: Mapping[str, float] = {
     "a transaction was written": 1.0,
     "a partition was added": 10.0,
 }
-"""By name what may go wrong, with the seconds that are usually between two times; the names are
-those of the counters of ``keyshared simulate``."""
+"""Mean seconds between two occurrences of each disturbance, by name.
+
+The names are those of the counters of ``keyshared simulate``.
+"""

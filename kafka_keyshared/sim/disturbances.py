@@ -1,8 +1,8 @@
-"""What goes wrong while a simulated run is not yet healed, each by a clock and dice of its own.
+"""Disturbances of a simulated run that is not yet healed.
 
-A disturbance is a function here, a line in :data:`DISTURBANCES` and one in
-:data:`~.disturbance_rates.RATES`. A seed has some of them, as its plan says; one more changes
-nothing of when the others come.
+Each has its own clock and dice. A disturbance is a function here, a line in :data:`DISTURBANCES`
+and one in :data:`~.disturbance_rates.RATES`. A seed has some of them, as its plan says. One more
+does not change when the others happen.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ MEMBERS_MOST = 4
 PARTITIONS_MOST = 12
 
 DEADLY_MOST = 6
-"""Records at a time that end each process that runs them."""
+"""Most records at a time that end each process that runs them."""
 
 
 Disturbance: TypeAlias = Callable[[World, Random], bool]
-"""Something that goes wrong. It is given the world and its own dice, and returns whether there was
-anything to disturb."""
+"""A disturbance of the given world, with its own dice.
+
+It returns whether there was anything to disturb.
+"""
 
 
 class Disturbances:
@@ -43,7 +45,7 @@ class Disturbances:
         world.reached.update(dict.fromkeys(DISTURBANCES, 0))
 
     def begin(self) -> None:
-        """Disturb it from now on."""
+        """Start to disturb the world."""
         for name, strength in self._world.plan.disturbances.items():
             self._next(name, RATES[name] / strength)
 
@@ -67,7 +69,7 @@ class Disturbances:
 
 
 def join(world: World, chance: Random) -> bool:
-    """Let one more member come."""
+    """Add one more member."""
     del chance
     if len(world.present()) >= MEMBERS_MOST:
         return False
@@ -76,14 +78,14 @@ def join(world: World, chance: Random) -> bool:
 
 
 JOIN_STEPS = 0.01
-"""Seconds in which a join has taken its first steps, unless others keep the group waiting."""
+"""Seconds in which a join takes its first steps, unless others keep the group waiting."""
 
 STOPPED_JOINING = 0.5
-"""The share of members that are stopped while they join; half of these are killed instead."""
+"""The share of members that are stopped while they join. Half of these are killed instead."""
 
 
 def stop(world: World, chance: Random) -> bool:
-    """Have a member stop in order: one that is there, or one that comes just now."""
+    """Stop a member in order: a present one, or one that is just starting."""
     if chance.random() < STOPPED_JOINING and len(world.present()) < MEMBERS_MOST:
         comes = world.add_member()
         end = comes.stop if chance.random() < 0.5 else comes.kill
@@ -96,7 +98,7 @@ def stop(world: World, chance: Random) -> bool:
 
 
 def kill(world: World, chance: Random) -> bool:
-    """End a process without a word."""
+    """Kill a process without notice."""
     member = world.some_member(chance)
     if member is not None:
         member.kill()
@@ -104,21 +106,21 @@ def kill(world: World, chance: Random) -> bool:
 
 
 def end_with_a_record(world: World, chance: Random) -> bool:
-    """Choose a record that from now on ends the process of each member that runs it."""
+    """Choose a record that ends the process of a member that runs it, 3 to 8 times."""
     partition = world.some_partition(chance)
     log = world.cluster.log(partition)
     if len(world.deadly) >= DEADLY_MOST or not world.cluster.known(partition):
         return False
     stored = world.cluster.commits.stored.get(partition)
     position = log.start if stored is None else max(log.start, stored.position or 0)
-    # The oldest that is not committed, another one, or the next that is written.
+    # The oldest uncommitted record, another one, or the next one to be written.
     offset = chance.choice((position, chance.randint(position, max(position, log.end))))
     world.deadly[partition, offset] = chance.randint(3, 8)
     return True
 
 
 def throw_out(world: World, chance: Random) -> bool:
-    """Have the group give up a member that is there."""
+    """Make the group expel a member."""
     member = world.some_member(chance)
     if member is not None:
         world.cluster.throw_out(member.client)
@@ -126,7 +128,7 @@ def throw_out(world: World, chance: Random) -> bool:
 
 
 def throw_out_asking(world: World, chance: Random) -> bool:
-    """Have the group give up a member while it waits long for an answer: others are quicker."""
+    """Make the group expel a member while it waits long for an answer: others are quicker."""
     member = world.some_member(chance)
     if member is None or len(world.present()) < 2:
         return False
@@ -146,7 +148,7 @@ def throw_out_asking(world: World, chance: Random) -> bool:
 
 
 def raise_in_a_callback(world: World, chance: Random) -> bool:
-    """Have the next callback of a rebalance raise at a member; its process ends by that."""
+    """Make the next rebalance callback of a member raise, which ends its process."""
     member = world.some_member(chance)
     if member is None or member.raises:
         return False
@@ -155,19 +157,19 @@ def raise_in_a_callback(world: World, chance: Random) -> bool:
 
 
 def stand_still(world: World, chance: Random) -> bool:
-    """Keep an owner from its rounds for a moment."""
+    """Block an owner for a moment."""
     return _hold_up(world, chance, chance.uniform(0.01, 2.0))
 
 
 def stand_still_long(world: World, chance: Random) -> bool:
-    """Keep an owner from its rounds for longer than its session, and than it may not poll."""
+    """Block an owner for longer than its session and its poll interval."""
     return _hold_up(world, chance, chance.uniform(5.0, 90.0))
 
 
 def _hold_up(world: World, chance: Random, seconds: float) -> bool:
     member = world.some_member(chance)
     if member is None or member.stands_still:
-        return False  # or it would hardly ever have a round
+        return False  # otherwise it would hardly ever have a round
     member.held_up = seconds
     return True
 
@@ -176,7 +178,7 @@ def _hold_up(world: World, chance: Random, seconds: float) -> bool:
 
 
 def outage(world: World, chance: Random) -> bool:
-    """Take brokers away for a while: all, the coordinator, or one leader."""
+    """Take brokers down for a while: all, the coordinator, or one leader."""
     cluster, seconds = world.cluster, chance.expovariate(1 / 5.0)
     which = chance.random()
     if which < 0.4:
@@ -189,7 +191,7 @@ def outage(world: World, chance: Random) -> bool:
 
 
 def cut(world: World, chance: Random) -> bool:
-    """Cut a member off its brokers for a while."""
+    """Cut a member off from its brokers for a while."""
     member = world.some_member(chance)
     if member is not None:
         member.client.cut_off(chance.expovariate(1 / 5.0))
@@ -197,7 +199,7 @@ def cut(world: World, chance: Random) -> bool:
 
 
 def _for_a_while(*names: str) -> Callable[[World, Random], bool]:
-    """Return what lets one of these faults happen now and then, until it is over."""
+    """Return a disturbance that sets one of these faults for a while."""
 
     def disturb(world: World, chance: Random) -> bool:
         faults, name = world.cluster.faults, chance.choice(names)
@@ -209,7 +211,7 @@ def _for_a_while(*names: str) -> Callable[[World, Random], bool]:
 
 
 def lose_registry(world: World, chance: Random) -> bool:
-    """Let key functions be unable to read some keys for a while."""
+    """Make some keys unreadable to key functions for a while."""
     if not registries(world.plan.member.subscriptions):
         return False
     world.read_keys(away=True)
@@ -218,7 +220,7 @@ def lose_registry(world: World, chance: Random) -> bool:
 
 
 def forget_schema(world: World, chance: Random) -> bool:
-    """Let key functions not know the schema of some records until it is registered."""
+    """Make the schema of some records unknown to key functions until it is registered."""
     if not registries(world.plan.member.subscriptions):
         return False
     world.read_keys(unregistered=True)
@@ -230,7 +232,7 @@ def forget_schema(world: World, chance: Random) -> bool:
 
 
 def compact(world: World, chance: Random) -> bool:
-    """Remove records of which there is a later one with the same key."""
+    """Remove records that a later one with the same key follows."""
     world.cluster.compact(world.some_partition(chance), chance.choice((0.3, 1.0)))
     return True
 
@@ -264,19 +266,19 @@ def transaction(world: World, chance: Random) -> bool:
 
 
 def remake(world: World, chance: Random) -> bool:
-    """Delete a topic and make it again: its offsets start over."""
+    """Delete a topic and create it again. Its offsets start over."""
     topic = chance.choice(world.topics)
     if not all(map(world.cluster.known, world.cluster.partitions([topic]))):
         return False
     world.cluster.remake(topic)
     for partition in world.cluster.partitions([topic]):
         for _ in range(chance.choice((0, 0, 1, 5))):
-            world.cluster.new_leader(partition)  # so the epoch says nothing of which log it is
+            world.cluster.new_leader(partition)  # so the epoch does not tell which log it is
     return True
 
 
 def cut_log_off(world: World, chance: Random) -> bool:
-    """Let a replica lead that lagged behind: the log ends before what somebody has read, or not."""
+    """Elect a leader that lagged behind. The log may end before a position that was read."""
     cluster, partition = world.cluster, world.some_partition(chance)
     log = cluster.log(partition)
     if log.start == log.end or not cluster.known(partition):
@@ -295,7 +297,7 @@ def add_partition(world: World, chance: Random) -> bool:
 
 
 def take_other_metadata(world: World, chance: Random) -> bool:
-    """Have brokers take another amount of metadata from now on, after a restart of theirs."""
+    """Change the metadata limit of the brokers, as after their restart."""
     world.cluster.take_metadata(chance.choice((4_096, 2_000, 400, 160, 100, 60, 1)))
     return True
 
@@ -348,4 +350,4 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "a transaction was written": transaction,
     "a partition was added": add_partition,
 }
-"""By its name (:data:`~.disturbance_rates.RATES`) what a disturbance does."""
+"""The function of each disturbance, by its name (:data:`~.disturbance_rates.RATES`)."""

@@ -1,7 +1,7 @@
-"""How often each edge of the core's state tables was taken, without a line of it in the core.
+"""Counts of the edges that were taken in the core's state tables.
 
-The tables are data, and whoever follows one looks into it. While edges are counted, the modules of
-the core have tables in their place that count each look that finds something.
+The core has no line for it. The tables are data, and the core looks up each edge in them. While
+edges are counted, the core's modules have other tables that count each successful look-up.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ TABLES = {
     "worker": (workers, "WORKER_TABLE"),
     "partition": (partitions, "PARTITION_TABLE"),
 }
-"""By the name of what has the states: the module that follows its table, and the table's name."""
+"""The module that follows a table and the table's name, by the kind of object that has the states.
+"""
 
 
 class _Row(dict[enum.Enum, enum.Enum]):
-    """What may follow a state; each event that is found in it counts."""
+    """The states that follow a state. Each event that is found in it counts."""
 
     def __init__(self, row: Mapping[Any, Any], names: Mapping[Any, str], edges: Counter[str]):
         super().__init__(row)
@@ -48,9 +49,9 @@ def _names(of: str, state: enum.Enum, row: Mapping[Any, Any]) -> dict[Any, str]:
 
 @contextmanager
 def counted_edges() -> Iterator[Counter[str]]:
-    """Count the edges that are taken inside, by names as ``lane WAITING LEASED``.
+    """Count the edges that are taken inside, by names such as ``lane WAITING LEASED``.
 
-    All are in it from the beginning, with 0. One process counts once at a time.
+    All edges are in it from the beginning, with 0. One process counts once at a time.
     """
     edges: Counter[str] = Counter()
     tables = {of: getattr(module, name) for of, (module, name) in TABLES.items()}

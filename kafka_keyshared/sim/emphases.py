@@ -1,8 +1,8 @@
-"""What some seeds are about: choices that have to meet, drawn together.
+"""Emphases of seeds: choices that must meet, drawn together.
 
-Each choice of a plan is drawn for itself, so what takes five of them is possible in one plan of
-hundreds, and then has to happen in that one. A seed with an emphasis has all that such states take,
-and enough to do; chance decides about the rest. A seed may have several, and many have none.
+A plan draws each choice on its own. A state that takes five of them is possible in one plan of
+hundreds, and must then happen in that one. A seed with an emphasis has everything that such states
+take, and enough work. Chance decides about the rest. A seed may have several, and many have none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Change: TypeAlias = Callable[[SubscriptionSettings], SubscriptionSettings]
 
 
 class Emphasis(NamedTuple):
-    """The share of the plans that have it, and what it makes of one of them."""
+    """The share of the plans that have it, and its change to a plan."""
 
     share: float
     plan: Callable[[Plan, Draw], Plan]
@@ -40,7 +40,7 @@ def emphasised(plan: Plan, draw: Draw) -> Plan:
 
 
 def _busy(plan: Plan) -> Plan:
-    """Return the plan with enough to do, of many keys, and with owners that wait for it."""
+    """Return the plan with enough work on many keys, and with owners that wait for work."""
     plan = _each(
         plan,
         lambda sub: replace(
@@ -62,14 +62,14 @@ def _busy(plan: Plan) -> Plan:
 
 
 def stuck(plan: Plan, draw: Draw) -> Plan:
-    """Have records that nothing can end, and that fail when they end at last.
+    """Add records that no pool can end and that fail in the end.
 
-    Others go on beside them, at the first attempt and at later ones, under each of the policies.
+    Other records run beside them, at first and later attempts, under each of the policies.
     """
 
     def times_out(sub: SubscriptionSettings) -> SubscriptionSettings:
         if sub.routing.mode in ("unordered", "exclusive"):
-            sub = replace(sub, routing=RoutingSettings())  # few policies go with them, or few lanes
+            sub = replace(sub, routing=RoutingSettings())  # these allow few policies or few lanes
         poisoned = _poisoned(sub, draw, STUCK_POISON)
         retry = RetryPolicy(attempts=1, backoff=0.0) if sub.reliable else sub.retry
         return replace(poisoned, retry=retry, ack_timeout=1.0, dlq_limit=None)
@@ -97,8 +97,8 @@ def stuck(plan: Plan, draw: Draw) -> Plan:
 def _roomy(plan: Plan, draw: Draw) -> Plan:
     """Return the plan with room to divert many lanes: in metadata, among keys and workers.
 
-    A lane is blocked instead where its hash does not fit in the metadata. In a lane that is
-    diverted already no record runs, so none gets stuck.
+    A lane is blocked instead if its hash does not fit into the metadata. In a lane that is already
+    diverted no record runs, so none gets stuck.
     """
 
     def many_workers(sub: SubscriptionSettings) -> SubscriptionSettings:
@@ -112,14 +112,14 @@ def _roomy(plan: Plan, draw: Draw) -> Plan:
 
 
 def shared(plan: Plan, draw: Draw) -> Plan:
-    """Have workers that share what waits, and records that run for longer than others wait.
+    """Add workers that share records, and records that run for longer than others wait.
 
-    Members come and go meanwhile, so partitions go that have detached records.
+    Members come and go in that time, so partitions with detached records are revoked.
     """
 
     def shares(sub: SubscriptionSettings) -> SubscriptionSettings:
         if not sub.reliable:
-            return sub  # whose workers keep a row each
+            return sub  # its workers keep a row each
         return replace(
             sub,
             workers=worker_names(max(4, len(sub.workers))),
@@ -155,7 +155,7 @@ def shared(plan: Plan, draw: Draw) -> Plan:
 
 
 def looked_after(plan: Plan, draw: Draw) -> Plan:
-    """Have many lanes closed for long, and somebody who looks after each of them.
+    """Close many lanes for long, and give orders for each of them.
 
     Often a few dead letters are too many, and little fits beside a position.
     """
@@ -179,11 +179,11 @@ def looked_after(plan: Plan, draw: Draw) -> Plan:
 
 
 def joining(plan: Plan, draw: Draw) -> Plan:
-    """Have workers that join while others are long at what is in their slots, and that go again."""
+    """Add workers that join while others run long in their slots, and that leave again."""
 
     def waits(sub: SubscriptionSettings) -> SubscriptionSettings:
         if not sub.reliable:
-            return sub  # of which nobody knows what is settled
+            return sub  # it is unknown which of its records are settled
         wait = draw.happens(f"joining waits of {sub.name}", 0.9)
         lost = draw.happens(f"joining is lost of {sub.name}", 0.7)
         return replace(sub, new_workers_wait=wait, on_evict="ack" if lost else sub.on_evict)
@@ -192,9 +192,9 @@ def joining(plan: Plan, draw: Draw) -> Plan:
 
 
 def withdrawn(plan: Plan, draw: Draw) -> Plan:
-    """Have ranges that are given about, and that are nobody's for a while.
+    """Move ranges between workers, and leave some without a worker for a while.
 
-    In most plans members stop meanwhile, with more settled beyond positions than metadata takes.
+    In most plans members stop in that time, with more settled beyond positions than metadata takes.
     """
 
     def in_ranges(sub: SubscriptionSettings) -> SubscriptionSettings:
@@ -211,15 +211,15 @@ def withdrawn(plan: Plan, draw: Draw) -> Plan:
 
 
 def with_full_chunks(plan: Plan, draw: Draw) -> Plan:
-    """Return the plan, in some of those that are about nothing else, with full chunks."""
+    """Return the plan; add full chunks to some of the plans without another emphasis."""
     reliable = all(each.reliable for each in plan.member.subscriptions)
     return full_chunks(plan, draw) if reliable and draw.happens("full chunks", 0.22) else plan
 
 
 def full_chunks(plan: Plan, draw: Draw) -> Plan:
-    """Have chunks that are full one upon the other, while partitions and slots move.
+    """Fill one chunk after the other, while partitions and slots move.
 
-    Fetches are small, so that chunks are full although logs are short. Workers are many and quick.
+    Fetches are small, so that chunks are full although logs are short. Workers are many and fast.
     The plan has none of the disturbances that keep a member from reading on.
     """
 
@@ -266,10 +266,10 @@ def full_chunks(plan: Plan, draw: Draw) -> Plan:
 
 
 def deadly(plan: Plan, draw: Draw) -> Plan:
-    """Have records that end their process again and again, and little else that ends one.
+    """Add records that end their process again and again, and little else that ends one.
 
-    Commits name what runs: metadata have room for that, and commits are accepted. So the next
-    member knows what ran, and begins it last.
+    Commits name the running records: metadata has room for that, and commits are accepted. So the
+    next member knows the suspects, and starts them last.
     """
     plan = replace(
         _each(plan, lambda sub: replace(sub, reliable=True)),
@@ -282,7 +282,7 @@ def deadly(plan: Plan, draw: Draw) -> Plan:
 
 
 def lettered(plan: Plan, draw: Draw) -> Plan:
-    """Have many letters on their way while partitions go, in some plans more than are allowed."""
+    """Keep many dead letters in flight while partitions go, in some plans more than are allowed."""
 
     def sends(sub: SubscriptionSettings) -> SubscriptionSettings:
         if not sub.reliable or sub.routing.mode == "exclusive":
@@ -305,9 +305,9 @@ def lettered(plan: Plan, draw: Draw) -> Plan:
 
 
 def outages(plan: Plan, draw: Draw) -> Plan:
-    """Have what all handlers depend on be away again and again, and little else go wrong.
+    """Repeat outages of the dependency of all handlers, with few other faults.
 
-    Members that stay long enough name it; records of many keys have to be tried for that.
+    Members that stay long enough report an outage. This takes attempts of records with many keys.
     """
 
     def goes_on(sub: SubscriptionSettings) -> SubscriptionSettings:
@@ -324,7 +324,7 @@ def outages(plan: Plan, draw: Draw) -> Plan:
         hanging=0.0,
         stuck=0.0,
     )
-    # Between two times that it is away there is time to recover.
+    # Between two outages there is time to recover.
     calm = _calm(plan, {"a dependency was away": 0.4})
     calm = replace(calm, habits=habits, members=1, keys=1_000, static=False)
     return replace(calm, burst=4, burst_every=0.1)
@@ -340,10 +340,10 @@ EMPHASES: Mapping[str, Emphasis] = {
     "deadly": Emphasis(0.02, deadly),
     "lettered": Emphasis(0.04, lettered),
 }
-"""By name what some seeds are about."""
+"""The emphases of seeds by name."""
 
 SELDOM = ("somebody paused and resumed", "a member was cut off")
-"""What few plans have by now: one that is about letters keeps it."""
+"""Disturbances that few plans have at that point. The emphasis on letters keeps them."""
 
 COMMITS_FAIL = frozenset(
     {
@@ -351,7 +351,7 @@ COMMITS_FAIL = frozenset(
         "brokers took other metadata",
     }
 )
-"""What keeps commits from being accepted, or from naming what runs."""
+"""Disturbances that keep commits from being accepted, or from naming running records."""
 
 MEMBERS_MOVE: Mapping[str, float] = {"a member joined": 5.0, "a member was thrown out": 20.0}
 MEMBERS_THROWN_OUT: Mapping[str, float] = {**MEMBERS_MOVE, "a member was thrown out": 40.0}
@@ -364,29 +364,30 @@ MEMBERS_GO = frozenset(
         *("fetches went wrong", "questions went wrong"),
     }
 )
-"""What takes work from a member for long, or ends it."""
+"""Disturbances that take work from a member for long, or end it."""
 
 WORKERS_MOVE = (
     ("a worker was added", 30.0),
     ("a worker died", 10.0),
 )
-"""What moves partitions, and what moves slots, and how much more often than usual.
+"""Disturbances that move partitions or slots, and how much more often than usual.
 
-No member stops among full chunks. Half of those members stop while they join, so a group with many
-stops is always in a rebalance, and fetches nothing.
+No member stops while chunks are full. Half of the stopped members stop while they join. A group
+with many stops is therefore always in a rebalance, and fetches nothing.
 """
 
 LOOKED_AFTER = "a lane was ordered about"
 POISON: Sequence[PoisonPolicy] = ("dead_letter", "block", "block_and_dlq", "divert")
 LOOKED_AFTER_POISON: Sequence[PoisonPolicy] = (*POISON, "block_and_dlq")
 STUCK_POISON: Sequence[PoisonPolicy] = (*POISON, "block_and_dlq", *("divert",) * 4)
-"""With those more often whose lanes are all closed soon, or have letters on their way for long."""
+"""Policies, with a larger share of those that soon close all lanes or delay dead letters for long.
+"""
 
 DETACHING: Sequence[PoolKind] = ("thread", "thread", "process", "task")
-"""Pools whose workers may share what waits: those of functions."""
+"""Pools whose workers may share records: those of functions."""
 
 UNENDING: Sequence[PoolKind] = ("thread", "thread", "task")
-"""Pools that cannot end a record, or cannot always."""
+"""Pools that cannot end a record, or not always."""
 
 UNENDING_MOSTLY: Sequence[PoolKind] = ("thread",) * 5 + ("task",)
 """The same pools, with a larger share of those that never can."""
@@ -412,12 +413,12 @@ def _with_more(plan: Plan, *names: str) -> Plan:
 
 
 def _diverts(plan: Plan) -> bool:
-    """Say whether a subscription diverts lanes: metadata has to have room for their hashes."""
+    """Return whether a subscription diverts lanes. Metadata must have room for their hashes."""
     return any(each.poison == "divert" for each in plan.member.subscriptions)
 
 
 def _calm(plan: Plan, but: Mapping[str, float]) -> Plan:
-    """Return the plan without what takes work from a member for long or ends it, but these."""
+    """Return the plan without :data:`MEMBERS_GO`, except for these disturbances."""
     kept = {name: each for name, each in plan.disturbances.items() if name not in MEMBERS_GO}
     return replace(plan, disturbances={**kept, **but})
 
@@ -425,11 +426,11 @@ def _calm(plan: Plan, but: Mapping[str, float]) -> Plan:
 def _poisoned(
     sub: SubscriptionSettings, draw: Draw, among: Sequence[PoisonPolicy]
 ) -> SubscriptionSettings:
-    """Return the subscription with few attempts, soon, and a policy that closes lanes."""
+    """Return the subscription with few quick attempts, and a policy that closes lanes."""
     if not sub.reliable:
-        return sub  # whatever fails is dropped
+        return sub  # every failed record is dropped
     attempts = draw.one(f"few attempts of {sub.name}", (1, 2))
     poison = draw.one(f"closing poison of {sub.name}", among)
     if sub.routing.mode == "exclusive":
-        poison = sub.poison  # it goes with few
+        poison = sub.poison  # few policies go with it
     return replace(sub, retry=RetryPolicy(attempts=attempts, backoff=0.0), poison=poison, dlq=True)

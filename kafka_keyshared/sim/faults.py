@@ -1,4 +1,4 @@
-"""How often what may go wrong in the simulated cluster does, and what nothing can be done about."""
+"""Fault rates of the simulated cluster, and its fixed group settings."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class Faults:
-    """Shares from 0 to 1; without a word nothing goes wrong. The world is healed by all at 0.
+    """Shares from 0 to 1. By default nothing goes wrong. The world is healed when all are 0.
 
-    Of commits: ``commit_refused`` are refused and not stored, ``commit_partly`` are refused for one
-    partition only, ``commit_unheard`` are stored and told as timed out, ``commit_dropped`` never
-    arrive, ``commit_late`` are stored behind what was sent after them, and told then;
-    ``commit_given_up`` are told as failed first and stored later.
+    Commits: ``commit_refused`` are refused and not stored, ``commit_partly`` are refused for one
+    partition only. ``commit_unheard`` are stored and reported as timed out, ``commit_dropped``
+    never arrive. ``commit_late`` are stored after commits that were sent later, and answered then.
+    ``commit_given_up`` are reported as failed first and stored later.
 
-    Of questions: ``committed_unanswered``, ``committed_partly`` (some partitions are left out),
-    ``bounds_unanswered`` (one leader is silent). ``slow`` of all that goes between client and
-    broker takes up to ``slowest`` seconds.
+    Queries: ``committed_unanswered``, ``committed_partly`` (some partitions are left out),
+    ``bounds_unanswered`` (one leader is silent). A share ``slow`` of all messages between client
+    and broker takes up to ``slowest`` seconds.
 
-    Of calls: ``fetch_raises`` (of those that took something: it is lost), ``pause_refused``,
-    ``seek_refused``, ``restart_late`` (not done within its second). Of fetches: ``out_of_range``,
-    for no reason, and ``fetch_errors``, which are told as messages.
+    Calls: ``fetch_raises`` (the records that a call took are lost), ``pause_refused``,
+    ``seek_refused``, ``restart_late`` (not done within its second). Fetches: ``out_of_range``
+    without a reason, and ``fetch_errors``, which are reported as messages.
     """
 
     commit_refused: float = 0.0
@@ -42,20 +42,20 @@ class Faults:
     fetch_errors: float = 0.0
 
     def heal(self) -> None:
-        """Let nothing go wrong any more."""
+        """End all faults."""
         for field in fields(self):
             setattr(self, field.name, field.default)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """What members and coordinator agree on. Times are in seconds.
+    """Settings on which members and coordinator agree. Times are in seconds.
 
     ``protocol`` is ``eager``, ``cooperative`` (KIP-429) or ``kip-848``. ``request_timeout`` is how
     long a commit waits for its answer behind a JoinGroup (``socket.timeout.ms``, but as short as a
-    user may set it); ``refresh`` is how long members take to notice a partition that was added;
-    ``metadata_max`` counts UTF-16 units, the NUL included that the binding adds; ``tells_limit``
-    says that members may ask for it, ``tells_ids`` that brokers have ids of topics.
+    user may set it). ``refresh`` is how long members take to notice an added partition.
+    ``metadata_max`` counts UTF-16 units, including the NUL that the binding adds. ``tells_limit``
+    says that members may query it, ``tells_ids`` that brokers have topic ids.
     """
 
     protocol: str = "eager"

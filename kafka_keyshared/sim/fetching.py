@@ -1,7 +1,7 @@
-"""What a simulated client fetches: asked for ahead of its owner, and kept in one queue for it.
+"""Fetching half of a simulated client, with one queue for the owner.
 
-Whatever moves a partition (a pause, a seek, a rebalance) discards what was fetched of it before; it
-is fetched once more, from behind what the owner has taken.
+It fetches ahead of the owner. A pause, seek or rebalance of a partition discards its fetched
+records. They are fetched again, from the position after those that the owner has taken.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafka_keyshared.sim.records import SimRecord, client_event
 from kafka_keyshared.sim.timeline import Action, nothing
 
 REMEMBERED = 300.0
-"""Seconds for which a member remembers what it has lost, as long as that stays with no other."""
+"""Seconds for which a member remembers a lost partition, as long as no other member gets it."""
 
 REFUSED_AGAIN_AFTER = 0.5
 """Seconds until a refused partition is fetched again (``fetch.error.backoff.ms``)."""
@@ -31,10 +31,11 @@ RESUMED_AFTER = 0.9
 
 
 class Fetcher:
-    """The fetching half of a client. ``first_place`` is where a partition without a place starts.
+    """The fetching half of a client.
 
-    ``eof``: ends of partitions are told as messages. ``most`` bounds a fetch of one partition,
-    ``queue_most`` what may lie in the queue.
+    ``first_place`` returns the start of a partition without a position. ``eof``: ends of partitions
+    are reported as messages. ``most`` bounds a fetch of one partition, ``queue_most`` the records
+    in the queue.
     """
 
     def __init__(
@@ -60,20 +61,20 @@ class Fetcher:
         self.ends: dict[TopicPartition, int] = {}
         # Kept while a partition is not assigned, as the client does.
         self.paused: dict[TopicPartition, None] = {}
-        # Refused and reported: the client reports a refusal of a partition once.
+        # Partitions whose refusal was reported: the client reports it once.
         self._refused: set[TopicPartition] = set()
         self._held = False
         self._asking = self._moved = False
         self._lost: list[Part] = []
-        # Of partitions that were lost: which logs those were, and until when that is remembered.
+        # Which log each lost partition was, and until when that is remembered.
         self._left: dict[TopicPartition, tuple[int, float]] = {}
         self.wake_owner: Action = nothing
-        """Called when something has come into the queue."""
+        """Called when records have entered the queue."""
 
-    # --- what the owner does ---
+    # --- calls of the owner ---
 
     def assign(self, positions: Iterable[tuple[TopicPartition, int | None]]) -> list[Part]:
-        """Begin to read there; return what was made of each."""
+        """Start reading at these positions; return the state of each partition."""
         made = []
         for partition, place in positions:
             part = Part(partition, place, self._cluster.next_assignment())
@@ -88,25 +89,25 @@ class Fetcher:
         return made
 
     def seek(self, part: Part, place: int | None) -> None:
-        """Read on there."""
+        """Continue reading at that position."""
         part.move(place)
         self._purge()
         self.wake()
 
     def restart(self, part: Part, place: int | None) -> None:
-        """Assign it again, to be read on there, also after it was out of range."""
+        """Assign it again to be read from that position, also after it was out of range."""
         part.move(place)
         part.active = part.misplaced = False
         self._purge()
         self._activate_soon(part)
 
     def unassign(self, partitions: Iterable[TopicPartition], *, lost: bool = False) -> None:
-        """Read these no more; of what is ``lost`` the owner remembers for a while what it was."""
+        """Stop reading these. The owner remembers for a while which logs the ``lost`` ones were."""
         for partition in partitions:
             part = self.parts.pop(partition, None)
             if part is not None:
                 if lost:
-                    # Of one that never began its owner remembers what it had lost before.
+                    # The owner of one that never began remembers an earlier loss.
                     made, _ = self._left.get(partition, (part.made, 0.0))
                     self._left[partition] = made, self._timeline.now + REMEMBERED
                 part.version += 1
@@ -115,14 +116,16 @@ class Fetcher:
         self._purge()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch nothing of these, and discard what was fetched."""
+        """Stop fetching from these, and discard their fetched records."""
         for partition in partitions:
             self.paused[partition] = None
             self.parts[partition].discard()
         self._purge()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch from these again, after a while; harmless for what is not paused."""
+        """Resume fetching from these after a while. Partitions that are not paused stay as they
+        are.
+        """
         for partition in partitions:
             if partition in self.paused:
                 del self.paused[partition]
@@ -131,19 +134,19 @@ class Fetcher:
                 self._timeline.at(after, self.wake)
 
     def hold(self) -> None:
-        """Fetch nothing until a rebalance callback has returned."""
+        """Stop fetching until a rebalance callback has returned."""
         self._held = True
         for part in self.parts.values():
             part.discard()
         self._purge()
 
     def go_on(self) -> None:
-        """Fetch again."""
+        """Resume fetching."""
         self._held = False
         self.wake()
 
     def take(self, count: int, found: list[SimRecord]) -> list[Delivered]:
-        """Take up to so many messages off the queue; return what of them to tell of."""
+        """Take up to ``count`` messages off the queue; return the deliveries to report."""
         queue = self.queue
         delivered: list[Delivered] = []
         while queue and count > 0:
@@ -174,19 +177,20 @@ class Fetcher:
         return delivered
 
     def told(self, part: Part) -> None:
-        """Tell where its owner has it read from, and as which assignment.
+        """Report the position from which the owner reads the partition, and the assignment.
 
-        What is delivered under a number is of one log, and its owner begins another one anew.
+        The records delivered under one number are of one log. For another log the owner starts
+        another assignment.
         """
         log, part.loose = self._cluster.log(part.partition), False
         if part.place is not None:
             self._left.pop(part.partition, None)
         if part.made != log.made and (part.place or 0) > log.end:
-            return  # there is nothing to read: it is out of range again, and its owner in the old
-        # It has read on in silence, and its owner knows by now that the topic is another one.
+            return  # nothing to read: it is out of range again, and its owner is in the old log
+        # It has read on unnoticed, and its owner has learned that the topic is another one.
         noticed = part.topics != log.topics and (part.place or 0) < part.reached
         if noticed or part.reached > log.end or (part.made != log.made and not self.read_on(part)):
-            # Its owner still knows what of it had settled, as far as this log is as that one was.
+            # The owner still knows its settled records, as far as both logs are the same.
             same = 0 if noticed else min(part.reached, log.shared(part.made))
             part.made, part.assignment = log.made, self._cluster.next_assignment()
             part.topics, part.reached = log.topics, max(part.place or 0, same)
@@ -195,12 +199,12 @@ class Fetcher:
         )
 
     def made(self, partition: TopicPartition) -> int:
-        """Return which log of that name is read, as far as its owner knows."""
+        """Return which log of that name is read, as far as the owner knows."""
         part = self.parts.get(partition)
         return self._cluster.log(partition).made if part is None else part.made
 
     def knows(self, partition: TopicPartition) -> bool:
-        """Say whether nothing here is of another log than there is of that name."""
+        """Return whether everything here is of the current log of that name."""
         made, now = self._cluster.log(partition).made, self._timeline.now
         part, left = self.parts.get(partition), self._left.get(partition)
         return (part is None or part.made == made) and not (
@@ -208,13 +212,13 @@ class Fetcher:
         )
 
     def loosen(self, partitions: Collection[TopicPartition]) -> None:
-        """Note of these that what was taken of them last, or will be, is read again."""
+        """Note that the records taken last from these, or taken next, are read again."""
         for partition in partitions:
             self.parts[partition].loose = True
         self._cluster.history.tell(Misplaced(self._member, tuple(partitions)))
 
     def used(self) -> None:
-        """Note that what the last call took counts, but for what the one before has told of."""
+        """Count the last call's records as used, except for partitions lost in an earlier call."""
         if not self._moved:
             return
         self._moved = False
@@ -225,10 +229,10 @@ class Fetcher:
             part.loose = True
         self._lost.clear()
 
-    # --- what happens meanwhile ---
+    # --- events ---
 
     def wake(self) -> None:
-        """Fetch, if nothing is asked for by now: there may be more, or more room."""
+        """Fetch, unless a request is in flight: there may be more records, or more room."""
         if not self._asking and not self._held and self.parts:
             self._asking = True
             self._timeline.after(self._cluster.latency(), self._ask)
@@ -249,7 +253,7 @@ class Fetcher:
         return sum(len(each.records) - each.at for each in self.queue)
 
     def _ask(self) -> None:
-        """Be answered by the leaders, and have the answers arrive."""
+        """Get the answers of the leaders, and let them arrive."""
         room = self.queue_most - self._queued()
         if self._held or self._link.dead or not self._link.open() or room <= 0:
             self._asking = False
@@ -328,7 +332,7 @@ class Fetcher:
         return batch if batch.records or batch.more() else None
 
     def _refuse(self, part: Part) -> Batch | None:
-        """Report once that the partition may not be read; it is fetched again after a while."""
+        """Report once that the partition may not be read. It is fetched again after a while."""
         part.not_before = self._timeline.now + REFUSED_AGAIN_AFTER
         self._timeline.at(part.not_before, self.wake)
         if part.partition in self._refused:
@@ -341,9 +345,9 @@ class Fetcher:
         return batch
 
     def read_on(self, part: Part) -> bool:
-        """Go on in the log that there is now; say whether its owner may, and need not know.
+        """Continue in the current log; return whether the owner may do so without learning of it.
 
-        It may where it has come no further than both logs are the same.
+        It may if it has come no further than the part that both logs share.
         """
         log = self._cluster.log(part.partition)
         if part.reached > log.shared(part.made):
@@ -362,7 +366,7 @@ class Fetcher:
         ]
 
     def _misplace(self, part: Part, why: str) -> Batch:
-        """Give the partition up until it is assigned anew, and say so."""
+        """Give the partition up until it is assigned again, and report that."""
         part.misplaced = True
         self._cluster.history.tell(Misplaced(self._member, (part.partition,)))
         batch = Batch(part, [])
@@ -373,7 +377,7 @@ class Fetcher:
 
 
 def offsets_of(records: Sequence[SimRecord]) -> Sequence[int]:
-    """Return the offsets, as a range where there is no gap among them."""
+    """Return the offsets, as a range if they have no gap."""
     first, last = records[0].offset(), records[-1].offset()
     if last - first + 1 == len(records):
         return range(first, last + 1)

@@ -1,4 +1,4 @@
-"""The coordinator of a simulated group: who is a member, and what it says to those who are not."""
+"""Coordinator of a simulated group: its members and its answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_ERROR = 0
 
 
 class GroupMember(Protocol):
-    """A member of the group, as the coordinator speaks with it."""
+    """A member of the group, as the coordinator calls it."""
 
     member: int
     topics: Sequence[str]
@@ -26,32 +26,32 @@ class GroupMember(Protocol):
 
     @property
     def owned(self) -> Collection[TopicPartition]:
-        """What it has."""
+        """The partitions that it has."""
 
     def identified(self, seat: Seat) -> None:
-        """Hear which id it has."""
+        """Receive its id."""
 
     def joined(self, seat: Seat, generation: int) -> None:
-        """Hear that all have joined."""
+        """Learn that all have joined."""
 
     def given(self, seat: Seat, generation: int, partitions: list[TopicPartition]) -> None:
-        """Hear which partitions it is to have."""
+        """Receive the partitions that it is to have."""
 
     def hear_rebalance(self, seat: Seat) -> None:
-        """Hear that a round has begun."""
+        """Learn that a round has begun."""
 
     def join_again(self, seat: Seat) -> None:
-        """Hear that another round has begun before this one was over."""
+        """Learn that another round has begun before this one was over."""
 
     def thrown_out(self, seat: Seat) -> None:
-        """Hear that the group does not know it."""
+        """Learn that the group does not know it."""
 
 
 class Seat:
-    """A member as the coordinator knows it; one that joins again after a loss gets another.
+    """A member as the coordinator knows it. A member that joins again after a loss gets another.
 
-    ``owned`` are the partitions that nobody else may have. ``behind_join`` is what the member has
-    sent behind its JoinGroup, which the connection answers first.
+    ``owned`` are the partitions that no other member may have. ``behind_join`` are requests that
+    the member sent after its JoinGroup. The connection answers the JoinGroup first.
     """
 
     __slots__ = (
@@ -73,17 +73,17 @@ class Seat:
         self.generation = 0
         self.joined = False
         self.gone = False
-        # It has taken over what another process of its instance had, and has not been told.
+        # It has taken over from another process of its instance, and does not know that yet.
         self.inherits = False
         self.owned: list[TopicPartition] = []
         self.behind_join: list[Action] = []
-        # Under KIP-848: what it was told and has not carried out, and whether it will be looked at.
+        # Under KIP-848: the assignment that it has not carried out, and whether a look is due.
         self.expected: list[TopicPartition] | None = None
         self.looked_at = False
 
 
 class Group(ABC):
-    """What the protocols have in common. Everything here happens at the coordinator."""
+    """The common part of the protocols. Everything here happens at the coordinator."""
 
     def __init__(self, cluster: Brokers) -> None:
         self.cluster = cluster
@@ -94,7 +94,7 @@ class Group(ABC):
         self.generation = 0
         self._seated = 0
 
-    # --- what members send ---
+    # --- requests of members ---
 
     @abstractmethod
     def join(self, membership: GroupMember) -> None:
@@ -102,25 +102,25 @@ class Group(ABC):
 
     @abstractmethod
     def quiet(self, seat: Seat) -> None:
-        """Hear that the member has done what it was told, and waits for nothing."""
+        """Learn that the member has carried out its assignment, and waits for nothing."""
 
     @abstractmethod
     def check(self, seat: Seat, generation: int) -> int:
-        """Return the code of the error with which a commit of that generation is refused."""
+        """Return the error code with which a commit of that generation is refused."""
 
     def leave(self, seat: Seat) -> None:
-        """Let a member go that says so."""
+        """Let a member leave that asks for it."""
         if not seat.gone:
             self._remove(seat)
 
-    # --- what becomes of members ---
+    # --- ends of members ---
 
     @abstractmethod
     def changed(self) -> None:
-        """Share the partitions anew: a member has gone, or there are more partitions."""
+        """Assign the partitions again: a member has gone, or there are more partitions."""
 
     def expel(self, seat: Seat) -> None:
-        """Take all from a member without asking it; it hears of that at a heartbeat or a commit."""
+        """Expel a member without asking. It learns of that at a heartbeat or a commit."""
         if seat.gone:
             return
         self.cluster.history.tell(Expelled(seat.membership.member))
@@ -128,19 +128,19 @@ class Group(ABC):
         self._remove(seat)
 
     def abandon(self, seat: Seat) -> None:
-        """Give the member up when its session is over: nothing will be heard of it."""
+        """Give the member up when its session is over: it sends nothing more."""
 
         def over() -> None:
             if self.cluster.coordinator_there():
                 self.expel(seat)
             elif not seat.gone:
-                self.abandon(seat)  # the sessions begin anew with the coordinator
+                self.abandon(seat)  # the sessions start again with the coordinator
 
         timeout = self.settings.session_timeout
         self.timeline.after(timeout - self.chance.random() * self.settings.heartbeat, over)
 
     def at_heartbeat(self, seat: Seat, action: Action) -> None:
-        """Have the member hear that with the answer to its next heartbeat."""
+        """Run the action at the member with the answer to its next heartbeat."""
         link = seat.membership.link
         self.timeline.after(
             self.chance.random() * self.settings.heartbeat, lambda: link.hear(action)
@@ -153,7 +153,7 @@ class Group(ABC):
             seat = membership.seat = self.new_seat(membership)
             self._take_over(seat)
             self.seats[seat.number] = seat
-            if membership.link.dead:  # a JoinGroup that lands behind the end of its process
+            if membership.link.dead:  # a JoinGroup that arrives after the end of its process
                 self.abandon(seat)
         if not seat.gone:
             return seat
@@ -167,13 +167,13 @@ class Group(ABC):
         return Seat(self._seated, membership)
 
     def _take_over(self, seat: Seat) -> None:
-        """Have a static member that comes back sit where it sat: nobody else hears of that."""
+        """Give a static member that comes back its former seat. No other member learns of that."""
         instance = seat.membership.instance
         before = [each for each in self.seats.values() if each.membership.instance == instance]
         if not instance or not before:
             return
         old = before[0]
-        # What it was told and has not carried out, it has with the end of its process.
+        # An assignment that was not carried out is carried out with the end of its process.
         seat.owned = old.owned if old.expected is None else old.expected
         seat.generation, seat.inherits = old.generation, True
         old.gone, old.joined, old.owned = True, False, []

@@ -1,4 +1,4 @@
-"""What handlers do in a simulation: how long they take, and how they end."""
+"""Behaviour of handlers in a simulation: their durations and outcomes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.model import Drop
 
 Ending: TypeAlias = Failure | Drop | None
-"""How a handler comes out of a record; None: it is done."""
+"""The outcome of a handler call; None: the record is done."""
 
 ATTEMPTS = (
     *(Disposition.ERROR, Disposition.RETRY),
@@ -21,11 +21,11 @@ ATTEMPT_WEIGHTS = (6, 2, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """How handlers behave, as shares of the records that they are called with. Times in seconds.
+    """Behaviour of handlers, as shares of the records of their calls. Times are in seconds.
 
-    ``poisoned`` are records that fail whenever they are tried; ``hanging`` calls take ``hang``. Of
-    those that were long at it ``failing_late`` fail, or more. ``stuck`` are records that take
-    ``stuck_for`` whenever they are tried, and fail then.
+    ``poisoned`` records fail at every attempt. ``hanging`` calls take ``hang``. Among these calls,
+    ``failing_late`` fail, or more. ``stuck`` records take ``stuck_for`` at every attempt, and then
+    fail.
     """
 
     failing: float = 0.05
@@ -40,7 +40,7 @@ class Habits:
     typical: float = 0.004
 
     def healed(self) -> Habits:
-        """Return them without failures and hangs, and quick: what was poison is mended, too."""
+        """Return them fast, without failures and hangs. Poison records are mended, too."""
         at_once, typical = max(self.at_once, 0.9), min(self.typical, 0.001)
         return replace(
             self,
@@ -55,14 +55,14 @@ class Habits:
 
 
 class Call(NamedTuple):
-    """How many seconds a call takes, and whether that is because it hangs."""
+    """Duration of a call in seconds, and whether it hangs."""
 
     seconds: float
     hangs: bool = False
 
 
 class Handlers:
-    """Draws what each call of a handler comes to."""
+    """Draws the duration and outcome of each handler call."""
 
     def __init__(self, habits: Habits, chance: Random, poison: int) -> None:
         self.habits = habits
@@ -71,10 +71,10 @@ class Handlers:
         self._hung = 0
         self._hang = 0.0
         self.away: Disposition | None = None
-        """How every call ends while what all handlers depend on is away."""
+        """The outcome of every call during an outage of the dependency."""
 
     def hang(self, calls: int, seconds: float) -> None:
-        """Have so many calls from now on take so long."""
+        """Make the next ``calls`` calls take ``seconds`` each."""
         self._hung, self._hang = calls, seconds
 
     def call(self, partition: int, offset: int) -> Call:
@@ -93,7 +93,7 @@ class Handlers:
         return Call(chance.expovariate(1 / habits.typical))
 
     def ending(self, partition: int, offset: int, *, hung: bool = False) -> Ending:
-        """Return how a call with that record ends, one that has hung or not."""
+        """Return how a call with that record ends; ``hung`` says whether it hung."""
         chance, habits = self._chance, self.habits
         if self.away is not None:
             return self._failure(self.away)
@@ -107,7 +107,7 @@ class Handlers:
         return Drop() if roll > 1 - habits.dropping else None
 
     def _is_one(self, partition: int, number: int, share: float) -> bool:
-        """Say whether it is in the record, not in the moment: for the same one it is so always."""
+        """Return whether a record belongs to that share: always the same answer for one record."""
         return (number * 7919 + partition * 104_729 + self._poison) % 10_000 < 10_000 * share
 
     def _failure(self, verdict: Disposition) -> Failure:

@@ -1,4 +1,4 @@
-"""More of what a history tells: workers that come and go, and what somebody orders."""
+"""Further events of a history: workers, orders and faults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafka_keyshared.model import TopicPartition
 
 
 class WorkerJoined(NamedTuple):
-    """One more worker has been started for a subscription, under a name."""
+    """One more worker was started for a subscription, under a name."""
 
     member: int
     subscription: str
@@ -18,13 +18,13 @@ class WorkerJoined(NamedTuple):
 
 
 class StoppedJoining(NamedTuple):
-    """A member stops whose first JoinGroup is on its way: it does not know its id yet."""
+    """A member stops while its first JoinGroup is in flight. It does not know its id yet."""
 
     member: int
 
 
 class LeftGroup(NamedTuple):
-    """A member has closed its client and says that it is out of its group."""
+    """A member has closed its client and reports that it has left its group."""
 
     member: int
 
@@ -45,7 +45,7 @@ class LetterReconnected(NamedTuple):
 
 
 class FiltersDeclared(NamedTuple):
-    """A worker by that name takes the keys that these patterns match, there or not: by order."""
+    """By order, a worker of that name takes the keys that these patterns match. It may be away."""
 
     member: int
     subscription: str
@@ -54,7 +54,7 @@ class FiltersDeclared(NamedTuple):
 
 
 class WorkerLeft(NamedTuple):
-    """A worker has begun to go, by its own will: a member that closes."""
+    """A worker has begun to leave by itself: a member that closes."""
 
     member: int
     subscription: str
@@ -62,7 +62,7 @@ class WorkerLeft(NamedTuple):
 
 
 class Resized(NamedTuple):
-    """A subscription is to have these workers and no others: by order, and from now on."""
+    """By order, a subscription has these workers and no others from now on."""
 
     member: int
     subscription: str
@@ -70,16 +70,16 @@ class Resized(NamedTuple):
 
 
 class LimitLifted(NamedTuple):
-    """Partitions go on, by order, that their dead-letter limit had stopped."""
+    """By order, partitions go on that their dead-letter limit had stopped."""
 
     member: int
     partitions: Sequence[TopicPartition]
 
 
 class LogsAsked(NamedTuple):
-    """The member has asked where the logs of these partitions begin and end.
+    """The member has queried the bounds of these logs.
 
-    ``answered`` are those of which it has heard that in time.
+    ``answered`` are the partitions with an answer in time.
     """
 
     member: int
@@ -88,28 +88,28 @@ class LogsAsked(NamedTuple):
 
 
 class MetadataTaken(NamedTuple):
-    """From now on brokers take so much metadata beside a position, the final NUL included."""
+    """From now on brokers accept this much metadata beside a position, including the final NUL."""
 
     most: int
 
 
 class LimitHeard(NamedTuple):
-    """A member has been told how much metadata brokers take."""
+    """A member has learned how much metadata brokers accept."""
 
     member: int
     most: int
 
 
 class LimitUnheard(NamedTuple):
-    """A member has waited for the limit of metadata in vain, and begins without knowing it."""
+    """A member has waited in vain for the metadata limit, and begins without it."""
 
     member: int
 
 
 class TextCopied(NamedTuple):
-    """A tool has written a text over what is stored of the group; the position is as it was.
+    """A tool has overwritten a stored text of the group. The position is unchanged.
 
-    ``kind`` says what of the text is of another log.
+    ``kind`` says which part of the text is of another log.
     """
 
     partition: TopicPartition
@@ -127,7 +127,7 @@ class EndedByARecord(NamedTuple):
 
 
 class KeysAway(NamedTuple):
-    """From now on key functions cannot read some keys just now, or they can again.
+    """From now on key functions cannot read some keys, or they can again.
 
     ``unknown`` says that they do not know the schema of some records.
     """
@@ -145,17 +145,17 @@ class RightsChanged(NamedTuple):
 
 
 class DependencyAway(NamedTuple):
-    """From now on every call of a handler fails or puts its record off, or that is over."""
+    """From now on every handler call fails or postpones its record, or the outage is over."""
 
     away: bool
 
 
 class HealthLooked(NamedTuple):
-    """Somebody looks at what the members say of themselves."""
+    """The health that the members report is checked."""
 
 
 class ReleaseFailed(NamedTuple):
-    """A worker was to release the state of slots, and its handler has raised."""
+    """The handler of a worker raised when it was to release the state of slots."""
 
     member: int
     subscription: str
@@ -163,10 +163,10 @@ class ReleaseFailed(NamedTuple):
 
 
 class CallbackRaised(NamedTuple):
-    """A callback of a rebalance has raised: the member commits nothing any more, and goes."""
+    """A rebalance callback has raised. The member commits nothing more, and ends."""
 
     member: int
 
 
 BY_A_CALLBACK = "a callback raised"
-"""So begins the reason of a process that has gone because it could not trust its own state."""
+"""Beginning of the reason of a process that ended because it could not trust its own state."""

@@ -1,6 +1,6 @@
-"""What happened, as values in the order in which it happened: all that a checker gets to see.
+"""Events of a run in their order: everything that a checker sees.
 
-The cluster, the clients, the pools and the processes tell of it, never the instance under test.
+The cluster, clients, pools and processes report them, never the instance under test.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Stored: TypeAlias = Mapping[TopicPartition, tuple[int, str]]
 
 
 class Appended(NamedTuple):
-    """A record was written. What has no key is its own lane. ``size`` is in bytes."""
+    """A record was written. A record without a key is its own lane. ``size`` is in bytes."""
 
     partition: TopicPartition
     offset: int
@@ -29,22 +29,22 @@ class Appended(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """Records are gone from the log, by compaction or retention, read or unread."""
+    """Compaction or retention has removed records from the log, read or unread."""
 
     partition: TopicPartition
     offsets: Sequence[int]
 
 
 class Remade(NamedTuple):
-    """The topic was deleted and made again: the log is empty, its offsets begin anew."""
+    """The topic was deleted and created again: the log is empty, its offsets start over."""
 
     partition: TopicPartition
 
 
 class ReadsOn(NamedTuple):
-    """A client goes on, unknowing, in the log that was made of another one.
+    """A client reads on in a log that replaced another one, and does not know it.
 
-    Its member has come no further than that which both have.
+    Its member has come no further than the part that both logs share.
     """
 
     member: int
@@ -55,7 +55,7 @@ class ReadsOn(NamedTuple):
 class CutOff(NamedTuple):
     """A leader that lagged behind was elected: the log ends there now, under a higher epoch.
 
-    What was behind is told as ``Removed`` before; its offsets will be given out again.
+    The records behind it were reported as ``Removed`` before. Their offsets will be assigned again.
     """
 
     partition: TopicPartition
@@ -66,16 +66,16 @@ class CutOff(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """A member that begins. ``member`` is a number that no other process of the run ever has."""
+    """A member begins. ``member`` is a number that no other process of the run ever has."""
 
     member: int
 
 
 class Owned(NamedTuple):
-    """The group has given a member partitions; its callback is about to be called.
+    """The group has assigned partitions to a member. Its callback is about to be called.
 
-    ``stored`` is what the broker has for each at that moment, as far as it has anything.
-    ``too_late`` says that the group has given the member up since it said so, unheard by it.
+    ``stored`` are the commits that the broker has for them at that moment. ``too_late`` says that
+    the group has expelled the member since, unknown to it.
     """
 
     member: int
@@ -85,11 +85,11 @@ class Owned(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The member's client reads the partition from there (None: where the reset policy says).
+    """The member's client reads the partition from there (None: from where the reset policy says).
 
     ``assignment`` is a number of its own for each time that a partition comes to a member. A seek
-    keeps it, but not one into a log that was made anew meanwhile: what is delivered under a number
-    is of one log.
+    keeps it, except a seek into a log that was replaced in between. The records delivered under one
+    number are of one log.
     """
 
     member: int
@@ -99,9 +99,9 @@ class Reading(NamedTuple):
 
 
 class Revoking(NamedTuple):
-    """Partitions are taken from a member; its callback is about to be called.
+    """Partitions are revoked from a member. Its callback is about to be called.
 
-    ``lost``: it is the callback for partitions that have gone already.
+    ``lost``: it is the callback for partitions that have already gone.
     """
 
     member: int
@@ -110,7 +110,7 @@ class Revoking(NamedTuple):
 
 
 class Released(NamedTuple):
-    """The callback has returned and the partitions are the member's no more.
+    """The callback has returned and the partitions no longer belong to the member.
 
     ``lost``: the group had given them away, or would have, without waiting for the member.
     """
@@ -121,13 +121,13 @@ class Released(NamedTuple):
 
 
 class Expelled(NamedTuple):
-    """The group has given the member up and waits for it no more, whether or not it knows."""
+    """The group has expelled the member and does not wait for it, whether or not it knows."""
 
     member: int
 
 
 class CameBack(NamedTuple):
-    """The member is a static one, and has taken over what another process had by its instance."""
+    """A static member has taken over from another process of its instance."""
 
     member: int
 
@@ -135,7 +135,7 @@ class CameBack(NamedTuple):
 class Delivered(NamedTuple):
     """The client has returned these records, all of one partition and one assignment.
 
-    It may be over by then: a rebalance may come in the very call that took them off the queue.
+    The assignment may be over: a rebalance may come in the very call that took them off the queue.
     """
 
     member: int
@@ -145,9 +145,9 @@ class Delivered(NamedTuple):
 
 
 class Misplaced(NamedTuple):
-    """The member's client has failed, or is out of range: it is to be told where to read on.
+    """The member's client has failed or is out of range: it needs a position to read on.
 
-    What it has returned of these, and the member has not used, comes again after ``Reading``.
+    Returned records of these partitions that the member has not used come again after ``Reading``.
     """
 
     member: int
@@ -155,19 +155,19 @@ class Misplaced(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """The member's owner waits for an answer of the cluster, and does nothing else meanwhile."""
+    """The member's owner waits for an answer of the cluster, and does nothing else."""
 
     member: int
 
 
 class Answered(NamedTuple):
-    """The member's owner goes on, with that answer or without."""
+    """The member's owner continues, with an answer or without."""
 
     member: int
 
 
 class CommitSent(NamedTuple):
-    """The member has told its client to commit. ``number`` counts the commits of the run."""
+    """The member has sent a commit through its client. ``number`` counts the commits of the run."""
 
     member: int
     number: int
@@ -175,7 +175,7 @@ class CommitSent(NamedTuple):
 
 
 class CommitStored(NamedTuple):
-    """The broker has these entries of the commit now, whatever it had before."""
+    """The broker has stored these entries of the commit, over any earlier ones."""
 
     member: int
     number: int
@@ -183,7 +183,7 @@ class CommitStored(NamedTuple):
 
 
 class CommitTold(NamedTuple):
-    """The member is told what became of the commit: a word of ``CommitResult``."""
+    """The member learns the result of the commit: a value of ``CommitResult``."""
 
     member: int
     number: int
@@ -194,7 +194,7 @@ class CommitTold(NamedTuple):
 
 
 class HandedOver(NamedTuple):
-    """A worker was given these records, in this order: (partition, offset, assignment)."""
+    """A worker was leased these records, in this order: (partition, offset, assignment)."""
 
     member: int
     subscription: str
@@ -203,9 +203,9 @@ class HandedOver(NamedTuple):
 
 
 class Recalling(NamedTuple):
-    """A worker is asked for what it has not started, and cannot answer at once.
+    """A worker is to give back the records that it has not started, and cannot answer at once.
 
-    Until it has answered it may start what it has, of whatever partition.
+    Until it has answered it may start leased records of any partition.
     """
 
     member: int
@@ -214,7 +214,7 @@ class Recalling(NamedTuple):
 
 
 class Recalled(NamedTuple):
-    """The worker has answered that; what it gives back was ``TakenBack`` just before."""
+    """The worker has answered the recall. The returned records were ``TakenBack`` just before."""
 
     member: int
     subscription: str
@@ -222,10 +222,10 @@ class Recalled(NamedTuple):
 
 
 class TakenBack(NamedTuple):
-    """This of what a worker was given comes back unrun: recalled, or set aside in its lane.
+    """Leased records come back unrun: recalled, or set aside in their lane.
 
-    So does what a worker has left that is given up on; or it is ``written_off``, and counts as
-    done, where that is wanted.
+    Records of an evicted worker come back too. Or they are ``written_off`` and count as done, if
+    that is configured.
     """
 
     member: int
@@ -247,7 +247,7 @@ class Began(NamedTuple):
 
 
 class WentOn(NamedTuple):
-    """The worker goes on with others beside this record, which still runs."""
+    """The worker goes on with other records beside this one, which still runs."""
 
     member: int
     subscription: str
@@ -258,7 +258,7 @@ class WentOn(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The handler is out of the record, with an outcome of :data:`OUTCOMES`."""
+    """The handler call with the record has ended, with an outcome of :data:`OUTCOMES`."""
 
     member: int
     subscription: str
@@ -273,15 +273,17 @@ OUTCOMES = (
     *("done", "dropped", "failed", "retry", "dead_letter"),
     *("given_back", "put_off", "died"),
 )
-"""How a handler ends: well, by dropping the record, by an error, by asking for another attempt or
-for a dead letter, without having tried (members do), by putting the record off, or with its thread
-or process."""
+"""Outcomes of a handler call.
+
+In this order: success, drop, error, request for another attempt, request for a dead letter. Then
+returned without an attempt (members do that), postponed, ended with the thread or process.
+"""
 
 
 class WorkerDied(NamedTuple):
-    """The thread or process of a worker has ended without a word.
+    """The thread or process of a worker has ended without notice.
 
-    If it was in a record, that has ``Ended`` before.
+    If it was running a record, that has ``Ended`` before.
     """
 
     member: int
@@ -293,7 +295,7 @@ class WorkerDied(NamedTuple):
 
 
 class LetterSent(NamedTuple):
-    """A dead letter is on its way."""
+    """A dead letter is in flight."""
 
     member: int
     subscription: str
@@ -303,7 +305,7 @@ class LetterSent(NamedTuple):
 
 
 class LetterStored(NamedTuple):
-    """The dead-letter topic has it, whether or not the member ever hears of that."""
+    """The dead-letter topic has it, whether or not the member ever learns of that."""
 
     member: int
     subscription: str
@@ -313,7 +315,7 @@ class LetterStored(NamedTuple):
 
 
 class LetterTold(NamedTuple):
-    """The member is told what became of the letter; ``error`` is empty for an acknowledgement."""
+    """The member learns the result of the letter; ``error`` is empty for an acknowledgement."""
 
     member: int
     subscription: str
@@ -327,10 +329,10 @@ class LetterTold(NamedTuple):
 
 
 class LaneOrdered(NamedTuple):
-    """Somebody has ordered that of a lane, and it was done: ``release``, ``drop``, ``dead_letter``.
+    """An order for a lane was carried out: ``release``, ``drop``, ``dead_letter``.
 
-    The lane is that of its first record; without one (offset -1) that of the key, of which None is
-    the one lane of all that have no key.
+    The lane is that of its first record. Without one (offset -1) it is the lane of the key. None is
+    the one lane of all records without a key.
     """
 
     member: int
@@ -345,13 +347,13 @@ class LaneOrdered(NamedTuple):
 
 
 class Stopping(NamedTuple):
-    """The member is told to stop in order."""
+    """The member is to stop in order."""
 
     member: int
 
 
 class Gone(NamedTuple):
-    """The member is no more: ``stopped`` (in order, ``clean`` or not), ``killed`` or ``halted``."""
+    """The member has ended: ``stopped`` (in order, ``clean`` or not), ``killed`` or ``halted``."""
 
     member: int
     how: str
@@ -360,7 +362,7 @@ class Gone(NamedTuple):
 
 
 class Healed(NamedTuple):
-    """Faults have stopped: from here everything has to finish."""
+    """Faults have stopped. From here on everything has to finish."""
 
 
 class Finished(NamedTuple):
@@ -371,9 +373,9 @@ Listener: TypeAlias = Callable[[Any], None]
 
 
 class History:
-    """Passes on what happens; where it is ``summed``, sums it up so that runs can be compared.
+    """Passes events on. If ``summed``, it also computes a digest by which runs can be compared.
 
-    The sum takes a third of the time, and of many seeds nobody asks for it.
+    The digest takes a third of the time, and runs of many seeds do not need it.
     """
 
     def __init__(self, timeline: Timeline, *, summed: bool = True) -> None:
@@ -384,11 +386,11 @@ class History:
         self._digest = hashlib.blake2b(digest_size=16)
 
     def listen(self, kind: type[Any], listener: Listener) -> None:
-        """Call the listener with whatever of that kind happens."""
+        """Call the listener with every event of that kind."""
         self._listeners[kind].append(listener)
 
     def tell(self, happening: Any) -> None:
-        """Take note of one of the values above, and pass it on."""
+        """Record one of the events above, and pass it on."""
         self.count += 1
         if self._summed:
             self._digest.update(f"{self.timeline.now:.9f} {happening!r}\n".encode())
@@ -396,5 +398,5 @@ class History:
             listener(happening)
 
     def digest(self) -> str:
-        """Return the sum of all that has happened, and of when; nothing where it is not summed."""
+        """Return the digest of all events and their times; '' if it is not summed."""
         return self._digest.hexdigest() if self._summed else ""

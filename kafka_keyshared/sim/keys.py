@@ -1,8 +1,8 @@
-"""Derived keys in a simulation: what its producers write into headers, and what functions make.
+"""Derived keys in a simulation: header values and key functions.
 
-Several of the records' own keys become one, and for some there is none. Keys that cannot be read go
-the way that the policy says. Keys that cannot be read just now hold partitions: a schema registry
-is away, or it does not know a schema yet.
+Several own keys of records become one, and some have none. Keys that cannot be read follow the
+policy. Keys that cannot be read for a while hold partitions: a schema registry is away, or does not
+know a schema yet.
 """
 
 from __future__ import annotations
@@ -25,24 +25,27 @@ KIND_SHARES: tuple[Kind, ...] = ("own", "own", "header", "function", "function")
 NULLS: tuple[NullKeys, ...] = ("any", "any", "one-lane", "reject")
 
 UNREADABLE, LATER, LACKING = 11, 3, 13
-"""Of so many own keys one is never readable by a function; one not while a registry is away, and
-another one not while its schema is unknown; and of one a function finds no key."""
+"""One own key of this many is affected.
+
+``UNREADABLE``: a function can never read it. ``LATER``: one is unreadable while a registry is away,
+another while its schema is unknown. ``LACKING``: a function finds no key.
+"""
 
 PATIENCE = 1_000.0
 """Seconds for which a schema may still be registered: longer than any run."""
 
 BACK_WITHIN = 1.0
-"""Seconds after which a key is read again that could not be read."""
+"""Seconds after which an unreadable key is read again."""
 
 _HEADER = HeaderKey(GROUP)
 
 
 @dataclass(slots=True)
 class DerivedKey:
-    """A key function: that of the product for a header, or one of a user.
+    """A key function: the product's own for a header, or a user's.
 
-    ``groups`` is how many keys a function makes of all. ``fails`` says that it cannot read some,
-    and ``lacks`` that it finds none in others. ``away`` says that it cannot read some just now, and
+    ``groups`` is how many keys a function makes in all. ``fails`` says that it cannot read some,
+    and ``lacks`` that it finds none in others. ``away`` says that it cannot read some for now, and
     ``unregistered`` that it does not know the schema of others yet.
     """
 
@@ -66,17 +69,17 @@ class DerivedKey:
         return self.of(record.key())
 
     def has_new_schema(self, own: bytes | None) -> bool:
-        """Say whether a record with this own key has the schema that may be unknown."""
+        """Return whether a record with this own key has the schema that may be unknown."""
         return not self.header and _number(own) % LATER == 2
 
     def of_all(self, records: Sequence[Record]) -> list[bytes | None]:
-        """Return the keys of many; raise where one of them needs a closer look."""
+        """Return the keys of many; raise if one of them needs a closer look."""
         return _HEADER.of_all(records) if self.header else [*map(self, records)]
 
     def of(self, own: bytes | None) -> bytes | None:
-        """Return what the key of a record with this own key is, once it can be read.
+        """Return the key of a record with this own key, once it can be read.
 
-        Raises :class:`Undecodable` for one that never can be.
+        Raises :class:`Undecodable` for a key that never can be read.
         """
         if own is None:
             return None
@@ -95,7 +98,7 @@ def _number(own: bytes | None) -> int:
 
 
 def key_by(settings: SubscriptionSettings, own: bytes | None) -> bytes | None:
-    """Return the key that a record goes by; raise :class:`Undecodable` where none can be read."""
+    """Return the routing key of a record; raise :class:`Undecodable` if none can be read."""
     derived = settings.key_of
     if not isinstance(derived, DerivedKey):
         return own
@@ -114,9 +117,9 @@ def registries(subscriptions: Sequence[SubscriptionSettings]) -> list[DerivedKey
 
 
 def keyed(settings: SubscriptionSettings, chance: Random) -> SubscriptionSettings:
-    """Return the settings with keys, and with what is done where there is none.
+    """Return the settings with keys, and with policies for records without one.
 
-    A record that is blocked for its key is so for good: nobody can mend it by a restart.
+    A record that is blocked for its key stays blocked: a restart does not mend it.
     """
     kind, nulls, groups = (
         chance.choice(KIND_SHARES),

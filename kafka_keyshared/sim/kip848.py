@@ -1,6 +1,7 @@
-"""The protocol of KIP-848: no rounds; the coordinator tells each member by itself what is next.
+"""Coordinator of the KIP-848 protocol, which has no rounds.
 
-First a member is told what it gives up, and only when it has is that told to the one who gets it.
+It sends each member its next step separately. A member first learns what it gives up. Only after it
+has done so does the next member get those partitions.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from kafka_keyshared.sim.sharing import Shares, sticky
 
 
 class Reconciling(Group):
-    """The coordinator of such a group."""
+    """The coordinator of a KIP-848 group."""
 
     def __init__(self, cluster: Brokers) -> None:
         super().__init__(cluster)
@@ -26,7 +27,7 @@ class Reconciling(Group):
             self.changed()
 
     def quiet(self, seat: Seat) -> None:
-        """Hear that a member has done what it was told, and go on with everybody."""
+        """Learn that a member has carried out its assignment, and continue with all members."""
         if seat.gone or seat.expected is None:
             return
         seat.owned, seat.expected = seat.expected, None
@@ -34,13 +35,13 @@ class Reconciling(Group):
             self._look_soon(each)
 
     def check(self, seat: Seat, generation: int) -> int:
-        """Return what is wrong with a commit of that member and epoch."""
+        """Return the error code for a commit of that member and epoch."""
         if seat.gone:
             return KafkaError.UNKNOWN_MEMBER_ID
         return NO_ERROR if generation == seat.generation else KafkaError.STALE_MEMBER_EPOCH
 
     def changed(self) -> None:
-        """Work out anew who is to have what."""
+        """Work out the target assignment again."""
         if not self.seats:
             return
         before = {number: seat.owned for number, seat in self.seats.items()}

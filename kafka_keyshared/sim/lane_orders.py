@@ -1,4 +1,4 @@
-"""Somebody looks at the closed lanes of a simulated member, and decides about one of them."""
+"""Orders for closed lanes of a simulated member."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kafka_keyshared.sim.world import World
 
 
 def order_a_lane(world: World, chance: Random) -> bool:
-    """Order that a closed lane be released, or its head be dropped or dead-lettered.
+    """Order a closed lane to be released, or its head to be dropped or dead-lettered.
 
-    As many as the plan says are such as its state allows; the others may be refused.
+    The plan says which share of the orders fits the state of the lane. The others may be refused.
     """
     present = world.present()
     if not present:
@@ -26,7 +26,7 @@ def order_a_lane(world: World, chance: Random) -> bool:
 
     def look(loop: Loop) -> Generator[None, None, None]:
         yield from ()
-        # First a state and then a lane in it: most lanes wait for their next attempt.
+        # First choose a state and then a lane in it: most lanes wait for their next attempt.
         by_state: dict[LaneState, list[tuple[str, ClosedLane]]] = {}
         for sub in loop.core.subscriptions.values():
             for closed in sub.closed.lanes.values():

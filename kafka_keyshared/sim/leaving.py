@@ -1,4 +1,4 @@
-"""A simulated client as the production code for leaving a group sees it."""
+"""Simulated client as the production code for leaving a group sees it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from kafka_keyshared.sim.timeline import Process
 
 
 class _Leaving:
-    """The calls of a consumer that :func:`leave` makes."""
+    """The consumer calls that :func:`leave` makes."""
 
     def __init__(self, process: Process, membership: Membership) -> None:
         self._process = process
         self._membership = membership
 
     def memberid(self) -> str:
-        """Return the id, once the coordinator has told it and until the group is left."""
+        """Return the id, from the coordinator's answer until the group is left."""
         seat = self._membership.seat
         return "" if seat is None or self._membership.closing else f"member-{seat.number}"
 
     def poll(self, timeout: float) -> None:
-        """Let time pass, and call back what is due."""
+        """Let time pass, and run the callbacks that are due."""
         self._process.wait(timeout)
         self._membership.serve()
 
     def unsubscribe(self) -> None:
-        """Give back what is owned, and leave if the coordinator hears it."""
+        """Give back the owned partitions, and leave if the coordinator is reachable."""
         self._membership.close()
 
 

@@ -1,6 +1,7 @@
-"""What goes between a simulated client and its brokers: in order, later, and sometimes not at all.
+"""Connections of a simulated client to its brokers.
 
-What is sent while nobody is there waits, and goes on its way when somebody is there again.
+Messages arrive in order, later, and sometimes not at all. A message that is sent while the other
+end is away waits, and continues when that is back.
 """
 
 from __future__ import annotations
@@ -12,22 +13,22 @@ from kafka_keyshared.sim.timeline import Action, Timeline
 
 
 class Brokers(Protocol):
-    """What a link has to know of the cluster at its other end."""
+    """The parts of the cluster that a link needs."""
 
     timeline: Timeline
 
     def there(self) -> bool:
-        """Say whether brokers take connections."""
+        """Return whether brokers accept connections."""
 
     def coordinator_there(self) -> bool:
-        """Say whether the group's coordinator answers."""
+        """Return whether the group's coordinator answers."""
 
     def latency(self) -> float:
-        """Return how many seconds something takes on its way."""
+        """Return how many seconds a message takes."""
 
 
 class Link:
-    """The connections of one client. ``connected`` is the client's end, dead when it has ended."""
+    """The connections of one client. ``connected`` is its own end, ``dead`` once it has ended."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -35,27 +36,27 @@ class Link:
         self.connected = True
         self.dead = False
         self._lands = False
-        # Counts the times that it was cut, so that a check can tell one from the next.
+        # Number of cuts, so that a check can distinguish one from the next.
         self.cuts = 0
         self._heard_at = self._asked_at = 0.0
         self._to_hear: list[Action] = []
         self._to_ask: list[Action] = []
 
     def open(self) -> bool:
-        """Say whether anything gets through."""
+        """Return whether anything gets through."""
         return self.connected and self._brokers.there()
 
     def coordinated(self) -> bool:
-        """Say whether the coordinator can be reached."""
+        """Return whether the coordinator can be reached."""
         return self.connected and self._brokers.coordinator_there()
 
     def hear(self, action: Action) -> None:
-        """Have that happen when word of it has reached the client."""
+        """Run the action when its message has reached the client."""
         self._heard_at = when = max(self._heard_at, self._soon())
         self._timeline.at(when, lambda: self._pass(action, self._to_hear, self.open))
 
     def ask(self, action: Action) -> None:
-        """Have that happen when word of it has reached the coordinator."""
+        """Run the action when its message has reached the coordinator."""
         self._asked_at = when = max(self._asked_at, self._soon())
         self._timeline.at(when, lambda: self._land(action))
 
@@ -77,7 +78,7 @@ class Link:
             action()
 
     def healed(self) -> None:
-        """Let go on what has waited, as far as somebody is there now."""
+        """Let waiting messages continue, as far as the other end is back."""
         for waiting, send, through in (
             (self._to_hear, self.hear, self.open),
             (self._to_ask, self.ask, self.coordinated),
@@ -88,13 +89,13 @@ class Link:
                     send(action)
 
     def cut(self) -> int:
-        """Let nothing through; return which cut this is."""
+        """Block all messages; return the number of this cut."""
         self.connected = False
         self.cuts += 1
         return self.cuts
 
     def end(self, *, lands: bool) -> None:
-        """Let nothing through ever again; ``lands`` says whether what is on its way arrives."""
+        """Block all messages for good; ``lands`` says whether those in flight arrive."""
         self.cut()
         self.dead = True
         self._lands = lands

@@ -1,4 +1,4 @@
-"""The log of a simulated partition: records, and the offsets that nobody is ever delivered."""
+"""Log of a simulated partition: records, and offsets that are never delivered."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Written = tuple[bytes | None, bytes | None, int]
 
 
 New = tuple[int, bytes | None, int]
-"""Of a record that can be read from now on: offset, key, and the bytes of key and value."""
+"""A record that can be read from now on: offset, key, and the bytes of key and value."""
 
 
 class Reader(Protocol):
-    """Who reads a log, and waits at its end."""
+    """A reader of a log, which waits at its end."""
 
     def wake(self) -> None:
-        """Look: there may be more."""
+        """Look at the log again: there may be more."""
 
 
 class Fetched(NamedTuple):
-    """What a fetch brings. ``next_position`` is behind the markers too if the end was reached."""
+    """The result of a fetch. ``next_position`` is behind the markers too if the end was reached."""
 
     offsets: Sequence[int]
     written: Sequence[Written]
@@ -32,48 +32,48 @@ class Fetched(NamedTuple):
 
 
 class Log:
-    """One log. It has an end for everybody and, while a transaction is open, one for readers."""
+    """One log. While a transaction is open, it has another end for readers."""
 
     def __init__(self) -> None:
         self.readers: dict[int, Reader] = {}
         self.made = 0
-        """How many logs of that name there have been; what is left of one that is cut off is one
-        more."""
+        """Number of logs of that name so far. The remainder of a truncated one is one more.
+        """
         self.topics = 0
-        """How many topics of that name there have been."""
+        """Number of topics of that name so far."""
         self.clear()
 
     def clear(self) -> None:
-        """Be the log of a topic that was just made."""
+        """Become the log of a topic that was just created."""
         self.made += 1
         self.topics += 1
-        # Which of them were made anew, or cut off, and up to where they are as the one before.
+        # Logs that replaced another or were truncated, and up to where each equals the one before.
         self._shared = {self.made: 0}
         self.start = 0
         self.end = 0
         self.epoch = 0
-        # Epochs that began with the log cut off, and where it ended then.
+        # Epochs that began with a truncation, and where the log ended then.
         self._cuts: list[tuple[int, int]] = []
         self._offsets: list[int] = []
         self._written: list[Written] = []
-        # From an open transaction on: offset, what was written, and whether it is part of that.
+        # From the start of an open transaction on: offset, record, and whether it is part of that.
         self._behind_open: list[tuple[int, Written, bool]] = []
         self._open_from: int | None = None
 
     @property
     def readable_end(self) -> int:
-        """Return where a reader of committed records has to stop."""
+        """Return the end for a reader of committed records."""
         return self.end if self._open_from is None else self._open_from
 
     @property
     def has_open_transaction(self) -> bool:
-        """Say whether a transaction has begun and not ended."""
+        """Whether a transaction has begun and not ended."""
         return self._open_from is not None
 
     def append(
         self, records: Sequence[tuple[bytes | None, bytes | None]], *, in_transaction: bool = False
     ) -> list[New]:
-        """Write records at the end; return those that can be read by now."""
+        """Write records at the end; return those that can be read already."""
         first = self.end
         if in_transaction and self._open_from is None:
             self._open_from = first
@@ -87,7 +87,7 @@ class Log:
         return [_new(offset, each) for offset, each in new]
 
     def end_transaction(self, *, commit: bool) -> list[New]:
-        """Write the marker; return what can be read now and could not before."""
+        """Write the marker; return the records that become readable."""
         kept = [(at, each) for at, each, part in self._behind_open if commit or not part]
         self._behind_open.clear()
         self._open_from = None
@@ -97,11 +97,11 @@ class Log:
         return [_new(at, each) for at, each in kept]
 
     def skip(self, count: int) -> None:
-        """Take offsets that are never delivered: a transaction that was aborted, markers."""
+        """Use up offsets that are never delivered: an aborted transaction, markers."""
         self.end += count
 
     def fetch(self, position: int, most: int) -> Fetched:
-        """Return what a reader at that position gets."""
+        """Return the result of a fetch at that position."""
         offsets = self._offsets
         first = bisect_left(offsets, position)
         last = min(first + most, len(offsets))
@@ -113,7 +113,7 @@ class Log:
         return Fetched(offsets[first:last], self._written[first:last], following, at_end)
 
     def offsets(self) -> Sequence[int]:
-        """Return the offsets of the records that there are to read."""
+        """Return the offsets of the records that can be read."""
         return self._offsets
 
     def outdated(self) -> list[int]:
@@ -136,7 +136,7 @@ class Log:
         self._written = [*compress(self._written, kept)]
 
     def move_start(self, start: int) -> list[int]:
-        """Remove all before that offset; return the offsets of the records that are gone."""
+        """Remove all records before that offset; return their offsets."""
         self.start = max(self.start, min(start, self.readable_end))
         at = bisect_left(self._offsets, self.start)
         gone = self._offsets[:at]
@@ -144,17 +144,17 @@ class Log:
         return gone
 
     def was_cut_off(self, epoch: int, position: int) -> bool:
-        """Say whether what is before that position is of another log since that epoch (KIP-320)."""
+        """Return whether the log before that position has changed since that epoch (KIP-320)."""
         return any(began > epoch and end < position for began, end in self._cuts)
 
     def shared(self, made: int) -> int:
-        """Return up to where it is as that log of its name was."""
+        """Return the offset up to which it equals that log of its name."""
         if made < min(self._shared):
             return 0
         return min((end for since, end in self._shared.items() if since > made), default=self.end)
 
     def cut_off(self, end: int) -> list[int]:
-        """Let a leader that lagged behind take over; return the offsets of what is gone."""
+        """Elect a leader that lagged behind; return the offsets of the removed records."""
         self.epoch += 1
         self._behind_open.clear()
         self._open_from = None

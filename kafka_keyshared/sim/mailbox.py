@@ -1,4 +1,4 @@
-"""The owner's mailbox in a simulation: a wait in it is the others' time."""
+"""Mailbox of a simulated owner, which lets time pass while it waits."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from kafka_keyshared.sim.timeline import Action, Process, nothing
 
 
 class SimMailbox(SimpleQueue[Mail]):
-    """A mailbox whose wait passes made-up time."""
+    """A mailbox whose wait passes simulated time."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self.wake: Action = nothing
-        """Called when something was put in."""
+        """Called when an item was put in."""
 
     def put(self, item: Mail, block: bool = True, timeout: float | None = None) -> None:
-        """Put an item behind the others."""
+        """Append an item."""
         super().put(item, block, timeout)
         self.wake()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Mail:
-        """Take the oldest item, waiting for one if there is none; raises ``queue.Empty``."""
+        """Take the oldest item, or wait for one if there is none; raises ``queue.Empty``."""
         if block and timeout and self.empty():
             self._process.wait(timeout, self._there)
         return super().get_nowait()

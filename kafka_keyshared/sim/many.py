@@ -1,4 +1,4 @@
-"""Many seeds, on as many processes as are wanted, and what came of all of them."""
+"""Runs of many seeds on several processes, and their report."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from kafka_keyshared.sim.run import Outcome, run_seed
 from kafka_keyshared.sim.sometimes import UNREACHED
 
 WHOLE_SEEDS, WHOLE_STEPS = 200, 5_000
-"""A whole run has so many seeds, and each so many steps, or more."""
+"""A full run has at least this many seeds, and each at least this many steps."""
 
 OFTEN = 100
-"""So often a whole run reaches each of the rare states, or it has shown too little."""
+"""Least number of times that a full run reaches each rare state, or it has shown too little."""
 
 GARBAGE_AFTER = (50_000, 20, 100)
-"""Thresholds of the collector in a process that runs seeds, one after the other."""
+"""Thresholds of the garbage collector in a process that runs one seed after the other."""
 
 
 @dataclass
 class Report:
-    """What many seeds came to. ``broken`` are seeds, with what they have found.
+    """Result of many seeds. ``broken`` are seeds with the violations found.
 
-    ``whole`` says that the run was large enough to have met every rare state.
+    ``whole`` says that the run was large enough to reach every rare state.
     """
 
     whole: bool = False
@@ -45,20 +45,20 @@ class Report:
     digest: str = ""
 
     def add(self, outcome: Outcome) -> None:
-        """Take a seed in."""
+        """Add the outcome of a seed."""
         self.seeds += 1
         self.steps += outcome.steps
         self.events += outcome.events
         self.happenings += outcome.happenings
         self.busy_seconds += outcome.seconds
         self.simulated += outcome.simulated
-        self.sometimes.update(outcome.sometimes)  # a sum would leave out those that are 0
+        self.sometimes.update(outcome.sometimes)  # a sum would drop states with count 0
         self.digest = outcome.digest
         if outcome.violations:
             self.broken[outcome.seed] = outcome.violations
 
     def seldom(self) -> dict[str, int]:
-        """Return the rare states that were not reached often, and how often they were."""
+        """Return the rare states that were not reached often enough, with their counts."""
         return {
             name: count
             for name, count in sorted(self.sometimes.items())
@@ -67,7 +67,7 @@ class Report:
 
     @property
     def failed(self) -> bool:
-        """Say whether a seed has found something, or the run has not met what it had to."""
+        """Whether a seed found a violation, or the run did not reach every state that it must."""
         return bool(self.broken) or (self.whole and bool(self.seldom()))
 
     def events_per_second(self) -> float:
@@ -75,7 +75,7 @@ class Report:
         return self.events / self.busy_seconds if self.busy_seconds else 0.0
 
     def shown(self) -> dict[str, Any]:
-        """Return it for a person, or a program, to read."""
+        """Return the report for a person or a program to read."""
         return {
             "seeds": self.seeds,
             "steps": self.steps,
@@ -94,7 +94,7 @@ class Report:
 def run_seeds(
     seeds: Sequence[int], steps: int, processes: int, told: Callable[[Outcome], object]
 ) -> Report:
-    """Run these seeds; ``told`` hears of each as it ends, in the order of the seeds."""
+    """Run these seeds; ``told`` is called with each outcome, in the order of the seeds."""
     report = Report(whole=len(seeds) >= WHOLE_SEEDS and steps >= WHOLE_STEPS)
     began = time.perf_counter()
     for outcome in _outcomes(seeds, steps, processes):
@@ -117,9 +117,9 @@ def _outcomes(seeds: Sequence[int], steps: int, processes: int) -> Iterator[Outc
 
 
 def _collect_seldom() -> None:
-    """Leave the collector little to do: what a seed makes is in use until that is over.
+    """Give the collector little to do: the objects of a seed are in use until it is over.
 
-    Looking for garbage among all of it again and again took a sixth of the time.
+    Repeated searches for garbage among all of them took a sixth of the time.
     """
     gc.freeze()
     gc.set_threshold(*GARBAGE_AFTER)
@@ -127,5 +127,5 @@ def _collect_seldom() -> None:
 
 def _one_of_many(seed: int, steps: int) -> Outcome:
     outcome = run_seed(seed, steps, summed=False)
-    gc.collect()  # its world goes before the next one comes
+    gc.collect()  # frees its world before the next one
     return outcome

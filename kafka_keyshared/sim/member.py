@@ -1,4 +1,4 @@
-"""A member in a simulation: the production instance over simulated ports, in its own process."""
+"""Simulated member: the production instance over simulated ports, in its own process."""
 
 from __future__ import annotations
 
@@ -46,31 +46,31 @@ from kafka_keyshared.sim.tasks import SimTasks
 from kafka_keyshared.sim.timeline import Killed, Process, Timeline
 
 WALL = 1_700_000_000.0
-"""What the wall clock shows when the timeline begins, in seconds since 1970."""
+"""Wall clock at the start of the timeline, in seconds since 1970."""
 
 NOWHERE = TopicPartition("", -1)
 
 ROUND_LEAST = 0.00002
-"""Seconds from one round of an owner to the next one at least."""
+"""Least seconds from one round of an owner to the next."""
 
 OF_THE_PACKAGE: Mapping[PoolKind, type[SimProcesses] | type[SimMembers]] = {
     "process": SimProcesses,
     "lease": SimMembers,
 }
-"""The pools whose own code runs in a simulation, beside that of coroutines, by their kind."""
+"""The package's own pools that run in a simulation, beside that of coroutines, by kind."""
 
 
 class RaisedError(Exception):
-    """What a callback of a rebalance raises when it is to."""
+    """Raised by a rebalance callback on request."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberPlan:
-    """What every member of the group is made with. Times are in seconds.
+    """Settings of every member of the group. Times are in seconds.
 
-    ``rests`` is how long an owner at most stands still after a round in which it had nothing to do,
-    unless something comes for it, and ``rounds`` how far two of its rounds are apart at most else.
-    A fetch brings ``chunk`` records at most.
+    ``rests`` is the longest rest of an owner after a round without work, unless something arrives.
+    ``rounds`` is the longest time between its other rounds. A fetch brings ``chunk`` records at
+    most.
     """
 
     subscriptions: tuple[SubscriptionSettings, ...] = (SubscriptionSettings(),)
@@ -92,7 +92,7 @@ class MemberPlan:
 
 @dataclass(slots=True)
 class Surroundings:
-    """What the members of a run share."""
+    """Objects that the members of a run share."""
 
     chance: Chance
     timeline: Timeline
@@ -107,15 +107,15 @@ class Surroundings:
 
 
 QUIET_EVENTS = (ev.Beat, ev.Flush)
-"""Events that are told whether or not there is anything to do, and mostly change nothing."""
+"""Events that come whether or not there is anything to do, and mostly change nothing."""
 
 
 EACH_SLOT_EVERY = 8
-"""While slots drain, so many looks of the core at itself have one at each of the 65,536."""
+"""While slots drain, one of this many self-checks of the core covers each of the 65,536 slots."""
 
 
 class CountedDispatcher(Dispatcher):
-    """The core, with a count of the events that it takes."""
+    """The core, with a count of the events that it handles."""
 
     on_order: Callable[[ev.LaneOrder], None]
     on_resize: Callable[[ev.Resize], None]
@@ -126,12 +126,12 @@ class CountedDispatcher(Dispatcher):
     _looks = 0
 
     def check(self, *, each_slot: bool = True) -> None:
-        """Look at itself, and now and then at every slot."""
+        """Check the core itself, and now and then every slot."""
         self._looks += 1
         super().check(each_slot=each_slot and self._looks % EACH_SLOT_EVERY == 0)
 
     def handle(self, event: ev.Event, now: float) -> list[Command]:
-        """Take one event and return what is to be done."""
+        """Handle one event and return the commands."""
         if type(event) not in QUIET_EVENTS:
             self.taken += 1
         if isinstance(event, ev.Resize):
@@ -142,9 +142,9 @@ class CountedDispatcher(Dispatcher):
         if isinstance(event, ev.LaneOrder) and any(
             isinstance(each, LaneAnswer) and each.done for each in commands
         ):
-            self.on_order(event)  # before anything is done for it
+            self.on_order(event)  # before any of its commands runs
         if isinstance(event, ev.AssignRange):
-            self.on_assign(event)  # as above; what is refused raises
+            self.on_assign(event)  # as above; a refused order raises
         if isinstance(event, ev.Join) and event.filters:
             self.on_filters(event.subscription, event.name, event.filters)
         if isinstance(event, ev.SetFilters):
@@ -153,7 +153,7 @@ class CountedDispatcher(Dispatcher):
 
 
 class Member:
-    """One member, from its start to its end; whoever follows it is another one."""
+    """One member, from its start to its end. Its successor is another member."""
 
     def __init__(
         self, number: int, plan: MemberPlan, around: Surroundings, instance: str = ""
@@ -210,55 +210,55 @@ class Member:
         if any(map(may_be_withdrawn, plan.subscriptions)):
             self.instance.loop.on_dropped = self._dropped
         self.raises = False
-        """Whether the next callback of a rebalance raises."""
+        """Whether the next rebalance callback raises."""
         self.by_hand = False
-        """Whether somebody has paused anything of it, ever."""
+        """Whether anything of it was ever paused by hand."""
         self.stopping = False
         self.held_up = 0.0
-        """Seconds for which the owner stands still before its next turn."""
+        """Seconds for which the owner is blocked before its next turn."""
         self._held_up_until = float("-inf")
-        # Which rest it is that it takes, so that nothing ends another one than its own.
+        # Number of its current rest, so that no event ends another rest.
         self._resting = False
         self._rests = 0
         self.mailbox.wake = self.client.fetcher.wake_owner = self._awake
 
     @property
     def alive(self) -> bool:
-        """Whether it is still there."""
+        """Whether it is alive."""
         return self.process.alive
 
     @property
     def stands_still(self) -> bool:
-        """Whether its owner is kept from its rounds, or is about to be."""
+        """Whether its owner is blocked, or is about to be."""
         return bool(self.held_up) or self._held_up_until > self._around.timeline.now
 
     def free_since(self) -> float:
-        """Return since when its owner may run; infinity while it is kept from that."""
+        """Return since when its owner may run; infinity while it is blocked."""
         until = self._held_up_until
         if until > self._around.timeline.now:
             return float("inf")
         return max(until, self.process.free_since())
 
     def awake_since(self) -> float:
-        """Return since when its owner does not stand still by order; infinity while it does."""
+        """Return since when no disturbance blocks its owner; infinity while one does."""
         return float("inf") if self.stands_still else self._held_up_until
 
     def start(self) -> None:
-        """Join the group; from now on it has turns."""
+        """Join the group. From now on the member has turns."""
         self.instance.start()
         self.instance.join()
         self._around.timeline.after(self._chance.random() * 0.01, self._turn)
 
     def stop(self) -> None:
-        """Have it stop in order at its next turn."""
+        """Stop it in order at its next turn."""
         if self.alive and not self.stopping:
             self.stopping = True
             self._around.history.tell(was.Stopping(self.number))
 
     def ordered(self, order: ev.LaneOrder) -> None:
-        """Tell of an order for a lane that is done."""
+        """Report an order for a lane that was carried out."""
         partition = order.partition or NOWHERE
-        # Where null keys are one lane it has a key of its own, which equals the empty one.
+        # Where null keys are one lane, that has a special key, which equals the empty one.
         key = None if type(order.key) is NullKey else order.key
         told = was.LaneOrdered(
             self.number, order.subscription, order.action.value, partition, order.offset, key
@@ -266,35 +266,35 @@ class Member:
         self._around.history.tell(told)
 
     def lifted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Tell of partitions whose dead-letter limit is lifted."""
+        """Report partitions whose dead-letter limit is lifted."""
         self._around.history.tell(LimitLifted(self.number, partitions))
 
     def resized(self, order: ev.Resize) -> None:
-        """Tell of an order for other workers, which always can be."""
+        """Report an order for other workers. It is always possible."""
         told = Resized(self.number, order.subscription, tuple(order.names))
         self._around.history.tell(told)
 
     def assigned(self, order: ev.AssignRange) -> None:
-        """Tell of a range that is another worker's now."""
+        """Report a range that now belongs to another worker."""
         told = RangeAssigned(self.number, order.subscription, order.first, order.last, order.worker)
         self._around.history.tell(told)
 
     def _dropped(self, dropped: Dropped) -> None:
-        """Tell of what is settled unrun."""
+        """Report records that were settled without a run."""
         records = [where_from(record) for record in dropped.records]
         self._around.history.tell(SettledUnrun(self.number, dropped.subscription, records))
 
     def filters(self, sub: str, name: str, patterns: Sequence[str | bytes]) -> None:
-        """Tell of a worker that takes some keys only, as it joins or from now on."""
+        """Report a worker that takes only some keys, as it joins or from now on."""
         self._around.history.tell(FiltersDeclared(self.number, sub, name, patterns))
 
     def order(self, name: str, order: Callable[[Loop], Generator[None, None, None]]) -> None:
-        """Order something of the owner; refusals are nobody's concern here."""
+        """Give the owner an order, and ignore a refusal."""
         loop = self.instance.loop
         loop.orders.post(name, lambda: order(loop))
 
     def _observed(self, what: str, partitions: Sequence[TopicPartition]) -> None:
-        """Be told of a rebalance, inside of its callback."""
+        """Observe a rebalance, inside its callback."""
         del partitions
         if self.raises:
             self.raises = False
@@ -302,7 +302,7 @@ class Member:
             raise RaisedError(f"{BY_A_CALLBACK} when partitions were {what}")
 
     def kill(self) -> None:
-        """End its process without a word."""
+        """Kill its process, without notice."""
         if self.alive:
             self.process.alive = False
             self.pool.ended = True
@@ -310,7 +310,7 @@ class Member:
             self.client.die()
 
     def _turn(self) -> None:
-        """Have a round of the instance, and another one a little later."""
+        """Run a round of the instance, and another one a little later."""
         if not self.alive:
             return
         if self.held_up:
@@ -322,7 +322,7 @@ class Member:
         try:
             if not self._round():
                 return
-        except Killed:  # also while it breaks off
+        except Killed:  # also inside ``_break_off``
             return
         finally:
             self._around.on_turn(core.taken - before)
@@ -332,7 +332,7 @@ class Member:
             self._turn_soon()
 
     def _round(self) -> bool:
-        """Have a round of the instance; return whether there is to be another one."""
+        """Run a round of the instance; return whether another one follows."""
         if self.instance.halted is not None or self.stopping:
             self._end()
             return False
@@ -348,10 +348,10 @@ class Member:
         self._around.timeline.after(ROUND_LEAST + self._chance.random() * longest, self._turn)
 
     def _rest(self) -> None:
-        """Have the next turn when something comes, or a while later.
+        """Take the next turn when something arrives, or after a while.
 
-        That is nothing else than an owner that the machine lets run late. It saves the rounds in
-        which one waits for what its workers are long at.
+        This is like an owner that the machine runs late. It saves rounds that would only wait for
+        long handlers.
         """
         self._resting = True
         self._rests += 1
@@ -365,7 +365,7 @@ class Member:
         self._around.timeline.after(self._chance.random() * self._plan.rests, over)
 
     def _awake(self) -> None:
-        """Go on at once with what has come while it rests."""
+        """Continue at once because something has arrived during a rest."""
         if self._resting:
             self._resting = False
             self._turn_soon()
@@ -387,7 +387,7 @@ class Member:
         self._close(was.Gone(self.number, "halted", clean=False, reason=reason))
 
     def _close(self, gone: was.Gone) -> None:
-        # Told before the client is closed: what that gives back is no revoke any more.
+        # Reported before the client closes: a partition that this gives back is no revoke.
         self._around.history.tell(gone)
         self.pool.ended = True
         self.instance.close()

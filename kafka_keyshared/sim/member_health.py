@@ -1,4 +1,4 @@
-"""The diagnosis of a simulated member: what it says of an outage."""
+"""Diagnosis of an outage by a simulated member."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kafka_keyshared.sim.member import Member
 
 
 def names_an_outage(member: Member, wall: float) -> frozenset[str]:
-    """Return the subscriptions of a member of which its diagnosis says that most attempts fail.
+    """Return the subscriptions for which a member's diagnosis says that most attempts fail.
 
-    Of a subscription that has it for a topic or a partition only, nothing is said.
+    Findings for a topic or a partition only are left out.
     """
     core, pool = member.instance.core, member.pool
     around = Surroundings(

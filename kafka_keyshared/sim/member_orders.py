@@ -1,4 +1,4 @@
-"""Orders that a simulated member is given: pauses, released lanes and lifted limits."""
+"""Orders for a simulated member: pauses, released lanes and lifted limits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kafka_keyshared.sim.member import Member
 from kafka_keyshared.sim.pause_history import PauseOrdered, PauseTaken
 
 EVERYTHING = Those()
-"""All that a member reads."""
+"""Everything that a member reads."""
 
 
 def lift_limits(member: Member) -> None:
-    """Order that all partitions of a member go on that their dead-letter limit has stopped."""
+    """Resume all partitions of a member that their dead-letter limit has stopped, by an order."""
 
     def lift(loop: Loop) -> Generator[None, None, None]:
         yield from ()
@@ -32,10 +32,11 @@ def lift_limits(member: Member) -> None:
 
 
 def release_blocked(member: Member) -> None:
-    """Order that all blocked lanes of a member go on, where there are any.
+    """Release all blocked lanes of a member, if there are any, by an order.
 
-    A mended handler and a restart do that for all but those which are diverted in one partition,
-    and blocked in another one of which as many are diverted as may be.
+    A mended handler and a restart do that for all others. The exceptions are lanes that are
+    diverted in one partition and blocked in another one, which has as many diverted lanes as it
+    may.
     """
 
     def blocked() -> list[tuple[str, ClosedLane]]:
@@ -59,7 +60,7 @@ def release_blocked(member: Member) -> None:
 
 
 def order_a_pause(history: History, member: Member, those: Those, *, paused: bool) -> None:
-    """Order it of a member, and tell when it is ordered and when it has come about."""
+    """Order a pause or a resume; report when it is ordered and when it has taken effect."""
     work = (pause if paused else resume)(those)
     member.by_hand = member.by_hand or paused
 

@@ -1,7 +1,7 @@
-"""A client's half of its group: what its threads do by themselves, and what waits for its owner.
+"""Client's half of its group: background events, and work for its owner.
 
-Callbacks run in the owner's next poll, consume or close, and nowhere else. Until one has returned
-nothing is fetched, and the group may have to wait.
+Callbacks run in the owner's next poll, consume or close, and nowhere else. Until a callback has
+returned nothing is fetched, and the group may have to wait.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ JOIN_AGAIN_AFTER = 1.5
 """Seconds after which a client joins again that the group has refused."""
 
 Op = Callable[[], SimRecord | None]
-"""What waits for the next poll: done there, and what it returns is what the poll returns."""
+"""Work for the next poll. The poll returns its result."""
 
 
 class Callbacks(NamedTuple):
-    """What the owner wants to be called with."""
+    """The owner's rebalance callbacks."""
 
     assign: Rebalance
     revoke: Rebalance
@@ -37,13 +37,13 @@ class Callbacks(NamedTuple):
 
 
 class Membership:
-    """What a client knows of its group. ``ops`` is what the owner's next poll has to do.
+    """State of a client in its group. ``ops`` is the work for the owner's next poll.
 
-    One with an ``instance`` is a static member (KIP-345): it never says that it leaves.
+    A client with an ``instance`` is a static member (KIP-345): it never sends that it leaves.
     """
 
     instance = ""
-    """Its ``group.instance.id``; to be set before it joins."""
+    """Its ``group.instance.id``, to be set before it joins."""
 
     def __init__(
         self,
@@ -70,24 +70,25 @@ class Membership:
         self.seat: Seat | None = None
         self.generation = -1
         self.closing = False
-        # The group has given away what is owned; the callback that is due will be the one for that.
+        # The group has given away the owned partitions. The due callback will be the one for a
+        # loss.
         self.lost = False
         self._joining = False
         self._attempt = 0
-        # A callback is due or running; what follows it.
+        # Whether a callback is due or running, and the steps that follow it.
         self._calling = False
         self._rejoin = False
         self._then: list[TopicPartition] = []
 
     @property
     def joining(self) -> bool:
-        """Say whether it has no id yet, and has asked the coordinator for one."""
+        """Whether it has no id yet, and has asked the coordinator for one."""
         asks = self._rounds and not self.instance
         return asks and self._joining and self.seat is None and not self.closing
 
     @property
     def subscribed(self) -> bool:
-        """Say whether it wants to be a member."""
+        """Whether it wants to be a member."""
         return self._callbacks is not None
 
     def subscribe(self, callbacks: Callbacks) -> None:
@@ -95,15 +96,15 @@ class Membership:
         self._callbacks = callbacks
         self._join()
 
-    # --- what is heard of the coordinator ---
+    # --- messages from the coordinator ---
 
     def joined(self, seat: Seat, generation: int) -> None:
-        """Hear that all have joined; who gets what follows."""
+        """Learn that all have joined. The assignment follows."""
         if seat is self.seat:
             self.generation = generation
 
     def given(self, seat: Seat, generation: int, partitions: list[TopicPartition]) -> None:
-        """Hear which partitions this member is to have."""
+        """Receive the partitions of this member."""
         if seat is not self.seat or self.closing:
             return
         self._joining = False
@@ -122,7 +123,7 @@ class Membership:
             self._hand_over(new)
 
     def hear_rebalance(self, seat: Seat) -> None:
-        """Hear that a round has begun; who has nothing to give up first just joins."""
+        """Learn that a round has begun. A member with nothing to give up first just joins."""
         if seat is not self.seat or self._joining or self.closing:
             return
         if self._calling:
@@ -134,28 +135,29 @@ class Membership:
             self._take_away(list(self.owned))
 
     def join_again(self, seat: Seat) -> None:
-        """Hear that another round has begun before this one was over."""
+        """Learn that another round has begun before this one was over."""
         if seat is self.seat:
             self._join()
 
     def thrown_out(self, seat: Seat) -> None:
-        """Hear that the group does not know this member."""
+        """Learn that the group does not know this member."""
         if seat is self.seat:
             self.lose()
 
-    # --- what it notices by itself ---
+    # --- events at the client ---
 
     def aged(self, *, unheard: bool) -> None:
-        """Hear that a commit was refused as one of an old generation.
+        """Handle the refusal of a commit of an old generation.
 
-        In a rebalance that means nothing: the new one is on its way, or here. Else all is lost;
-        also while the JoinGroup is ``unheard``, as the client has broken the connection over it.
+        In a rebalance that means nothing: the new generation is on its way, or here. Otherwise all
+        is lost. All is also lost while the JoinGroup is ``unheard``, because the client has broken
+        the connection.
         """
         if unheard or not (self._joining or self._calling or self._rejoin):
             self.lose()
 
     def lose(self, *, left: bool = False) -> None:
-        """Take everything for lost, and join again; having ``left``, only in the next poll."""
+        """Treat everything as lost, and join again; having ``left``, only in the next poll."""
         if self.closing:
             self.lost = True
             return
@@ -177,7 +179,9 @@ class Membership:
             self._called()
 
     def exceeded(self, told: SimRecord) -> None:
-        """Leave the group because the owner has not polled for too long; it is told so first."""
+        """Leave the group because the owner has not polled for too long. It gets the error
+        first.
+        """
         self.ops.append(lambda: told)
         seat = self.seat
         if seat is not None and self.instance:
@@ -190,7 +194,7 @@ class Membership:
     # --- callbacks ---
 
     def serve(self) -> SimRecord | None:
-        """Do what has waited for a poll, up to the first thing that the poll returns."""
+        """Do the work that waits for a poll, up to the first item that the poll returns."""
         ops = self.ops
         while ops:
             told = ops.popleft()()
@@ -236,7 +240,7 @@ class Membership:
         self._called()
 
     def _called(self) -> None:
-        """Go on with what waited for the callback."""
+        """Continue with the steps that waited for the callback."""
         self._calling = False
         if self.closing:
             return
@@ -272,7 +276,7 @@ class Membership:
         attempt = self._attempt
 
         def join() -> None:
-            # A JoinGroup that is on its way reaches the broker although its sender has died.
+            # A JoinGroup in flight reaches the broker although its sender has died.
             unheard = self.link.dead and not (self._rounds and self.seat is None)
             if attempt != self._attempt or unheard:
                 return
@@ -284,7 +288,7 @@ class Membership:
         self.link.ask(join)
 
     def identified(self, seat: Seat) -> None:
-        """Hear which id this member has, and join with it (KIP-394)."""
+        """Receive the id of this member, and join with it (KIP-394)."""
         if self.joining:
             self.seat = seat
             self._join()
@@ -299,7 +303,7 @@ class Membership:
     # --- the end ---
 
     def close(self) -> None:
-        """Give back what is owned, and leave the group if it can be told."""
+        """Give back the owned partitions, and leave the group if it is reachable."""
         self.closing = True
         self.serve()
         if self.owned:

@@ -1,4 +1,4 @@
-"""A partition as a simulated client reads it, and what one fetch brings of it."""
+"""Partitions as a simulated client reads them, and fetched batches."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from kafka_keyshared.sim.records import SimRecord
 
 
 class Part:
-    """A partition that is assigned. ``next`` is where it is fetched from, None: as is the policy.
+    """An assigned partition. ``next`` is the position to fetch from; None: by the reset policy.
 
-    ``position`` is behind what the owner has taken, None until it has taken anything since the
-    partition was assigned or sought.
+    ``position`` is behind the records that the owner has taken. It is None until the owner has
+    taken one since the assignment or the seek.
     """
 
     __slots__ = (
@@ -35,15 +35,15 @@ class Part:
     def __init__(self, partition: TopicPartition, place: int | None, assignment: int) -> None:
         self.partition = partition
         self.assignment = assignment
-        # Which log of that name it reads, and how far into it its owner has come; nothing of what
-        # is taken while it is loose is used.
+        # Which log of that name it reads, and how far its owner has come in it. Records that are
+        # taken while it is loose are not used.
         self.made = -1
         # Which topic it was when its owner began.
         self.topics = -1
         self.reached = 0
         self.loose = False
         self.version = 0
-        # Of the last record that was taken, and up to which the log is known not to have been cut.
+        # Epoch of the last taken record, and the epoch up to which the log is known to be complete.
         self.epoch = -1
         self.checked = -1
         self.not_before = 0.0
@@ -52,7 +52,7 @@ class Part:
         self.move(place)
 
     def move(self, place: int | None) -> None:
-        """Read on there; what was fetched before is worth nothing."""
+        """Read on from there. Everything fetched before is void."""
         self.version += 1
         self.place = self.next = place
         self.reached = max(self.reached, place or 0)
@@ -60,17 +60,17 @@ class Part:
         self.eof_at = -1
 
     def discard(self) -> None:
-        """Fetch again what was fetched and not taken."""
+        """Fetch the records again that were fetched and not taken."""
         self.version += 1
         self.next = self.place if self.position is None else self.position
         self.eof_at = -1
 
 
 class Batch:
-    """What one fetch brought of a partition.
+    """The result of one fetch of a partition.
 
-    ``behind`` is where the position goes when all of it is taken and the markers after it are
-    passed, ``told`` a message that follows.
+    ``behind`` is the position once all of it is taken and the markers after it are passed. ``told``
+    is a message that follows.
     """
 
     __slots__ = ("at", "behind", "part", "records", "tells_place", "told", "version")
@@ -85,9 +85,9 @@ class Batch:
         self.told: SimRecord | None = None
 
     def counts(self) -> bool:
-        """Say whether it is still to be taken: a lost place is told whatever has come between."""
+        """Return whether it is still to be taken. A lost position is reported in any case."""
         return self.version == self.part.version or (self.tells_place and self.part.misplaced)
 
     def more(self) -> bool:
-        """Say whether anything follows its records."""
+        """Return whether anything follows its records."""
         return self.behind is not None or self.told is not None

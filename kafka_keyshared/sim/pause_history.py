@@ -1,4 +1,4 @@
-"""What is paused and resumed by hand, as values beside those of :mod:`.history`."""
+"""Events of pauses and resumes by hand, beside those of :mod:`.history`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafka_keyshared.model import TopicPartition
 
 
 class PauseOrdered(NamedTuple):
-    """Somebody pauses or resumes topics and partitions of a member; both None: everything.
+    """An order pauses or resumes topics and partitions of a member; both None: everything.
 
     ``number`` is one that no other order of the run has.
     """
@@ -22,28 +22,28 @@ class PauseOrdered(NamedTuple):
 
 
 class PauseTaken(NamedTuple):
-    """The member has answered that order: from here on it is so."""
+    """The member has answered that order. From here on it is in effect."""
 
     member: int
     number: int
 
 
 class PauseRefused(NamedTuple):
-    """The member's client refuses to pause or to resume these: what it does is as it was."""
+    """The member's client refuses to pause or to resume these. Their state is unchanged."""
 
     member: int
     partitions: Collection[TopicPartition]
 
 
 class PauseHeard(NamedTuple):
-    """The member's client has paused these, of which it had refused something."""
+    """The member's client has paused these after an earlier refusal."""
 
     member: int
     partitions: Collection[TopicPartition]
 
 
 class Refusals:
-    """What a client refuses to pause or to resume, until it does pause it."""
+    """Partitions that a client refuses to pause or to resume, until it pauses them."""
 
     def __init__(self, member: int, tell: Callable[[Any], None]) -> None:
         self._member = member
@@ -51,12 +51,12 @@ class Refusals:
         self._refused: set[TopicPartition] = set()
 
     def refused(self, those: Collection[TopicPartition]) -> None:
-        """Tell that it has refused these."""
+        """Report that it has refused these."""
         self._refused.update(those)
         self._tell(PauseRefused(self._member, tuple(those)))
 
     def heard(self, those: list[TopicPartition]) -> list[TopicPartition]:
-        """Tell of what it had refused that it is paused, and return all that is paused."""
+        """Report the partitions that it had refused and has paused, and return all paused ones."""
         if heard := sorted(self._refused.intersection(those)):
             self._refused.difference_update(heard)
             self._tell(PauseHeard(self._member, tuple(heard)))

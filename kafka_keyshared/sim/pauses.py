@@ -1,4 +1,4 @@
-"""Somebody pauses what a simulated member reads, and resumes it a while later."""
+"""Pauses by hand of a simulated member's partitions, resumed later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from kafka_keyshared.sim.world import World
 
 
 def pause_by_hand(world: World, chance: Random) -> bool:
-    """Pause everything, a topic or a partition of a member, here or not; resume it, or all."""
+    """Pause everything, a topic or a partition of a member; resume it, or all, later.
+
+    The partition may be assigned to the member or not.
+    """
     present = [member for member in world.present() if not member.stopping]
     if not present:
         return False

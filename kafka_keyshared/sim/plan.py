@@ -1,7 +1,8 @@
-"""What one seed makes of a run: topics, group, members' settings, and what may happen.
+"""Plan of a run, as one seed draws it.
 
-Each choice is drawn by its name, from a generator of its own: one more choice, or one more thing
-that may happen, changes nothing of what a seed has meant so far. To add a choice is one line here.
+It has the topics, the group, the members' settings and the disturbances. Each choice is drawn by
+its name, from a generator of its own. One more choice or disturbance does not change the meaning of
+a seed. A new choice is one line here.
 """
 
 from __future__ import annotations
@@ -40,35 +41,35 @@ AUTHORIZATION_TIMEOUTS = (None, 300.0, 300.0, 1.0, 0.5)
 LIMITS = (None, None, DlqLimit(0.5, 20, 5), DlqLimit(0.5, 100, 20))
 
 POOLED = 0.6
-"""The share of the subscriptions whose workers share what waits, where they may."""
+"""The share of the subscriptions whose workers share records, where they may."""
 
 OWN_KEYS: tuple[PoolKind, ...] = ("instance", "lease")
-"""Workers that have keys of their own: they may keep state, or are other programs."""
+"""Workers that have their own keys: they may keep state, or are other programs."""
 
 UNRELIABLE = 0.1
 """The share of the subscriptions without reliability."""
 
 FAVOURED = 0.3
-"""The share of the disturbances that a seed has; the others it does without.
+"""The share of the disturbances that a seed has.
 
-Few that come often meet each other, and the states that they make, far more than all of them do
-that come rarely (Groce and others call it swarm testing).
+A few frequent ones meet each other, and the states that they make, far more often than all of them
+at low rates. This is called swarm testing (Groce and others).
 """
 
 
 def plan_of(chance: Chance) -> Plan:
-    """Draw a run: small, so that its bounds are met, and each one different."""
+    """Draw a run. It is small, so that its bounds are reached, and each one is different."""
     draw = Draw(chance)
     plain = _with_own_keys(_plain(draw))
     found = emphasised(plain, draw)
-    # What an emphasis is about takes workers that leave, are given up, or hang.
+    # The states of an emphasis need workers that leave, are evicted, or hang.
     if found is not plain:
         return found
     return with_full_chunks(_of_its_own(_on_a_loop(found, draw), draw), draw)
 
 
 def _with_own_keys(plan: Plan) -> Plan:
-    """Return the plan without workers that share keys, where they are not such that may."""
+    """Return the plan without workers that share keys, if its kind of pool does not allow that."""
     member = plan.member
     if member.pool.kind not in OWN_KEYS:
         return plan
@@ -77,13 +78,13 @@ def _with_own_keys(plan: Plan) -> Plan:
 
 
 def _of_its_own(plan: Plan, draw: Draw) -> Plan:
-    """Return the plan with the package's own processes or members, in most that have such."""
+    """Return the plan with the package's own processes or members, in most plans of these kinds."""
     member, kind = plan.member, plan.member.pool.kind
     reliable = all(each.reliable for each in member.subscriptions)
     if kind not in OF_THE_PACKAGE or not reliable or not draw.happens("its own pool", 0.8):
         return plan
     subs = [replace(each, individually=False) for each in member.subscriptions]
-    if kind == "lease":  # there is one subscription where members pull, and nothing of its state
+    if kind == "lease":  # pull members have one subscription, without state
         subs = [replace(subs[0], individually=True, max_leases_per_key=1, hands_over=False)]
     pool = replace(
         member.pool,
@@ -95,7 +96,7 @@ def _of_its_own(plan: Plan, draw: Draw) -> Plan:
 
 
 def _on_a_loop(plan: Plan, draw: Draw) -> Plan:
-    """Return the plan with coroutines as workers, in some of those that can have them."""
+    """Return the plan with coroutines as workers, in some plans that can have them."""
     member = plan.member
     reliable = all(each.reliable for each in member.subscriptions)
     if not reliable or not draw.happens("coroutines on a loop", 0.3):
@@ -120,7 +121,7 @@ def _on_a_loop(plan: Plan, draw: Draw) -> Plan:
 
 
 def _plain(draw: Draw) -> Plan:
-    """Draw each of its choices for itself."""
+    """Draw each choice on its own."""
     one = draw.one
     names = ("default", "audit")[: one("subscriptions", (1, 1, 1, 2))]
     return Plan(
@@ -173,7 +174,7 @@ def _plain(draw: Draw) -> Plan:
 
 
 def without_reliability(settings: SubscriptionSettings) -> SubscriptionSettings:
-    """Return the settings without what needs tracking, and what would have to wait."""
+    """Return the settings without features that need tracking, or that would have to wait."""
     waits = settings.routing.mode in ("sticky", "exclusive") or settings.routing.filters
     return replace(
         settings,

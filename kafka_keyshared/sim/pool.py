@@ -1,4 +1,4 @@
-"""Workers in a simulation: serial ones, as threads are, whose time passes on the timeline."""
+"""Simulated workers, serial as threads are, whose time passes on the timeline."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ from kafka_keyshared.sim.states import States
 from kafka_keyshared.sim.stepped import PoolKind, SteppedPool, SteppedWorker
 
 AT_ONCE_MOST = 20
-"""So many records whose handlers take no time run in a row before others have a turn."""
+"""Records that take no time and run in a row before others have a turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolHabits:
-    """``wakes`` is how long a worker takes to begin, in seconds; ``later`` the share of recalls
-    that it answers itself, when it gets to it; ``kind`` what becomes of what runs for too long;
-    ``release_fails`` the share of slots' states that cannot be released. With ``loop`` the workers
-    are the package's own coroutines (:mod:`.tasks`), ``at_once`` records at most in each; with
-    ``own`` they are its own processes or members, by their ``kind`` (:mod:`.processes`,
-    :mod:`.pulling`)."""
+    """Behaviour of the workers of a pool.
+
+    ``wakes`` is how many seconds a worker takes to begin. ``later`` is the share of recalls that a
+    worker answers itself, when it gets to it. ``kind`` says how the pool ends records that run for
+    too long. ``release_fails`` is the share of slots' states that cannot be released. With ``loop``
+    the workers are the package's own coroutines (:mod:`.tasks`), with at most ``at_once`` records
+    each. With ``own`` they are its own processes or members, by their ``kind`` (:mod:`.processes`,
+    :mod:`.pulling`).
+    """
 
     wakes: float = 0.0001
     later: float = 0.2
@@ -46,9 +49,9 @@ class PoolHabits:
 
 
 class Seen(NamedTuple):
-    """What can be seen of a worker from outside: whether it takes what it is given, what it runs.
+    """A worker as seen from outside: whether it takes records, and its running record.
 
-    And whether it was given up or has left.
+    It also says whether the worker was given up or has left.
     """
 
     there: bool
@@ -61,7 +64,7 @@ class SimPool(SteppedPool):
     """The workers of one process."""
 
     leaves = True
-    """Whether a worker may leave of its own accord."""
+    """Whether a worker may leave by itself."""
 
     def __init__(
         self,
@@ -81,7 +84,7 @@ class SimPool(SteppedPool):
         self._slices: dict[int, Slice] = {}
         self._died_in: dict[tuple[str, int], Record] = {}
         self.ended = False
-        """The process goes, and nothing of it is told any more."""
+        """Whether the process has gone. Nothing of it is reported then."""
         super().__init__(core, self._tell)
         self._mail = post
         self.answers_later = lambda: chance.random() < habits.later
@@ -95,7 +98,7 @@ class SimPool(SteppedPool):
         self._states = states = States(site, self._settings.values())
         self.on_release, self.on_adopt = states.release, states.adopt
 
-    # --- the port, beyond what a stepped pool does ---
+    # --- the port, in addition to a stepped pool ---
 
     def submit(self, slice_: Slice) -> None:
         """Hand a slice to its worker, and wake it."""
@@ -123,18 +126,18 @@ class SimPool(SteppedPool):
         return answer
 
     def release(self, release: Release) -> None:
-        """Have the worker give up the state of slots."""
+        """Make the worker release the state of slots."""
         super().release(release)
         self._wake(release.subscription, release.worker)
 
     def adopt(self, adopt: Adopt) -> None:
-        """Have the worker take over the state of slots."""
+        """Make the worker adopt the state of slots."""
         self._states.sent(adopt.subscription, adopt.worker, adopt.slots)
         super().adopt(adopt)
         self._wake(adopt.subscription, adopt.worker)
 
     def time_out(self, past: TimeOut) -> None:
-        """Do with what a worker runs what this kind of pool does."""
+        """Handle the record that a worker runs past its ack timeout, as this kind of pool does."""
         place = past.subscription, past.worker
         worker = self.workers[place]
         before = len(worker.apart)
@@ -152,12 +155,12 @@ class SimPool(SteppedPool):
         self._history.tell(WorkerJoined(self._member, *place, worker.name))
 
     def replace(self, subscription: str, worker: int) -> None:
-        """Go on where the dead thread ended; the record that it ran counts as failed."""
+        """Continue where the dead thread ended. The record that it ran counts as failed."""
         super().replace(subscription, worker)
         self._wake(subscription, worker)
 
     def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
-        """Give a worker up; with ``settle`` what it has not started counts as done."""
+        """Give a worker up; with ``settle`` its unstarted records count as done."""
         if settle:
             self._write_off(subscription, worker)
         super().abandon(subscription, worker, settle=settle)
@@ -173,17 +176,17 @@ class SimPool(SteppedPool):
             told = was.TakenBack(self._member, subscription, worker, left, written_off=True)
             self._history.tell(told)
 
-    # --- what goes by the timeline ---
+    # --- actions on the timeline ---
 
     def seen(self) -> dict[tuple[str, int], Seen]:
-        """Return what can be seen of the workers from outside."""
+        """Return the workers as seen from outside."""
         return {
             place: Seen(worker.there, worker.running, worker.abandoned, worker.gone)
             for place, worker in self.workers.items()
         }
 
     def kill(self, subscription: str, worker: int) -> None:
-        """Let the thread of a worker end in the middle of whatever it does."""
+        """End a worker's thread in the middle of its work."""
         if self.ended:
             return
         found = self.workers[subscription, worker]
@@ -195,7 +198,7 @@ class SimPool(SteppedPool):
         self._states.lost(subscription, worker, for_good=False)
 
     def dismiss(self, subscription: str, worker: int) -> None:
-        """Have a worker go for good once it is out of its record."""
+        """Make a worker leave for good once its record has ended."""
         if not self.ended:
             self.workers[subscription, worker].leave()
             self._states.left(subscription, worker)
@@ -237,7 +240,7 @@ class SimPool(SteppedPool):
             return
         if any(each.run == run for each in worker.apart):
             worker.finish_apart(record, self._ending(record, hung=hung))
-        # Another one may have taken over, or that run be over.
+        # Another thread may have taken over, or that run may be over.
         elif worker.alive and worker.running is record and worker.run == run:
             self._end(worker, record, hung=hung)
             self._turn(place)
@@ -248,7 +251,7 @@ class SimPool(SteppedPool):
     def _ending(self, record: Record, *, hung: bool) -> Ending:
         return self._handlers.ending(record.partition(), record.offset(), hung=hung)
 
-    # --- what is told ---
+    # --- reports ---
 
     def _tell(self, report: Report | Recalled) -> None:
         if isinstance(report, SetAside):
@@ -268,7 +271,8 @@ class SimPool(SteppedPool):
         fails = self._chance.random() < self._habits.release_fails
         if fails:
             self._history.tell(ReleaseFailed(self._member, subscription, worker))
-            # With what it remembers of other slots: who raises there begins anew.
+            # The handler also loses its state of other slots: one that raises there starts without
+            # any.
             self._states.lost(subscription, worker, for_good=False)
         return fails
 
@@ -290,7 +294,7 @@ class SimPool(SteppedPool):
     def _ended(self, subscription: str, worker: int, record: Record, ending: Ending) -> None:
         place = subscription, worker
         if self._died_in.get(place) is record:
-            del self._died_in[place]  # told when it died; what ran beside it is another record
+            del self._died_in[place]  # reported when it died; the record beside it is another one
         else:
             outcome = outcome_of(ending)
             self._tell_end(subscription, worker, record, outcome)
@@ -305,7 +309,7 @@ class SimPool(SteppedPool):
 
 
 def outcome_of(ending: Ending) -> str:
-    """Return the word with which the history tells how a handler has ended."""
+    """Return the word for the outcome of a handler in the history."""
     if ending is None:
         return "done"
     if isinstance(ending, Drop):
@@ -314,5 +318,5 @@ def outcome_of(ending: Ending) -> str:
 
 
 def where_from(record: Record) -> tuple[TopicPartition, int, int]:
-    """Return where the record is from, whatever its handler has made of it."""
+    """Return where the record is from, even if its handler has changed it."""
     return cast("SimRecord", record).came

@@ -1,7 +1,7 @@
-"""Processes in a simulation: the package's own parent of them, and made-up children.
+"""Process pool in a simulation: the package's own parent, and simulated children.
 
-The threads of the parent, which wait for something to do or for an answer, are generators here that
-go on when the timeline says so. What they do in between is :class:`ProcessPool`'s.
+The threads of the parent wait for work or for an answer. Here they are generators that continue
+when the timeline says so. In between they run the code of :class:`ProcessPool`.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from kafka_keyshared.sim.turns import Turns
 from kafka_keyshared.sim.virtual_process import ParentsEnd, SimThread, VirtualProcess, Within
 
 STARTS_WITHIN = 0.3
-"""Seconds that it takes at most to start a process in place of one that has died."""
+"""Most seconds that it takes to start a process in place of a dead one."""
 
 NOT_MADE = 0.2
-"""The share of those in which the handler cannot be made; never of three in a row."""
+"""The share of those in which the handler cannot be made; never three in a row."""
 
 Life: TypeAlias = Generator[None, None, None]
-"""What a worker's thread does; where this yields it waits."""
+"""A worker's thread. It waits where it yields."""
 
 
 def nothing() -> Made:
-    """Stand for what makes the handler; it is sent to a process, and that one is made up."""
+    """Stand for the function that makes the handler. Its process is simulated."""
     return Made(unmade)
 
 
@@ -56,7 +56,7 @@ class SimProcesses(ProcessPool):
     """The workers of one process, and their processes."""
 
     leaves = False
-    """Whether a worker may leave of its own accord."""
+    """Whether a worker may leave by itself."""
 
     def __init__(
         self,
@@ -92,10 +92,10 @@ class SimProcesses(ProcessPool):
         mailbox: Any = SimpleNamespace(put=self._tell_owner)
         super().__init__(specs, mailbox, clock)
 
-    # --- the port, beyond what the pool does ---
+    # --- the port, in addition to the pool ---
 
     def start(self, lanes: Lanes = own_lanes) -> None:
-        """Start the workers, at once."""
+        """Start the workers at once."""
         super().start(lanes)
         self._started = True
 
@@ -111,7 +111,7 @@ class SimProcesses(ProcessPool):
         self._turns.wake((fence.subscription, fence.worker))
 
     def recall(self, recall: Recall) -> Recalled:
-        """Take back what the worker has not started."""
+        """Take back the records that the worker has not started."""
         answer = super().recall(recall)
         self._telling.taken_back(answer)
         return answer
@@ -124,12 +124,12 @@ class SimProcesses(ProcessPool):
         self._turns.wake(place)
 
     def release(self, release: Release) -> None:
-        """Have the worker give up the state of slots."""
+        """Make the worker release the state of slots."""
         super().release(release)
         self._turns.wake((release.subscription, release.worker))
 
     def adopt(self, adopt: Adopt) -> None:
-        """Have the worker take over the state of slots."""
+        """Make the worker adopt the state of slots."""
         self._states.sent(adopt.subscription, adopt.worker, adopt.slots)
         super().adopt(adopt)
         self._turns.wake((adopt.subscription, adopt.worker))
@@ -141,7 +141,7 @@ class SimProcesses(ProcessPool):
         self._history.tell(told)
 
     def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
-        """Give a worker up; with ``settle`` what it has not started counts as done."""
+        """Give a worker up; with ``settle`` its unstarted records count as done."""
         place = subscription, worker
         if settle:
             self._telling.written_off(place)
@@ -158,29 +158,29 @@ class SimProcesses(ProcessPool):
         self._turns.wake((subscription, worker))
 
     def send_off(self, cell: WorkerCell) -> None:
-        """Take back what has not started, and end the thread behind what has."""
+        """Take back unstarted records, and end the thread after the started ones."""
         super().send_off(cell)
         self._turns.wake(_place(cell))
 
     def see_to(self, cell: WorkerCell, made: Made, item: Fence | Release | Adopt) -> bool:
-        """Do what is no slice; state that a dead process is to give up or to take over is lost."""
+        """Handle an item other than a slice. A dead process loses state to release or adopt."""
         goes_on = super().see_to(cell, made, item)
         if not isinstance(item, Fence) and not _end(cell).lives():
             self._states.lost(*_place(cell), for_good=False)
         return goes_on
 
-    # --- what goes by the timeline ---
+    # --- actions on the timeline ---
 
     def dismiss(self, subscription: str, worker: int) -> None:
-        """No worker leaves of its own accord."""
+        """Do nothing: no worker leaves by itself."""
 
     @property
     def workers(self) -> dict[Place, WorkerCell]:
-        """Return those that there are."""
+        """Return the existing workers."""
         return self.cells
 
     def seen(self) -> dict[Place, Seen]:
-        """Return what can be seen of the workers from outside."""
+        """Return the workers as seen from outside."""
         found = {}
         for place, cell in self.cells.items():
             runs = self._telling.runs[place]
@@ -190,14 +190,14 @@ class SimProcesses(ProcessPool):
         return found
 
     def kill(self, subscription: str, worker: int) -> None:
-        """End the process of a worker, in the middle of whatever it does."""
+        """Kill the process of a worker in the middle of its work."""
         there = _end(self.cells[subscription, worker]).there
         if not self.ended and there is not None:
             there.kill()
 
     @property
     def ended(self) -> bool:
-        """Whether the process has gone, and nothing of it is told any more."""
+        """Whether the process has gone. Nothing of it is reported then."""
         return self._telling.ended
 
     @ended.setter
@@ -208,7 +208,7 @@ class SimProcesses(ProcessPool):
     # --- the threads ---
 
     def make_cell(self, spec: WorkerSpec) -> WorkerCell:
-        """Return the cell of a worker whose process is made up."""
+        """Return the cell of a worker with a simulated process."""
         place = spec.subscription, spec.index
         return ProcessCell(spec, process=ParentsEnd(spec, partial(self._spawn, place)))
 
@@ -224,7 +224,7 @@ class SimProcesses(ProcessPool):
             self._turns.take(place)
 
     def _spawn(self, place: Place, end: ParentsEnd) -> VirtualProcess:
-        """Start a process. In place of another it may be that none can be, or no handler made."""
+        """Start a process. A replacement may fail to start, or to make its handler."""
         said: child.Ready | child.Raised = child.Ready(("close", "release", "adopt"))
         if end.there is not None:
             if not self.replaceable:
@@ -236,12 +236,12 @@ class SimProcesses(ProcessPool):
         )
 
     def _turn(self, place: Place) -> None:
-        """Have its thread look whether it can go on."""
+        """Let the worker's thread continue, if it can."""
         if (life := self._lives.get(place)) is not None:
             next(life, None)
 
     def _live_as(self, cell: ProcessCell, thread: SimThread) -> Life:
-        """Be the thread of a worker: make the handler, work until told to end, and close it."""
+        """Act as the thread of a worker: make the handler, work until the end, and close it."""
         try:
             made = cell.make()
         except (OSError, KeySharedError) as error:

@@ -1,4 +1,4 @@
-"""Dead letters in a simulation: some arrive, some do not, and some arrive unheard of."""
+"""Dead letters in a simulation: some fail, some arrive without an answer."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ IDLE_AFTER = 1.0
 """Seconds without a letter after which the producer's connection may have been closed."""
 
 RECONNECTED_IN = 0.5
-"""Seconds, on average, until the producer has noticed it and is connected again."""
+"""Mean seconds until the producer has noticed it and is connected again."""
 
 FAILS = 0.3
-"""The share of such letters that is told as timed out, and not stored."""
+"""The share of such letters that are reported as timed out, and not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class LetterFaults:
     """Shares of the dead letters: ``refused`` ones, and ``unheard`` ones that are stored.
 
-    Of the first ones after :data:`IDLE_AFTER` seconds, ``closed`` is the share that finds its
-    connection closed, by the broker or by what is between.
+    Of the first letters after :data:`IDLE_AFTER` seconds, ``closed`` is the share that finds its
+    connection closed, by the broker or the network.
     """
 
     refused: float = 0.2
@@ -38,12 +38,12 @@ class LetterFaults:
     closed: float = 0.5
 
     def healed(self) -> LetterFaults:
-        """Return what is left of them when faults have stopped: nothing."""
+        """Return the faults that remain when faults have stopped: none."""
         return replace(self, refused=0.0, unheard=0.0, slow=0.0, closed=0.0)
 
 
 class SimPublisher:
-    """The port for dead letters of one process."""
+    """The dead-letter port of one process."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class SimPublisher:
         self._last = 0.0
 
     def publish(self, publish: cmd.Publish) -> None:
-        """Send a dead letter; the answer is posted when it is due."""
+        """Send a dead letter. The answer is posted when it is due."""
         record = cast("SimRecord", publish.record)
         sent = was.LetterSent(self._member, publish.subscription, *record.came)
         self._history.tell(sent)
@@ -74,7 +74,7 @@ class SimPublisher:
             seconds += chance.expovariate(1 / RECONNECTED_IN)
             if chance.random() < FAILS:
                 faults = replace(faults, refused=1.0)
-        # One producer: what was sent later arrives later.
+        # There is one producer, so a letter that is sent later arrives later.
         self._last = max(self._last, now + seconds)
         self._process.timeline.at(self._last, lambda: self._arrive(publish, sent, roll, faults))
 
@@ -94,12 +94,12 @@ class SimPublisher:
             self._post(ev.DeadLettered(publish, error or None, "" if error else "sim.dlq-0@0"))
 
     def serve(self) -> None:
-        """Let no answers in: they come by the timeline."""
+        """Do nothing: answers come by the timeline."""
 
     def unanswered(self) -> int:
-        """Return how many dead letters have not been answered."""
+        """Return the number of unanswered dead letters."""
         return self._unanswered
 
     def close(self, timeout: float) -> None:
-        """Wait for what is on the way."""
+        """Wait for the letters in flight."""
         self._process.wait(timeout, lambda: not self._unanswered)

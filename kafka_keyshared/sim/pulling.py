@@ -1,7 +1,7 @@
-"""Members that pull, in a simulation: the package's own pool and cells, and made-up code that asks.
+"""Pull members in a simulation: the package's own pool, with simulated callers.
 
-A member receives a few records, is at all of them at once, and settles each when its time has come:
-in any order, also when its lease is over by then. What is not settled when it leaves comes back.
+A member receives a few records and works on all of them at once. It settles each when its time has
+come, in any order, even after its lease has ended. Unsettled records come back when it leaves.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from kafka_keyshared.sim.telling import Place, Telling
 from kafka_keyshared.sim.turns import Turns
 
 BROKEN = 0.5
-"""The share of members that leave on the way of an exception."""
+"""The share of members that leave by an exception."""
 
 
 class SimMembers(PullPool):
     """The members of one process, of its one subscription."""
 
     leaves = True
-    """Whether a worker may leave of its own accord."""
+    """Whether a worker may leave by itself."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class SimMembers(PullPool):
         self._chance = chance
         self._habits = habits
         self.replaceable = True
-        """Of no concern: nobody takes the place of a member."""
+        """Not used: a member is never replaced."""
         (sub,) = core.subscriptions.values()
         self._states = States(site, [sub.settings])
         self._telling = Telling(site, post)
@@ -65,7 +65,7 @@ class SimMembers(PullPool):
         for worker in sub.workers.values():
             self.join(worker.name)
 
-    # --- the port, beyond what the pool does ---
+    # --- the port, in addition to the pool ---
 
     def submit(self, slice_: Slice) -> None:
         """Let the record wait for its member."""
@@ -74,8 +74,8 @@ class SimMembers(PullPool):
         self._turns.wake((slice_.subscription, slice_.worker))
 
     def recall(self, recall: Recall) -> Recalled:
-        """Take back what the member has not received."""
-        known = dict(self._telling.slices)  # what comes back has ended by then
+        """Take back the records that the member has not received."""
+        known = dict(self._telling.slices)  # the slices of returned records end in the call
         answer = super().recall(recall)
         records = [known[id_].records[at] for id_, those in answer.slices for at in those]
         if records:
@@ -94,27 +94,27 @@ class SimMembers(PullPool):
         self._history.tell(told)
 
     def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
-        """Give up a member that has left: it has handed back what it had."""
+        """Give up a member that has left. It has already given its records back."""
         super().abandon(subscription, worker, settle=settle)
         self._telling.given_up((subscription, worker))
         self._gone.add((subscription, worker))
         self._states.lost(subscription, worker, for_good=True)
 
     def end(self, subscription: str, worker: int) -> None:
-        """Tell the member that nothing comes any more."""
+        """Signal the member that no further records come."""
         super().end(subscription, worker)
         self._gone.add((subscription, worker))
         self._states.ended(subscription, worker)
 
-    # --- what goes by the timeline ---
+    # --- actions on the timeline ---
 
     @property
     def workers(self) -> dict[Place, Any]:
-        """Return those that there are."""
+        """Return the existing members."""
         return dict(self.cells)
 
     def seen(self) -> dict[Place, Seen]:
-        """Return what can be seen of the members from outside."""
+        """Return the members as seen from outside."""
         found = {}
         for place, cell in self.cells.items():
             runs, given_up = self._telling.runs[place], place in self._gone
@@ -123,13 +123,13 @@ class SimMembers(PullPool):
         return found
 
     def kill(self, subscription: str, worker: int) -> None:
-        """Let the member's code come out with an exception, unless it is the last one."""
+        """Make the member's code raise an exception, unless it is the last one."""
         there = [place for place, seen in self.seen().items() if seen.there]
         if len(there) > 1 and (subscription, worker) in there:
             self.dismiss(subscription, worker)
 
     def dismiss(self, subscription: str, worker: int) -> None:
-        """Let a member leave, with or without an exception on its way."""
+        """Make a member leave, with or without an exception."""
         if self.ended:
             return
         place = subscription, worker
@@ -139,7 +139,7 @@ class SimMembers(PullPool):
 
     @property
     def ended(self) -> bool:
-        """Whether the process has gone, and nothing of it is told any more."""
+        """Whether the process has gone. Nothing of it is reported then."""
         return self._telling.ended
 
     @ended.setter
@@ -149,7 +149,7 @@ class SimMembers(PullPool):
     # --- the members' code ---
 
     def _turn(self, place: Place) -> None:
-        """Receive as many as it likes at once, and be at them."""
+        """Receive as many records as there is room for, and work on them at once."""
         cell = self.cells[place]
         room = self._habits.at_once - len(cell.held())
         for slice_ in cell.take(room, 0.0) if room > 0 else ():
@@ -160,18 +160,18 @@ class SimMembers(PullPool):
             self._process.timeline.after(call.seconds, done)
 
     def _settle(self, place: Place, slice_: Slice, call: Call) -> None:
-        """Say what has become of a record, whether or not it is this member's still."""
+        """Report the outcome of a record, whether or not it is still this member's."""
         if self.ended or not self._process.alive:
             return
         cell, record = self.cells[place], slice_.records[0]
         ending = self._handlers.ending(record.partition(), record.offset(), hung=call.hangs)
         if isinstance(ending, Failure):
             cell.fail(slice_, ending)
-        else:  # a member has no word for a record that it drops
+        else:  # a member has no outcome for a dropped record
             cell.settle([slice_])
         self._turns.wake(place)
 
-    # --- what is told ---
+    # --- reports ---
 
     def _tell_owner(self, report: Report | Recalled) -> None:
         if isinstance(report, Failed):

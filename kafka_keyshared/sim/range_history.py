@@ -1,4 +1,4 @@
-"""What happened to ranges, as a value beside those of :mod:`.history`."""
+"""Events of slot ranges, beside those of :mod:`.history`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafka_keyshared.model import TopicPartition
 
 
 class RangeAssigned(NamedTuple):
-    """The slots ``first`` to ``last`` are this worker's, or nobody's, in the process by order."""
+    """By order, the slots ``first`` to ``last`` of the process are this worker's, or have none."""
 
     member: int
     subscription: str
@@ -19,10 +19,11 @@ class RangeAssigned(NamedTuple):
 
 
 class SettledUnrun(NamedTuple):
-    """A member tells whoever keeps a log that these are settled, and their handler did not say so.
+    """A member reports that these records are settled, although no handler settled them.
 
-    Each with its partition, its offset and the assignment it came in. Told where slots may be made
-    nobody's and what is nobody's is skipped: elsewhere the books work it out.
+    Each comes with its partition, its offset and its assignment. The report is made where an order
+    may leave slots without a worker, and their records are skipped. Elsewhere the books work it
+    out.
     """
 
     member: int

@@ -1,4 +1,4 @@
-"""Somebody gives workers of a simulated member other ranges while they run."""
+"""Orders that move ranges between workers of a simulated member."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kafka_keyshared.sim.routings import may_be_withdrawn
 from kafka_keyshared.sim.world import World
 
 NOBODYS = 0.3
-"""So many of the orders make slots nobody's, where all were declared for somebody."""
+"""The share of the orders that leave slots without a worker, where all slots were declared."""
 
 
 def assign_a_range(world: World, chance: Random) -> bool:
-    """Order that a part of a range be taken over by a worker, rather one of which a record runs.
+    """Order that a worker take over a part of a range, preferably with a running record.
 
-    It is one of those that every member begins with, there or not: what would wait for another one
-    would wait at the end. Where all slots were declared for somebody, it may be nobody's for a
+    It is one of the workers that every member begins with, present or not. Records for another one
+    would still wait at the end. If all slots were declared, the range may have no worker for a
     while.
     """
     sticky = [each for each in world.plan.member.subscriptions if each.routing.mode == "sticky"]
@@ -60,7 +60,7 @@ def assign_a_range(world: World, chance: Random) -> bool:
             one, middle = (of_slot[0], slot) if of_slot else (one, middle)
         first = middle - int(width * (middle - one.first))
         last = middle + int(width * (one.last - middle))
-        # One that is away, and has no range any more, is refused: it would have to join first.
+        # A worker that is away and has no range left is refused: it would have to join first.
         with suppress(ConfigError):
             loop.tell(AssignRange(settings.name, first, last, taker, take_over=True))
 

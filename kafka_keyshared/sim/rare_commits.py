@@ -1,4 +1,4 @@
-"""Rare states of commits: rights that are missing, and texts of another log or without room.
+"""Counters of rare commit states: missing rights, foreign texts, lack of room.
 
 Each class counts some of :data:`.sometimes.RARE` in the counter that it is given.
 """
@@ -19,19 +19,19 @@ from kafka_keyshared.sim.history import History, Listener
 
 
 class MissingRights:
-    """Counts what happens while a right is missing.
+    """Counts the states in which a right is missing.
 
-    - *fetch refused, then read on*: a partition delivers again whose topic might not be read;
-    - *commit denied, then accepted*: as *commit failed, then recovered*, of a missing right;
-    - *group refused, then assigned*: a member is given partitions by a group that was refused;
-    - *revoke while a right is missing*, *stop while a right is missing*: of a topic or the group;
-    - *process ended for missing rights*: after its time.
+    - *fetch refused, then read on*: a partition delivers again whose topic could not be read;
+    - *commit denied, then accepted*: as *commit failed, then recovered*, for a missing right;
+    - *group refused, then assigned*: a member gets partitions from a group that was refused;
+    - *revoke while a right is missing*, *stop while a right is missing*: on a topic or the group;
+    - *process ended for missing rights*: after its timeout.
     """
 
     def __init__(self, history: History, books: Books, counts: Counter[str]) -> None:
         self._books, self._counts = books, counts
-        # Topics that may not be read, and those that may again and have not delivered since;
-        # whether any right is missing, or the group was refused; assignments with a denied commit.
+        # Topics that may not be read, and topics that may again and have not delivered since.
+        # Whether any right is missing, or the group was refused. Assignments with a denied commit.
         self._unread: set[str] = set()
         self._readable: set[str] = set()
         self._missing = self._group_refused = self._group_was_refused = False
@@ -92,20 +92,20 @@ class MissingRights:
 
 
 class CommitTexts:
-    """Counts what becomes of the texts beside positions.
+    """Counts the outcomes of the texts beside positions.
 
     - *metadata dropped for size*: after a refusal for its size a commit goes without its set;
     - *metadata shortened for size*: after a refusal for its size a commit has a shorter text;
-    - *brokers told that they take less metadata*: than they usually do, to a member that asks;
+    - *brokers told that they take less metadata*: than usual, to a member that asks;
     - *began beside a text for another position*, *of another topic id*, *partition*, *topic name*:
       a tool has left it there, and the position is good.
     """
 
     def __init__(self, history: History, books: Books, counts: Counter[str]) -> None:
         self._books, self._counts = books, counts
-        # By assignment what was refused for its size, until it is sent again.
+        # Commits that were refused for their size, by assignment, until one is sent again.
         self._refused: dict[int, Sent] = {}
-        # By partition, position and text, what of another log stands there.
+        # The kind of each text of another log, by partition, position and text.
         self._copied: dict[tuple[TopicPartition, int, str], str] = {}
         listeners: dict[type[Any], Listener] = {
             LimitHeard: self._limit_heard,

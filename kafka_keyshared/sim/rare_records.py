@@ -1,4 +1,4 @@
-"""Rare states of records: keys that a function makes, and records that end their process.
+"""Counters of rare record states: derived keys and deadly records.
 
 Each class counts some of :data:`.sometimes.RARE` in the counter that it is given.
 """
@@ -18,7 +18,7 @@ from kafka_keyshared.sim.keys import DerivedKey
 
 
 class DerivedKeys:
-    """Counts what a key function does besides finding a key.
+    """Counts the results of a key function other than a key.
 
     - *record ran once its schema was known*: it was delivered while its schema was unknown;
     - *record without a key under a key function*: the function finds none for it.
@@ -26,7 +26,7 @@ class DerivedKeys:
 
     def __init__(self, history: History, books: Books, counts: Counter[str]) -> None:
         self._books, self._counts = books, counts
-        # The own key of each record, and the times at which a schema began and ended to be unknown.
+        # The own key of each record, and the times at which a schema became unknown or known.
         self._own: dict[tuple[TopicPartition, int], bytes | None] = {}
         self._unknown: list[float] = []
         listeners: dict[type[Any], Listener] = {
@@ -58,10 +58,10 @@ class DerivedKeys:
 
 
 class DeadlyRecords:
-    """Counts ends of processes that leave no word, and what begins after them.
+    """Counts unclean ends of processes, and the starts after them.
 
-    - *process ended by a record*, *process ended by the same record again*: without a word;
-    - *partition begun after an unclean end*: the commit with which it began names running records;
+    - *process ended by a record*, *process ended by the same record again*: without notice;
+    - *partition begun after an unclean end*: its start commit names running records;
     - *suspect begun again*: a record that such a commit names.
     """
 

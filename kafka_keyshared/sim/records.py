@@ -1,4 +1,4 @@
-"""Records as the simulated client delivers them: the methods of a message, and little else."""
+"""Records of the simulated client, with the methods of a message."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ GROUPS = 7
 
 
 def group_of(key: bytes) -> bytes:
-    """Return what the producer of a record with this key writes into its header."""
+    """Return the header value that the producer writes for a record with this key."""
     return b"key-%d" % (sum(key) % GROUPS)
 
 
 class SimRecord:
-    """A message. ``assignment`` is the number of the :class:`~.history.Reading` that it is of."""
+    """A message. ``assignment`` is the number of its :class:`~.history.Reading`."""
 
     __slots__ = (
         "_epoch",
@@ -77,7 +77,7 @@ class SimRecord:
         return self._value
 
     def headers(self) -> list[tuple[str, Any]] | None:
-        """Return its headers: what its producer has written, or its handler since."""
+        """Return its headers: those of its producer, or those that its handler has written."""
         if self._headers is None and self._written is not None:
             return [(GROUP, group_of(self._written))]
         return self._headers  # type: ignore[no-any-return]
@@ -91,7 +91,7 @@ class SimRecord:
         return self._epoch
 
     def error(self) -> KafkaError | None:
-        """Return what the client has to say instead of a record."""
+        """Return the error that the client delivers in place of a record."""
         return self._error
 
     def set_topic(self, topic: Any) -> None:
@@ -121,6 +121,6 @@ class SimRecord:
 def client_event(
     code: int, reason: str, partition: TopicPartition, offset: int = -1, *, fatal: bool = False
 ) -> SimRecord:
-    """Return what the client has to say, as a message among the records."""
+    """Return an event of the client, as a message among the records."""
     error = KafkaError(code, reason, fatal)
     return SimRecord(partition, offset, (None, reason.encode(), -1), error=error)

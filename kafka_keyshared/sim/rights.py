@@ -1,8 +1,7 @@
-"""Rights that the simulated brokers refuse, each until it is granted again.
+"""Rights that the simulated brokers refuse, until they are granted again.
 
-The brokers that serve fetches of a topic and the one that takes its commits are different ones, and
-a changed access-control list does not reach all of them at once. So fetches and commits of a topic
-are refused apart.
+Fetches of a topic and its commits are served by different brokers. A changed access-control list
+does not reach all of them at once. So fetches and commits of a topic are refused separately.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from kafka_keyshared.sim.happenings import RightsChanged
 
 
 class Rights:
-    """What is refused now: fetches or commits by topic, and everything of the group."""
+    """The rights that are refused now: fetches or commits by topic, and everything of the group."""
 
     def __init__(self, cluster: ClusterPort) -> None:
         self._cluster = cluster
         self.fetches: dict[str, None] = {}
         self.commits: dict[str, None] = {}
         self.group = False
-        # Counts the refusals of the group, so that a member can tell one from the next.
+        # Number of refusals of the group, so that a member can distinguish one from the next.
         self._times = 0
 
     def may_read(self, topic: str) -> bool:
-        """Say whether a topic may be fetched from."""
+        """Return whether a topic may be fetched from."""
         return topic not in self.fetches
 
     def refuse(self, topic: str, *, fetches: bool, commits: bool) -> None:
@@ -37,7 +36,7 @@ class Rights:
         self._tell()
 
     def grant(self, topics: Iterable[str]) -> None:
-        """Allow everything of these topics again."""
+        """Grant all rights on these topics again."""
         for topic in topics:
             self.fetches.pop(topic, None)
             self.commits.pop(topic, None)
@@ -48,7 +47,7 @@ class Rights:
     def refuse_group(self) -> None:
         """Refuse everything of the group: joins, heartbeats, positions and commits.
 
-        Sessions run out by that. Under KIP-848 a refused heartbeat is the end of a client.
+        Sessions run out by that. Under KIP-848 a refused heartbeat ends a client.
         """
         self.group = True
         self._times += 1
@@ -75,12 +74,12 @@ class Rights:
         cluster.timeline.after(chance.uniform(0.5, 1.0) * rounds, over)
 
     def grant_group(self) -> None:
-        """Allow everything of the group again; who wants to join tries again by itself."""
+        """Grant the rights of the group again. Members retry their joins by themselves."""
         self.group = False
         self._tell()
 
     def grant_all(self) -> None:
-        """Refuse nothing any more."""
+        """Grant all rights."""
         if self.group:
             self.grant_group()
         if self.fetches or self.commits:

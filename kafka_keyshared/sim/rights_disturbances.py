@@ -1,4 +1,4 @@
-"""Rights that are taken away for a while: on a topic, or on the group."""
+"""Disturbances that remove a right on a topic or the group."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafka_keyshared.sim.world import World
 
 USUAL = 1.5
 LONG = 30.0
-"""Seconds for which a right is away, on average: mostly for a moment, now and then for long."""
+"""Mean seconds for which a right is missing: mostly for a moment, now and then for long."""
 
 
 MISSING = ((True, True), (True, False), (False, True), (False, True))
@@ -16,7 +16,7 @@ MISSING = ((True, True), (True, False), (False, True), (False, True))
 
 
 def refuse_a_topic(world: World, chance: Random) -> bool:
-    """Take a right on a topic away for a while."""
+    """Remove a right on a topic for a while."""
     rights, topic = world.cluster.rights, chance.choice(world.topics)
     if topic in rights.fetches or topic in rights.commits:
         return False
@@ -27,7 +27,7 @@ def refuse_a_topic(world: World, chance: Random) -> bool:
 
 
 def refuse_the_group(world: World, chance: Random) -> bool:
-    """Take the right on the group away for a while."""
+    """Remove the right on the group for a while."""
     rights = world.cluster.rights
     if rights.group:
         return False

@@ -1,9 +1,9 @@
-"""The routing of a simulated subscription, drawn from a seed.
+"""Routing of a simulated subscription, drawn from a seed.
 
-What was declared for nobody is skipped, because what is held would be held at the end. What is
-declared for a worker that is away is held until the members of the end have them all. What is
-nobody's by order, where all slots were declared for somebody, is held too, or skipped, or ends its
-member (:func:`whole_ranges`).
+Records that no worker was declared to take are skipped, because held ones would still be held at
+the end. Records for a worker that is away are held until the last members have all workers. If all
+slots were declared, an order may leave some without a worker. Their records are held too, or
+skipped, or end their member (:func:`whole_ranges`).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ Kind = Literal["ring", "weights", "sticky", "auto-split", "exclusive", "unordere
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 WORKERS_MOST = 12
-"""So many a subscription has at most; its workers are chosen among as many names."""
+"""Most workers of a subscription. They are chosen among as many names."""
 
 RING_SHARE = 0.4
-"""So many of all subscriptions go by the ring, as most of those outside do."""
+"""The share of subscriptions that use the ring, as most real ones do."""
 
 VNODES = (5, 5, 5, 20, 20, 20, 20, ROUTING_VNODES)
-"""Of each worker: with fewer a ring has fewer arcs, and a change of workers is soon made."""
+"""Vnodes of each worker. With fewer a ring has fewer arcs, and workers change fast."""
 
 PATTERNS = ("key-1*", "key-?", "key-*3", "key-2?", "key-4", "*5*")
-"""Such that keys of a simulation are taken by none of them, by one, or by several."""
+"""Patterns such that a simulated key is matched by none of them, by one, or by several."""
 
 
 def routed(settings: SubscriptionSettings, chance: Random) -> SubscriptionSettings:
-    """Return the settings with a routing, and with what that asks for."""
+    """Return the settings with a routing, and with everything that it needs."""
     kind = "ring" if chance.random() < RING_SHARE else chance.choice(KINDS)
     found = with_routing(settings, kind, chance)
     if found.routing.mode != "ring":
@@ -49,7 +49,7 @@ def with_routing(
 ) -> SubscriptionSettings:
     """Return the settings with a routing of this kind."""
     names = settings.workers
-    if kind in ("exclusive", "unordered"):  # which look at no key
+    if kind in ("exclusive", "unordered"):  # they look at no key
         settings = replace(settings, key_of=None)
     if kind == "exclusive":
         return replace(settings, routing=RoutingSettings("exclusive"), poison="block")
@@ -61,13 +61,13 @@ def with_routing(
         return replace(settings, routing=RoutingSettings(weights=weights))
     if kind == "filters":
         filters = {name: tuple(chance.sample(PATTERNS, chance.randint(0, 3))) for name in names}
-        # Also for those that may come, or they would take what is nobody's. What they take
-        # somebody does who is there at the end, or it would be held.
+        # Also for workers that may come, which otherwise would take records that no worker takes.
+        # Their keys are those of a worker that is there at the end, or records would be held.
         for name in worker_names(WORKERS_MOST):
             filters.setdefault(name, filters[chance.choice(names)])
         by: RoutingMode = "ring" if chance.random() < 0.5 else "auto-split"
         chosen = RoutingSettings(by, filters=filters, on_unmatched="skip")
-        # A slot of which several workers have keys has no state of one owner.
+        # If several workers have keys of a slot, its state has no single owner.
         return replace(settings, routing=chosen, hands_over=False)
     if kind == "unordered":
         return replace(settings, routing=RoutingSettings(kind), hands_over=False)
@@ -75,7 +75,7 @@ def with_routing(
 
 
 def _ranges(names: tuple[str, ...], chance: Random) -> dict[str, tuple[tuple[int, int], ...]]:
-    """Cut the slots in parts, and give most of them away."""
+    """Cut the slots into parts, and assign most of them."""
     cuts = sorted(chance.sample(range(1, SLOTS), 3 * len(names)))
     ranges: dict[str, list[tuple[int, int]]] = {}
     for first, end in zip((0, *cuts), (*cuts, SLOTS), strict=True):
@@ -87,7 +87,7 @@ def _ranges(names: tuple[str, ...], chance: Random) -> dict[str, tuple[tuple[int
 def whole_ranges(
     names: tuple[str, ...], chance: Random, on_unmatched: OnUnmatched = "hold"
 ) -> RoutingSettings:
-    """Return ranges that have all slots; what becomes of what is made nobody's is given."""
+    """Return ranges that cover all slots; ``on_unmatched`` is for slots that lose their worker."""
     ranges = _ranges(names, chance)
     taken = sorted(span for spans in ranges.values() for span in spans)
     ends = [last + 1 for _, last in taken]
@@ -100,28 +100,29 @@ def whole_ranges(
 
 
 def may_be_withdrawn(settings: SubscriptionSettings) -> bool:
-    """Say whether slots may be made nobody's by order: all were declared for somebody.
+    """Return whether an order may leave slots without a worker: all slots were declared.
 
-    Else what was declared for nobody, and is skipped, would not be known from what is by order.
+    Otherwise such records would look like records that no worker was declared to take, which are
+    skipped.
     """
     spans = sorted(span for spans in settings.routing.ranges.values() for span in spans)
     return settings.routing.mode == "sticky" and sum(b - a + 1 for a, b in spans) == SLOTS
 
 
 def resized_to(chance: Random) -> list[str]:
-    """Draw the workers that a subscription is brought to, old names and new ones."""
+    """Draw the workers for a resize, with old names and new ones."""
     return chance.sample(worker_names(WORKERS_MOST), chance.randint(1, WORKERS_MOST))
 
 
 def may_filter_later(settings: SubscriptionSettings) -> bool:
-    """Say whether workers that join may filter, and nobody does at first."""
+    """Return whether joining workers may filter, and none does at first."""
     by_key = settings.routing.mode in ("ring", "auto-split") and not settings.routing.filters
     return by_key and settings.reliable and not (settings.hands_over or settings.shares)
 
 
 def filters_of_one_more(settings: SubscriptionSettings) -> Sequence[str | bytes] | None:
-    """Return what a worker takes that joins: what another one does.
+    """Return the filters of a worker that joins: those of another one.
 
-    Who takes every key would take what is nobody's.
+    A worker that takes every key would take records that no worker is to take.
     """
     return settings.routing.filters.get(settings.workers[0])

@@ -1,8 +1,8 @@
-"""One seed, from its start to its verdict.
+"""Run of one seed, from its start to its verdict.
 
-First the safety phase: things go wrong, and nothing that happens may break the contract. Then
-faults stop, and everything has to be settled and committed within bounded time (TigerBeetle's
-VOPR runs its simulations in these two phases).
+It begins with the safety phase: things go wrong, and no event may break the contract. Then faults
+stop, and everything must be settled and committed within bounded time. TigerBeetle's VOPR runs its
+simulations in these two phases.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from kafka_keyshared.sim.sometimes import Sometimes
 from kafka_keyshared.sim.world import World
 
 CALM = 0.02
-"""Share of failures up to which a plan is asked what its members say of an outage."""
+"""Share of failures up to which the members' reports of an outage are checked."""
 
 TURN = 0.05
-"""Made-up seconds between two looks at how far a run has got."""
+"""Simulated seconds between two checks of a run's progress."""
 
 HEALED_WITHIN = 900.0
-"""Made-up seconds in which all is to be settled and committed once faults have stopped."""
+"""Simulated seconds in which everything is settled and committed once faults have stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a seed.
+    """Result of a seed.
 
-    ``violations`` are in words. ``steps`` are rounds of instances, ``events`` what the cores have
-    taken, ``happenings`` what the checkers were told; ``digest`` sums those up, where it was asked
-    for. ``seconds`` are the processor's, ``simulated`` made-up ones. ``sometimes`` counts rare
-    states that were reached.
+    ``violations`` are descriptions. ``steps`` are rounds of instances, ``events`` those of the
+    cores, ``happenings`` those that the checkers got. ``digest`` sums up the latter, if it was
+    requested. ``seconds`` are processor time, ``simulated`` is simulated time. ``sometimes`` counts
+    the rare states that were reached.
     """
 
     seed: int
@@ -61,7 +61,7 @@ class Outcome:
 
 
 def run_seed(seed: int, steps: int, plan: Plan | None = None, *, summed: bool = True) -> Outcome:
-    """Run a seed for so many rounds of its members, heal it, and say what came of it.
+    """Run a seed for ``steps`` rounds of its members, heal it, and return the result.
 
     Without a ``plan`` it is the seed's own; ``summed``: with a digest.
     """
@@ -72,7 +72,7 @@ def run_seed(seed: int, steps: int, plan: Plan | None = None, *, summed: bool = 
         member.subscriptions,
         revoke_deadline=member.revoke_deadline,
         bound=HEALED_WITHIN,
-        # What fits into a small set may be that little ahead of the position.
+        # With a small set budget, records may be only this far ahead of the position.
         span=10_000 if member.set_budget >= SET_BUDGET else 50,
         free_since=world.free_since,
         receives=not member.on_a_loop,
@@ -97,12 +97,13 @@ def run_seed(seed: int, steps: int, plan: Plan | None = None, *, summed: bool = 
         try:
             _disturb(world, steps)
             _heal(world, books)
-        except Exception as error:  # noqa: BLE001 - whatever an instance fails with is a finding
-            # A violation is noted where it was found; something may have swallowed an earlier one.
+        except Exception as error:  # noqa: BLE001 - any failure of an instance is a finding
+            # A violation is recorded where it is found. Other code may have swallowed an earlier
+            # one.
             if not isinstance(error, Violation):
                 failed.append(_told(error))
         finally:
-            for each in world.members:  # there still are some where it has broken off
+            for each in world.members:  # some are left if the run was broken off
                 each.pool.ended = True
     found = sorted((each for checker in checkers for each in checker.violations), key=_when)
     return Outcome(
@@ -128,7 +129,7 @@ def _told(error: Exception) -> str:
 
 
 def _disturb(world: World, steps: int) -> None:
-    """The safety phase."""
+    """Run the safety phase."""
     world.start()
     Disturbances(world).begin()
     timeline = world.timeline
@@ -137,7 +138,7 @@ def _disturb(world: World, steps: int) -> None:
 
 
 def _heal(world: World, books: Books) -> None:
-    """End all faults; from here everything has to finish."""
+    """End all faults. From here on everything has to finish."""
     timeline = world.timeline
     world.heal()
     deadline = timeline.now + HEALED_WITHIN
@@ -152,9 +153,9 @@ def _heal(world: World, books: Books) -> None:
 
 
 def all_done(cluster: Cluster, books: Books) -> bool:
-    """Say whether everything is settled, and the broker knows.
+    """Return whether everything is settled and committed.
 
-    Not while a transaction is open: with its end there may be more to do.
+    It is not while a transaction is open: its end may bring more records.
     """
     if any(log.has_open_transaction for logs in cluster.topics.values() for log in logs):
         return False

@@ -1,4 +1,4 @@
-"""The plan of a run, and the drawing of its choices by name."""
+"""Plan of a run, and the drawing of its choices by name."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ PROTOCOLS: tuple[Protocol, ...] = ("eager", "cooperative", "kip-848")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run. Times are in seconds.
+    """Plan of a run. Times are in seconds.
 
-    While more than ``backlog`` records are not committed, hardly any is written: what is left when
-    faults stop has to be worked through. ``disturbances`` are those that come, each with how much
-    more often than usual; ``metadata_max`` is what the brokers take beside a position,
-    ``tells_limit`` says that they tell it, ``tells_ids`` that they have ids of topics;
-    ``value_bytes`` is how large every value is; ``orders_possible`` the share of the orders for
-    closed lanes that are given by somebody who looks first what can be done; ``static`` says that
-    members have an instance each.
+    While more than ``backlog`` records are uncommitted, hardly any are written: the rest must be
+    worked through after the faults. ``disturbances`` has how much more often than usual each comes.
+    ``metadata_max`` is the brokers' limit beside a position. ``tells_limit`` says that they report
+    it, ``tells_ids`` that they have topic ids. ``value_bytes`` is the size of every value.
+    ``orders_possible`` is the share of the orders for closed lanes that fit the state of the lane.
+    ``static`` says that members have an instance id each.
     """
 
     protocol: Protocol
@@ -53,7 +52,7 @@ class Plan:
 
 
 class Draw:
-    """Draws what a plan is made of, each by its name."""
+    """Draws the choices of a plan, each by its name."""
 
     def __init__(self, chance: Chance) -> None:
         self._chance = chance
@@ -63,9 +62,9 @@ class Draw:
         return self._chance(f"plan: {name}").choice(among)
 
     def generator(self, name: str) -> Random:
-        """Return what a choice is drawn with that is made of several."""
+        """Return the generator for a choice that takes several draws."""
         return self._chance(f"plan: {name}")
 
     def happens(self, name: str, share: float) -> bool:
-        """Say whether what so many plans have is in this one."""
+        """Return whether this plan has a property that a share of all plans has."""
         return self._chance(f"plan: {name}").random() < share

@@ -1,4 +1,4 @@
-"""Who gets which partitions: what the leader of a group, or its coordinator, works out."""
+"""Assignment of partitions, as a group leader or a coordinator computes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Shares = dict[int, list[TopicPartition]]
 
 
 def ranges(seats: Sequence[int], partitions: Sequence[TopicPartition]) -> Shares:
-    """Give each seat, in this order, a run of partitions; the first ones get one more."""
+    """Assign each seat, in this order, a run of partitions. The first ones get one more."""
     each, more = divmod(len(partitions), len(seats))
     shares: Shares = {}
     at = 0
@@ -26,11 +26,11 @@ def sticky(
     partitions: Sequence[TopicPartition],
     before: Mapping[int, Sequence[TopicPartition]],
 ) -> Shares:
-    """Share evenly, and leave to each seat what it had before as far as that allows."""
+    """Assign evenly, and leave each seat its previous partitions as far as that allows."""
     each, more = divmod(len(partitions), len(seats))
     left = dict.fromkeys(partitions)
     shares: Shares = {seat: [] for seat in seats}
-    # Who has most may keep one more than the others.
+    # The seat with the most may keep one more than the others.
     for seat in sorted(seats, key=lambda seat: -len(before.get(seat, ()))):
         most = each + (more > 0)
         kept = [partition for partition in before.get(seat, ()) if partition in left][:most]

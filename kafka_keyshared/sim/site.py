@@ -1,4 +1,4 @@
-"""Where a simulated port stands: in which process, as which member, and to whom it tells."""
+"""Place of a simulated port: its member, process and history."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafka_keyshared.sim.timeline import Process
 
 
 class Site(NamedTuple):
-    """What all ports of a member have in common."""
+    """Values that all ports of a member share."""
 
     member: int
     process: Process

@@ -1,7 +1,7 @@
-"""Rare states, counted as a history reaches them: a run that never met them has shown little.
+"""Counters of rare states that a history reaches.
 
-They are worked out from what happened alone. What a state table goes through is counted in
-:mod:`.edges`.
+A run that never reached them has shown little. They are worked out from the events alone.
+:mod:`.edges` counts the edges of the state tables.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ UNREACHED = dict.fromkeys(
     ("log made anew while it is read", *sorted(ON_REQUEST)),
     "no plan draws it: it is there for whoever asks for it",
 )
-"""What no run reaches, with the reason. Whoever makes one of them possible takes it out here."""
+"""States that no run reaches, with the reason. A change that makes one possible removes it here."""
 
 
 COUNTED: dict[type[Any], str] = {
@@ -104,13 +104,13 @@ COUNTED: dict[type[Any], str] = {
     ReleaseFailed: "state that could not be released",
     StoppedJoining: "stopped before its first JoinGroup was answered",
 }
-"""What is rare by itself, whenever it happens."""
+"""Events that are rare in themselves."""
 
 
 class _Seat:
-    """Where a slot is in a process: at which worker, how many of it, and where it was before.
+    """Place of a slot in a process: its worker, its leased records there, its previous worker.
 
-    And since when that worker has had nothing of it.
+    ``emptied_at`` is since when that worker has had none of its records.
     """
 
     __slots__ = ("before", "count", "emptied_at", "worker")
@@ -127,52 +127,53 @@ class Sometimes:
 
     - *rebalance with work in flight*: a partition is revoked while workers have records of it;
     - *drain blocked, then released*: a slot goes to another worker with a record that was there
-      before the last lease of the one that had it had ended;
+      before the last lease of its previous worker had ended;
     - *key moved and moved back*: a slot goes to another worker and returns;
-    - *state handed over*: a worker adopts what another one remembers of keys;
-    - *stale completion after reassign*: a handler ends whose partition has a new reader by then;
+    - *state handed over*: a worker adopts the state of keys from another one;
+    - *stale completion after reassign*: a handler ends after its partition has got a new reader;
     - *commit failed, then recovered*: an accepted commit of an assignment after one that was not;
-    - *stop that named what runs again*: what had settled beyond positions did not fit;
+    - *stop that named what runs again*: records that had settled beyond positions did not fit;
     - *offset gap at the position*: a commit stands behind offsets at which there is no record;
     - *retry overtaken by a revoke*: a partition is revoked while a record of it waits for its next
       attempt;
     - *worker death mid-record*: a thread or process ends in a handler;
     - *record ended before one that began before it*: at the same worker, which is stuck in none;
-    - *record begun while it was asked back*: its worker had not come to answer that;
+    - *record begun while it was asked back*: its worker had not yet answered the recall;
     - *static member came back*: within its session, by its ``group.instance.id``;
     - *record given to one that filters late*: its worker has joined with filters;
-    - *record dropped without a worker*: without reliability what follows it begins;
+    - *record dropped without a worker*: without reliability a later record of its lane begins;
     - *dead-letter limit reached*: a partition goes on that its limit had stopped;
-    - *slots were nobody's for a while*: taken from their worker by order, and given to one again;
-    - *record skipped as nobody's by order*: somebody had its slot when the process began;
-    - *process ended by what is nobody's*: where that is an error;
+    - *slots were nobody's for a while*: an order took them from their worker and a later one gave
+      them to one again;
+    - *record skipped as nobody's by order*: its slot had a worker when the process began;
+    - *process ended by what is nobody's*: where a record without a worker is an error;
     - *paused by hand, then resumed*: an order has a member go on with partitions that were paused;
-    - *partition that came while it is paused by hand*: by a rebalance, to whom it is paused for;
+    - *partition that came while it is paused by hand*: by a rebalance, to the member of the pause;
 
     - *stopped before its first JoinGroup was answered*: a member that does not know its id;
     - *pending member given up with its session*: its process had been killed, or was cut off;
 
     - *letter sent over a connection that was closed*: after its producer had been idle;
-    - *start of an empty partition committed*: nothing was, and no record of it was delivered;
+    - *start of an empty partition committed*: without an earlier commit or a delivered record;
 
-    and of what checkers excuse, what they have excused it for. Others count with it: missing rights
-    and commit texts (:mod:`.rare_commits`), derived keys and deadly records (:mod:`.rare_records`).
+    It also counts what checkers excuse, by reason. Other classes count with it: missing rights and
+    commit texts (:mod:`.rare_commits`), derived keys and deadly records (:mod:`.rare_records`).
     """
 
     def __init__(self, history: History, books: Books) -> None:
         self.counts: Counter[str] = Counter(dict.fromkeys(RARE, 0))
         self._books = books
         self._seats: dict[tuple[int, str], dict[int | None, _Seat]] = {}
-        # Assignments whose last commit has failed.
+        # Assignments whose last commit failed.
         self._failed: set[int] = set()
         self._gaps: set[tuple[TopicPartition, int]] = set()
         self._stored: dict[TopicPartition, int] = {}
         self._unheard: set[tuple[Any, ...]] = set()
-        # By member and subscription: the names of workers that filter since, and their numbers.
+        # Names of workers that filter since, and their numbers, by member and subscription.
         self._filters: set[tuple[int, str, str]] = set()
-        # By worker what runs there, in the order in which it has begun, and nothing that is stuck.
+        # Running records of each worker in the order of their starts, without stuck ones.
         self._running: dict[tuple[int, str, int], dict[Delivery, None]] = {}
-        # Ranges that were made nobody's.
+        # Ranges that an order left without a worker.
         self._nobodys: dict[tuple[int, str], set[tuple[int, int]]] = {}
         self._filtering: set[tuple[int, str, int]] = set()
         listeners: dict[type[Any], Listener] = {

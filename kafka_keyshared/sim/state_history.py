@@ -1,7 +1,7 @@
-"""What happened to the state of handlers, as values beside those of :mod:`.history`.
+"""Events of the state of handlers, beside those of :mod:`.history`.
 
-State is what a worker's handler remembers of keys; here, how often a record of the key has run. It
-is told of slots of which anything was ever remembered in the process; of others there is no state.
+State is the memory of keys in a worker's handler; here, how often a record of the key has run. The
+events are about slots that ever had state in the process. Other slots have none.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 State = tuple[tuple[bytes, int], ...]
-"""Keys, and what is remembered of each, in their order."""
+"""Keys and their state, in their order."""
 
 
 class Remembered(NamedTuple):
-    """A handler has run a record well, and has ``runs`` of the key in its memory by now."""
+    """A handler has completed a record, and now remembers ``runs`` of its key."""
 
     member: int
     subscription: str
@@ -24,7 +24,7 @@ class Remembered(NamedTuple):
 
 
 class StateReleased(NamedTuple):
-    """The handler of a worker has given up the state of these slots; it was in its hands."""
+    """A worker's handler has released its state of these slots."""
 
     member: int
     subscription: str
@@ -34,7 +34,7 @@ class StateReleased(NamedTuple):
 
 
 class StateSent(NamedTuple):
-    """The worker is told to adopt the state of these slots; it gets to that after what it has."""
+    """The worker is to adopt the state of these slots, after its earlier work."""
 
     member: int
     subscription: str
@@ -43,7 +43,7 @@ class StateSent(NamedTuple):
 
 
 class StateAdopted(NamedTuple):
-    """The handler of the worker has taken the state of these slots over."""
+    """The worker's handler has adopted the state of these slots."""
 
     member: int
     subscription: str
@@ -53,9 +53,9 @@ class StateAdopted(NamedTuple):
 
 
 class StateLost(NamedTuple):
-    """The handler of a worker is no more, with all that it remembered.
+    """A worker's handler has ended, and all its state is lost.
 
-    ``for_good``: nobody takes its place, so what was on its way to it, or asked of it, is lost too.
+    ``for_good``: it is not replaced. State that it was to adopt or to release is lost too.
     """
 
     member: int

@@ -1,4 +1,4 @@
-"""Handlers with state in a simulation: each worker's counts the records of every key."""
+"""State of simulated handlers: each worker's counts the records of every key."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kafka_keyshared.sim import state_history as was
 from kafka_keyshared.sim.site import Site
 
 Counts: TypeAlias = dict[int, dict[bytes, int]]
-"""By slot, and by key, how many records have run."""
+"""Number of records that have run, by slot and key."""
 
 
 class States:
-    """The state of all handlers of one process, and what is told of it.
+    """The state of all handlers of one process, and the reports about it.
 
-    Only subscriptions have any whose handlers hand their state over; of others nothing is told.
+    Only subscriptions have state whose handlers hand it over. Others report nothing.
     """
 
     def __init__(self, site: Site, settings: Iterable[SubscriptionSettings]) -> None:
@@ -27,13 +27,13 @@ class States:
             each.name: SLOT_FUNCTIONS[each.slot_function] for each in settings if each.hands_over
         }
         self._counts: dict[tuple[str, int], Counts] = defaultdict(dict)
-        # Slots of which anything was ever remembered, by subscription.
+        # Slots that ever had state, by subscription.
         self._used: dict[str, set[int]] = defaultdict(set)
-        # Workers that have left or were given up, whatever they still have to end.
+        # Workers that have left or were given up, even if they still run records.
         self._left: set[tuple[str, int]] = set()
 
     def ran(self, sub: str, worker: int, key: bytes | None) -> None:
-        """Count a record that a worker has run well."""
+        """Count a record that a worker has completed."""
         if key is None or sub not in self._slot_of or (sub, worker) in self._left:
             return
         slot = self._slot_of[sub](key)
@@ -44,7 +44,7 @@ class States:
         history.tell(was.Remembered(member, sub, worker, key, counts[key]))
 
     def release(self, sub: str, worker: int, slots: Sequence[int]) -> object:
-        """Give up the state of slots."""
+        """Release the state of slots."""
         mine = self._counts[sub, worker]
         used = self._of(sub, slots)
         found = {slot: mine.pop(slot) for slot in used if slot in mine}
@@ -53,14 +53,14 @@ class States:
         return found
 
     def sent(self, sub: str, worker: int, slots: Sequence[int]) -> None:
-        """Note that a worker is to adopt the state of slots."""
+        """Report that a worker is to adopt the state of slots."""
         member, _, history = self._site
         history.tell(was.StateSent(member, sub, worker, self._of(sub, slots)))
         if (sub, worker) in self._left:
             history.tell(was.StateLost(member, sub, worker, for_good=True))
 
     def adopt(self, sub: str, worker: int, slots: Sequence[int], state: object) -> None:
-        """Take the state of slots over."""
+        """Adopt the state of slots."""
         found: Counts = state if isinstance(state, dict) else {}
         self._counts[sub, worker].update(found)
         member, _, history = self._site
@@ -68,9 +68,9 @@ class States:
         history.tell(was.StateAdopted(member, sub, worker, used, _told(found)))
 
     def lost(self, sub: str, worker: int, *, for_good: bool) -> None:
-        """Lose a handler; where ``for_good`` is not said, another one begins anew in its place.
+        """Lose a handler. Unless ``for_good`` is set, another one without state takes its place.
 
-        What still runs of one that is lost for good is remembered nowhere.
+        Records that still run in a handler that is lost for good are not counted.
         """
         if for_good:
             self._left.add((sub, worker))
@@ -80,7 +80,7 @@ class States:
             history.tell(was.StateLost(member, sub, worker, for_good))
 
     def left(self, sub: str, worker: int) -> None:
-        """Lose the handler of a worker that has left, which may still run something."""
+        """Lose the handler of a worker that has left. It may still run a record."""
         self.lost(sub, worker, for_good=True)
 
     def ended(self, sub: str, worker: int) -> None:
@@ -91,8 +91,8 @@ class States:
             history.tell(was.WorkerEnded(member, sub, worker))
 
     def _of(self, sub: str, slots: Sequence[int]) -> list[int]:
-        """Return those of the slots of which there may be anything."""
-        # A worker that comes gets tens of thousands, and of few of them anything was remembered.
+        """Return those of the slots that may have state."""
+        # A worker that joins gets tens of thousands of slots, and few of them have state.
         return sorted(slot for slot in self._used[sub] if slot in slots)
 
 

@@ -1,12 +1,12 @@
-"""A pool without threads: every step of every worker is chosen by whoever drives it.
+"""Pool without threads: its caller chooses every step of every worker.
 
-It keeps to the protocol of the thread pool to the letter: first in, first out per worker; a failed
-record is made what it was, then posted before the next one is taken; what follows in a failed lane
-is set aside until the fence; unstarted records are taken back at once, whatever the worker is doing
-(with the real hand-over). A test steps it by hand, a simulation by its timeline
+It keeps exactly to the protocol of the thread pool. Each worker is first in, first out. A failed
+record is restored, then posted before the next one is taken. Later records of a failed lane are set
+aside until the fence. Unstarted records are taken back at once, during any work of the worker (with
+the real handover). A test steps it by hand, a simulation by its timeline
 (:mod:`kafka_keyshared.sim.pool`).
 
-What an ack timeout means it plays for every kind of pool (:data:`PoolKind`).
+It plays the ack timeout of every kind of pool (:data:`PoolKind`).
 """
 
 from __future__ import annotations
@@ -38,17 +38,20 @@ from kafka_keyshared.sim.handlers import Ending
 DIED = Failure(
     Disposition.ERROR, "RuntimeError", "the worker's thread ended while it was running", "", 0
 )
-"""How an attempt ends whose worker has died in it."""
+"""Outcome of an attempt in which the worker has died."""
 
 TIMED_OUT = Failure(
     Disposition.ERROR, "TimeoutError", "it ran past the ack timeout", "", 0, timed_out=True
 )
-"""How an attempt ends that could be ended when its time was over."""
+"""Outcome of an attempt that was ended at its ack timeout."""
 
 PoolKind: TypeAlias = Literal["thread", "instance", "process", "task", "lease"]
-"""Who runs records: threads with a function, of which another may go on beside a stuck one, or with
-an instance of a class each, where none may; processes, which are killed and replaced; tasks, which
-are cancelled, and may not heed that; members, whose leases end."""
+"""Kinds of workers.
+
+Threads with a function: another thread may go on beside a stuck one. Threads with an instance of a
+class each: none may. Processes are killed and replaced. Tasks are cancelled, and may not heed that.
+Leases of members end.
+"""
 
 
 def ignore(_sub: str, _worker: int, _record: Record) -> None:
@@ -56,7 +59,7 @@ def ignore(_sub: str, _worker: int, _record: Record) -> None:
 
 
 def leave_alone(_record: Record) -> None:
-    """Write nothing into it."""
+    """Leave the record unchanged."""
 
 
 def ignore_end(_sub: str, _worker: int, _record: Record, _verdict: Ending) -> None:
@@ -68,7 +71,7 @@ def no_state(_sub: str, _worker: int, _slots: Sequence[int]) -> None:
 
 
 def never_fails(_sub: str, _worker: int) -> bool:
-    """Say that it does not fail."""
+    """Return False: it does not fail."""
     return False
 
 
@@ -97,10 +100,10 @@ class SteppedWorker:
         self.current: Handover | None = None
         self.running: Record | None = None
         self.run = 0
-        """The number of the run that it is in, or was in last."""
+        """The number of its current run, or of the last one."""
         self.failed = FailedLanes(pool.lanes(sub))
         self.asked: deque[Recall] = deque()
-        # The stuck records beside which it goes on; and the one that was cancelled, by its run.
+        # Stuck records beside which it goes on, and the run that was cancelled.
         self.apart: list[Apart] = []
         self.cancelled: int | None = None
         self.alive = True
@@ -114,20 +117,20 @@ class SteppedWorker:
 
     @property
     def there(self) -> bool:
-        """Whether it takes what it is given: it has neither died nor left."""
+        """Whether it takes slices: it has neither died nor left."""
         return self.alive and not self.left
 
     @property
     def gone(self) -> bool:
-        """Whether it has left for good, and is through with what it had begun."""
+        """Whether it has left for good, and has ended everything it had begun."""
         return self.left and self.current is None
 
     def slices(self) -> list[Slice]:
-        """What it was given and has not reported as ended."""
+        """Return the slices that it has not reported as ended."""
         return [handover.slice for handover in self.given.values()]
 
     def step(self) -> Record | None:
-        """Take one thing; return the record when that starts one."""
+        """Take one step; return the record if that starts one."""
         if self.asked and not self.pool.hesitates():
             self.answer()
         if not self.alive or self.running is not None:
@@ -151,7 +154,7 @@ class SteppedWorker:
         return None
 
     def start(self) -> Record | None:
-        """Go on until a record starts; None when there is none to start."""
+        """Go on until a record starts; return None if there is none to start."""
         if self.running is not None:
             return None
         while self.busy:
@@ -184,14 +187,14 @@ class SteppedWorker:
     # --- past the ack timeout ---
 
     def runs(self, id_: int, index: int) -> bool:
-        """Say whether it runs that record of the slice."""
+        """Return whether it runs that record of the slice."""
         handover = self.current
         if not self.alive or self.running is None or handover is None:
             return False
         return handover.slice.id == id_ and handover.progress().started == index + 1
 
     def time_out(self, past: TimeOut) -> None:
-        """Do with what it runs what its kind of pool does, and answer."""
+        """Handle the record that it runs as its kind of pool does, and answer."""
         ((id_, index),) = past.running
         runs, kind = self.runs(id_, index), self.pool.kind
         stuck: tuple[Stuck, ...] = ()
@@ -210,7 +213,7 @@ class SteppedWorker:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Leave what runs to itself, and go on with the rest."""
+        """Leave the running record to itself, and go on with the rest."""
         if self.running is None or self.current is None:
             raise InvariantError(f"{self.name} is to go on beside what it runs, and runs nothing")
         self.apart.append(Apart(self.current, self.running, self.run))
@@ -226,23 +229,23 @@ class SteppedWorker:
         self._end(found.handover)
 
     def answer(self) -> None:
-        """Answer what it was asked back first, whatever it is doing."""
+        """Answer its oldest recall, during any work."""
         self.pool.post(self.take_back(self.asked.popleft()))
 
     def take_back(self, recall: Recall) -> Recalled:
-        """Take back what has not started of the slices that are asked for."""
+        """Take back the unstarted records of the recalled slices."""
         return Recalled(self.sub, self.index, take_back_all(self.given, recall.only))
 
     def die(self) -> None:
-        """End the thread in the middle of whatever it does."""
+        """End the thread in the middle of its work."""
         self.alive = False
 
     def leave(self) -> None:
-        """Begin no slice any more, and be gone when the one that it is in has ended."""
+        """Begin no further slice, and be gone when the current one has ended."""
         self.left = True
 
     def fail_running(self) -> None:
-        """Report what the dead thread was running as failed, once."""
+        """Report the record that the dead thread was running as failed, once."""
         if self.running is not None:
             self.finish(DIED)
 
@@ -274,7 +277,7 @@ class SteppedWorker:
         self.alive = False
 
     def abandon(self, *, settle: bool = False) -> None:
-        """Report everything that the dead worker was given as over, or as dropped."""
+        """Report every slice of the dead worker as over, or as dropped."""
         if settle:
             for handover in self.given.values():
                 handover.drop_rest()
@@ -293,14 +296,14 @@ class SteppedPool:
     def __init__(self, core: Dispatcher, post: Callable[[Report | Recalled], None]) -> None:
         self.post = post
         self.lanes = core.lanes
-        # Whether the next recall is answered by the worker, when it gets to it.
+        # Whether the worker answers the next recall itself, when it gets to it.
         self.answers_later: Callable[[], bool] = lambda: False
-        # And whether a worker that is asked goes on first, and may start what it is to give back.
+        # Whether a recalled worker goes on first, and may start a recalled record.
         self.hesitates: Callable[[], bool] = lambda: False
         self.on_start: Callable[[str, int, Record], None] = ignore
         self.on_end: Callable[[str, int, Record, Ending], None] = ignore_end
         self.on_release: Callable[[str, int, Sequence[int]], object] = no_state
-        # Whether the handler of a worker raises that is to release the state of slots.
+        # Whether the handler of a worker raises when it is to release the state of slots.
         self.release_fails: Callable[[str, int], bool] = never_fails
         self.on_adopt: Callable[[str, int, Sequence[int], object], None] = ignore_state
         self.write_into: Callable[[Record], None] = leave_alone
@@ -308,7 +311,7 @@ class SteppedPool:
         self.replaceable = True
         self._revived: list[tuple[str, int]] = []
         self.kind: PoolKind = "thread"
-        # Whether a task that is cancelled ends.
+        # Whether a cancelled task ends.
         self.heeds: Callable[[], bool] = lambda: True
         self.workers = {
             (name, worker.id): SteppedWorker(self, name, worker.id, worker.name)
@@ -317,7 +320,7 @@ class SteppedPool:
         }
 
     def start(self, lanes: Lanes = own_lanes) -> None:
-        """Start nothing: the test is every worker's thread."""
+        """Start nothing: the caller is every worker's thread."""
 
     def submit(self, slice_: Slice) -> None:
         """Hand a slice to its worker."""
@@ -341,16 +344,16 @@ class SteppedPool:
         return worker.take_back(recall)
 
     def time_out(self, past: TimeOut) -> None:
-        """Do with what a worker runs what this kind of pool does."""
+        """Handle the record that a worker runs past its ack timeout, as this kind of pool does."""
         self.workers[past.subscription, past.worker].time_out(past)
 
     def may_go_on(self) -> bool:
-        """Say whether somebody may go on in the place of a worker that has a stuck record."""
+        """Return whether another one may go on in place of a worker with a stuck record."""
         beside = sum(len(worker.apart) for worker in self.workers.values())
         return self.kind == "task" or (self.kind == "thread" and beside < len(self.workers))
 
     def lapse(self, lapse: Lapse) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def add(self, worker: StartWorker) -> None:
         """Start one more worker."""
@@ -358,7 +361,7 @@ class SteppedPool:
         self.workers[place] = SteppedWorker(self, *place, worker.name)
 
     def progress(self) -> Progress:
-        """Return how far each outstanding slice has got."""
+        """Return the progress of each outstanding slice."""
         return {
             id_: handover.progress()
             for worker in self.workers.values()
@@ -374,35 +377,35 @@ class SteppedPool:
         ]
 
     def revived(self) -> list[tuple[str, int]]:
-        """Return the workers that were replaced since this was last asked."""
+        """Return the workers that were replaced since the last call."""
         found, self._revived = self._revived, []
         return found
 
     def departed(self) -> list[tuple[str, int]]:
-        """Return the workers that have gone for good, by their own will."""
+        """Return the workers that have left for good by themselves."""
         return [
             place for place, worker in self.workers.items() if worker.gone and not worker.abandoned
         ]
 
     def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
-        """Return nothing: no thread stands anywhere."""
+        """Return an empty text: there is no thread."""
         del subscription, worker, slice_, index
         return ""
 
     def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
-        """Return nothing: no thread stands anywhere."""
+        """Return an empty text: there is no thread."""
         del subscription, worker, slice_, index
         return ""
 
     def beat(self) -> None:
-        """Nothing is due."""
+        """Do nothing."""
 
     def late(self) -> dict[str, int]:
-        """Return nothing: what ends late here nobody hears of."""
+        """Return nothing: late ends are not reported here."""
         return {}
 
     def replace(self, subscription: str, worker: int) -> None:
-        """Go on where the dead thread ended; the record that it ran counts as failed."""
+        """Continue where the dead thread ended. The record that it ran counts as failed."""
         found = self.workers[subscription, worker]
         while found.asked:
             found.answer()
@@ -412,15 +415,15 @@ class SteppedPool:
             self._revived.append((subscription, worker))
 
     def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
-        """Report what the dead worker was running as failed, and all its slices as ended."""
+        """Report the dead worker's record as failed, and all its slices as ended."""
         self.workers[subscription, worker].abandon(settle=settle)
 
     def release(self, release: Release) -> None:
-        """Have the worker give up the state of slots, when it gets to it."""
+        """Make the worker release the state of slots, when it gets to it."""
         self.workers[release.subscription, release.worker].inbox.append(release)
 
     def adopt(self, adopt: Adopt) -> None:
-        """Have the worker take over the state of slots, when it gets to it."""
+        """Make the worker adopt the state of slots, when it gets to it."""
         self.workers[adopt.subscription, adopt.worker].inbox.append(adopt)
 
     def end(self, subscription: str, worker: int) -> None:
@@ -428,7 +431,7 @@ class SteppedPool:
         self.workers[subscription, worker].end()
 
     def stop(self, timeout: float) -> list[str]:
-        """Let nothing start any more; return the names of those still running."""
+        """Stop all further starts; return the names of workers that still run a record."""
         del timeout
         for worker in self.workers.values():
             take_back_all(worker.given)

@@ -1,7 +1,7 @@
-"""Coroutines in a simulation: the package's own pool of them, on a loop in made-up time.
+"""The package's own coroutine pool, on a loop in simulated time.
 
-Many records run at once, end in any order, and what is asked back comes back when the loop gets to
-it. Only the handlers are made up, and the loop that they run on.
+Many records run at once and end in any order. Recalled records come back when the loop gets to
+them. Only the handlers and their loop are simulated.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ HEEDS = 0.7
 
 
 class SimulatedError(Exception):
-    """What a handler raises."""
+    """Raised by a handler."""
 
 
 @dataclass(frozen=True)
 class SimSpec(WorkerSpec):
-    """How a worker is made that knows which one it is, also where it is made after another one."""
+    """Specification of a worker that knows its own place, even as a copy of another one's."""
 
     of: SimTasks | None = None
 
@@ -59,7 +59,7 @@ class SimTasks(TaskPool):
     """The workers of one process."""
 
     leaves = False
-    """Whether a worker may leave of its own accord."""
+    """Whether a worker may leave by itself."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class SimTasks(TaskPool):
         self._loops = 0  # how many there have been
         self._gone: set[Place] = set()
         self.replaceable = True
-        """Of no concern: a loop can always be had."""
+        """Not used: a loop can always be started."""
         settings = [sub.settings for sub in core.subscriptions.values()]
         self._settings = {each.name: each for each in settings}
         self._states = States(site, settings)
@@ -95,12 +95,12 @@ class SimTasks(TaskPool):
             for worker in sub.workers.values()
         ]
         mailbox: Any = SimpleNamespace(put=self._tell_owner)
-        make = partial(TaskWorker, told_within=0.0)  # what has ended is told in the next turn
+        make = partial(TaskWorker, told_within=0.0)  # ended records are reported in the next turn
         host = self._virtual
         super().__init__(specs, mailbox, clock, limit=habits.at_once, host=host, make=make)
 
     def made(self, place: Place) -> Made:
-        """Return the handler of a worker, with what gives up and takes over state."""
+        """Return the handler of a worker, with its functions to release and adopt state."""
         return Made(
             partial(self._handle, place),
             None,
@@ -108,7 +108,7 @@ class SimTasks(TaskPool):
             partial(self._states.adopt, *place),
         )
 
-    # --- the port, beyond what the pool does ---
+    # --- the port, in addition to the pool ---
 
     def submit(self, slice_: Slice) -> None:
         """Hand a slice to its worker."""
@@ -116,17 +116,17 @@ class SimTasks(TaskPool):
         super().submit(slice_)
 
     def recall(self, recall: Recall) -> None:
-        """Have the worker give back what has not started."""
+        """Make the worker give back its unstarted records."""
         self._telling.recalling((recall.subscription, recall.worker))
         super().recall(recall)
 
     def time_out(self, past: TimeOut) -> None:
-        """Cancel these."""
+        """Cancel these records."""
         self._telling.recalling((past.subscription, past.worker))
         super().time_out(past)
 
     def adopt(self, adopt: Adopt) -> None:
-        """Have the worker take over the state of slots."""
+        """Make the worker adopt the state of slots."""
         self._states.sent(adopt.subscription, adopt.worker, adopt.slots)
         super().adopt(adopt)
 
@@ -137,7 +137,7 @@ class SimTasks(TaskPool):
         self._history.tell(WorkerJoined(self._member, *place, worker.name))
 
     def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
-        """Give a worker up; with ``settle`` what it has not started counts as done."""
+        """Give a worker up; with ``settle`` its unstarted records count as done."""
         if settle:
             self._telling.written_off((subscription, worker))
         self._telling.given_up((subscription, worker))
@@ -151,10 +151,10 @@ class SimTasks(TaskPool):
         self._gone.add((subscription, worker))
         self._states.ended(subscription, worker)
 
-    # --- what goes by the timeline ---
+    # --- actions on the timeline ---
 
     def seen(self) -> dict[Place, Seen]:
-        """Return what can be seen of the workers from outside."""
+        """Return the workers as seen from outside."""
         found = {}
         for place in self.workers:
             runs = self._telling.runs.get(place)
@@ -163,7 +163,7 @@ class SimTasks(TaskPool):
         return found
 
     def kill(self, subscription: str, worker: int) -> None:
-        """End the loop in whatever runs there: a worker never goes alone."""
+        """End the loop and every record on it: a worker never dies alone."""
         del subscription, worker
         if self.ended or not self._virtual.alive:
             return
@@ -178,11 +178,11 @@ class SimTasks(TaskPool):
                 self._states.lost(*place, for_good=False)
 
     def dismiss(self, subscription: str, worker: int) -> None:
-        """No worker leaves of its own accord."""
+        """Do nothing: no worker leaves by itself."""
 
     @property
     def ended(self) -> bool:
-        """Whether the process has gone, and nothing of it is told any more."""
+        """Whether the process has gone. Nothing of it is reported then."""
         return self._telling.ended
 
     @ended.setter
@@ -197,7 +197,7 @@ class SimTasks(TaskPool):
     # --- the handlers ---
 
     async def _handle(self, place: Place, record: Record) -> None:
-        """Run for as long as the seed has it, and end as it has it."""
+        """Run for as long as the seed says, and end as it says."""
         loops, partition, offset = self._loops, record.partition(), record.offset()
         self._telling.began(place, record)
         call = self._handlers.call(partition, offset)
@@ -213,13 +213,13 @@ class SimTasks(TaskPool):
     async def _until(
         self, over: asyncio.Future[None], place: Place, record: Record, loops: int
     ) -> None:
-        """Wait for the end, unless the handler is cancelled before it and heeds that."""
+        """Wait for the end, unless the handler is cancelled before and heeds that."""
         while not over.done():
             try:
                 await asyncio.shield(over)
             except asyncio.CancelledError:
                 if loops != self._loops:
-                    raise  # with its loop, of which nothing is told
+                    raise  # with its loop, which reports nothing
                 if self._chance.random() < HEEDS:
                     self._comes_out(place, record, "failed")
                     raise
@@ -249,7 +249,7 @@ class SimTasks(TaskPool):
 
 
 def raise_as(ending: Ending) -> NoReturn:
-    """Raise what a handler raises that ends so."""
+    """Raise the exception of a handler with that outcome."""
     if isinstance(ending, Drop):
         raise ending
     disposition = Disposition.ERROR if ending is None else ending.disposition

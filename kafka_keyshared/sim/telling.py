@@ -1,6 +1,7 @@
-"""What the history hears of a pool that is the package's own: what it tells its owner, on the way.
+"""Reports to the history about one of the package's own pools.
 
-And what its made-up handlers go through. So nothing of the pool is told by a second account of it.
+They are made from the pool's reports on their way to the owner, and from its handler calls. So
+there is no second account of the pool.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ Place: TypeAlias = tuple[str, int]
 
 
 class Telling:
-    """Tells of the pool of one process; ``post`` is the way to its owner.
+    """Reports on the pool of one process; ``post`` passes reports on to its owner.
 
-    ``runs`` are the records that run, by worker and in the order in which they began. Once
-    ``ended`` is set the process has gone, and nobody hears anything of it.
+    ``runs`` are the running records by worker, in the order of their starts. Once ``ended`` is set
+    the process has gone, and nothing of it is reported.
     """
 
     def __init__(self, site: Site, post: Callable[[Report | Recalled], None]) -> None:
@@ -36,7 +37,7 @@ class Telling:
         self._waits: defaultdict[Place, dict[int, Record]] = defaultdict(dict)
 
     def put(self, report: Report | Recalled) -> None:
-        """Pass on what the pool tells its owner."""
+        """Pass on a report of the pool to its owner."""
         if self.ended:
             return
         if isinstance(report, SetAside):
@@ -57,10 +58,10 @@ class Telling:
             record = self.slices[each.slice].records[each.index]
             self._history.tell(was.WentOn(self._member, place[0], place[1], *where_from(record)))
 
-    # --- what a worker is given, and gives back ---
+    # --- leases and returns ---
 
     def handed_over(self, slice_: Slice) -> None:
-        """A worker is given a slice."""
+        """Report that a worker is leased a slice."""
         place = slice_.subscription, slice_.worker
         self.slices[slice_.id] = slice_
         self._waits[place].update((id(record), record) for record in slice_.records)
@@ -68,21 +69,21 @@ class Telling:
         self._history.tell(was.HandedOver(self._member, *place, records))
 
     def recalling(self, place: Place) -> None:
-        """A worker is asked for what it has not started, and answers later."""
+        """Report that a worker is recalled, and answers later."""
         self._history.tell(was.Recalling(self._member, *place))
 
     def taken_back(self, answer: Recalled) -> None:
-        """A worker gives that back."""
+        """Report the records that a worker gives back."""
         back = [self.slices[id_].records[at] for id_, those in answer.slices for at in those]
         if back:
             self.came_back((answer.subscription, answer.worker), back)
 
     def came_back(self, place: Place, records: Iterable[Record]) -> None:
-        """Records come back unrun."""
+        """Report records that come back unrun."""
         self._back(place, list(records), written_off=False)
 
     def written_off(self, place: Place) -> None:
-        """What a worker has not begun counts as done, since the worker is given up."""
+        """Report the unstarted records of a worker as done, because it is given up."""
         if left := list(self._waits[place].values()):
             self._back(place, left, written_off=True)
 
@@ -93,24 +94,24 @@ class Telling:
         self._history.tell(was.TakenBack(self._member, *place, told, written_off))
 
     def given_up(self, place: Place) -> None:
-        """A worker is given up: of what it had not begun nothing more is told."""
+        """Forget the unstarted records of a worker that is given up."""
         self._waits.pop(place, None)
 
-    # --- what handlers go through ---
+    # --- handler calls ---
 
     def began(self, place: Place, record: Record) -> None:
-        """The handler is called with a record."""
+        """Report that the handler is called with a record."""
         self._history.tell(was.Began(self._member, place[0], place[1], *where_from(record)))
         self._waits[place].pop(id(record), None)
         self.runs[place].append(record)
 
     def comes_out(self, place: Place, record: Record, outcome: str) -> None:
-        """It comes out of it; the outcome is one of :data:`~.history.OUTCOMES`."""
+        """Report the end of a call, with an outcome of :data:`~.history.OUTCOMES`."""
         self.runs[place].remove(record)
         self._history.tell(
             was.Ended(self._member, place[0], place[1], *where_from(record), outcome)
         )
 
     def died(self, place: Place) -> None:
-        """The worker's thread or process has ended without a word."""
+        """Report that the worker's thread or process has ended without notice."""
         self._history.tell(was.WorkerDied(self._member, *place))

@@ -1,7 +1,7 @@
-"""Made-up time: what is to happen and when, and how somebody waits without anybody standing still.
+"""Simulated time: scheduled actions, and waits that block no thread.
 
-There are no threads. Whoever waits lets the timeline run, so that what is due meanwhile happens
-inside of the wait, the turns of other members too. That is what a wait is to everybody else.
+There are no threads. A caller that waits runs the timeline. Everything due happens inside of the
+wait, including the turns of other members. To all others, that is the same as a real wait.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Action = Callable[[], None]
 
 
 def never() -> bool:
-    """Say that it is not over: a wait that takes its whole time."""
+    """Return False, for a wait that takes its whole time."""
     return False
 
 
@@ -23,11 +23,11 @@ def nothing() -> None:
 
 
 class Killed(BaseException):
-    """Raised out of a wait in a process that was killed meanwhile: nothing of it goes on."""
+    """Raised out of a wait in a process that was killed during it: nothing of it goes on."""
 
 
 class Timeline:
-    """What is to happen, by time; at the same time, in the order in which it was entered."""
+    """Scheduled actions by time. At the same time they run in the order of their entry."""
 
     def __init__(self, start: float = 1_000.0) -> None:
         self.now = start
@@ -35,18 +35,18 @@ class Timeline:
         self._entered = 0
 
     def at(self, when: float, action: Action) -> None:
-        """Have that happen then, or next if that has passed."""
+        """Run the action at that time, or next if that has passed."""
         self._entered += 1
         heapq.heappush(self._due, (when, self._entered, action))
 
     def after(self, seconds: float, action: Action) -> None:
-        """Have that happen so many seconds from now."""
+        """Run the action after ``seconds``."""
         self.at(self.now + seconds, action)
 
     def run(self, until: float, over: Callable[[], bool] = never) -> None:
-        """Let everything happen that is due, up to a time, or up to when it is ``over``.
+        """Run everything that is due, up to a time, or until ``over`` holds.
 
-        It may be later than that afterwards: something that happened has waited itself.
+        The time may be later than that afterwards: an action may itself have waited.
         """
         due = self._due
         while not over():
@@ -64,12 +64,12 @@ class Process:
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
         self.alive = True
-        # When the wait of this moment should be over, and when one was last that took longer.
+        # When the current wait should be over, and when a wait last took longer.
         self._due = float("inf")
         self._late = float("-inf")
 
     def wait(self, seconds: float, over: Callable[[], bool] = never) -> None:
-        """Wait, at most so long, or until it is ``over``. Raises :class:`Killed`."""
+        """Wait at most ``seconds``, or until ``over`` holds. Raises :class:`Killed`."""
         timeline = self.timeline
         if seconds > 0:
             before, due = self._due, timeline.now + seconds
@@ -82,9 +82,9 @@ class Process:
             raise Killed
 
     def callback(self, call: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Return the callback as one that nobody comes out of whose process was killed in it.
+        """Return the callback as one that raises :class:`Killed` if its process was killed in it.
 
-        Whoever catches all that is raised in a callback catches :class:`Killed`, too.
+        Code that catches every exception in a callback catches :class:`Killed`, too.
         """
 
         def called(about: Any) -> None:
@@ -95,8 +95,9 @@ class Process:
         return called
 
     def free_since(self) -> float:
-        """Return since when it has not been held up; infinity while it is.
+        """Return since when it has not been delayed; infinity while it is.
 
-        Held up is who waits longer than he wanted to, because others wait inside of that.
+        A process is delayed if it waits longer than it meant to, because others wait inside of its
+        wait.
         """
         return float("inf") if self.timeline.now > self._due else self._late

@@ -1,4 +1,4 @@
-"""When the workers of a simulated pool look whether they can go on."""
+"""Scheduling of the turns of workers in a simulated pool."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kafka_keyshared.sim.timeline import Process
 
 
 class Turns:
-    """Has a worker take its turn a little after it is woken; once, however often that is.
+    """Gives a worker one turn a little after it is woken, however often it is woken.
 
-    ``turn`` is what it does then, unless the process has gone.
+    ``turn`` is called then, unless the process has gone.
     """
 
     def __init__(
@@ -33,17 +33,17 @@ class Turns:
         self._woken: set[Place] = set()
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Do something as soon as somebody is woken."""
+        """Run an action after the time that a woken worker takes."""
         self._process.timeline.after(self._chance.expovariate(1 / self._habits.wakes), action)
 
     def wake(self, place: Place) -> None:
-        """Have a worker look, a little later."""
+        """Give a worker a turn a little later."""
         if place not in self._woken:
             self._woken.add(place)
             self.soon(partial(self.take, place))
 
     def take(self, place: Place) -> None:
-        """Have it look now."""
+        """Give it the turn now."""
         self._woken.discard(place)
         if not self._telling.ended and self._process.alive:
             self._turn(place)

@@ -1,4 +1,7 @@
-"""An event loop in made-up time: it turns when the timeline says so, in the caller's thread."""
+"""Event loop in simulated time, in the caller's thread.
+
+It turns when the timeline says so.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ TURNS_MOST = 50
 
 
 class _NoFiles:
-    """There are no files to wait for, and nothing to wait with."""
+    """A selector without any files to wait for."""
 
     def select(self, timeout: float | None = None) -> list[Any]:
         """Return at once: nothing is ready."""
@@ -26,7 +29,7 @@ class _NoFiles:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The loop: asyncio's own, without what would wait. ``wanted`` says that it has to turn."""
+    """Asyncio's own loop without real waits. ``wanted`` says that it has to turn."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()
@@ -35,11 +38,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.wanted = False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Say nothing: what is buried may end as it likes."""
+        """Report nothing: tasks that are ended with the loop may end in any way."""
         del context
 
     def time(self) -> float:
-        """Return the made-up time."""
+        """Return the simulated time."""
         return self._now()
 
     def _process_events(self, event_list: list[Any]) -> None:
@@ -51,12 +54,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Given,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        """Have it called in the next turn."""
+        """Call it in the next turn."""
         self.wanted = True
         return super().call_soon(callback, *args, context=context)
 
     def turn(self) -> bool:
-        """Do what is to be done now; say whether there is more."""
+        """Run everything that is ready now; return whether there is more."""
         self.call_soon(self.stop)
         self.wanted = False
         self.run_forever()
@@ -66,8 +69,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
 class SimHost:
     """Runs the loop of one process. See :class:`kafka_keyshared.pools.loop_host.Host`.
 
-    ``latency`` draws how long it takes in seconds until the loop turns that has something to do,
-    ``pauses`` whether others have a turn between two of its own, as the owner's thread has.
+    ``latency`` draws the seconds until a loop with work turns. ``pauses`` draws whether others have
+    a turn between two of its own, as the owner's thread has.
     """
 
     def __init__(
@@ -79,23 +82,23 @@ class SimHost:
         self._scheduled = False
         self.alive = False
         self._loop: VirtualLoop | None = None
-        # With their tasks: a loop keeps none that waits, and what Python does with one once nobody
-        # has it would be in the middle of something else.
+        # Ended loops with their tasks. A loop keeps no waiting task, and Python would end an
+        # unreferenced one in the middle of other code.
         self._dead: list[tuple[VirtualLoop, set[asyncio.Task[Any]]]] = []
 
     def start(self) -> None:
-        """Begin, also anew."""
+        """Start the loop, also again."""
         self._loop = VirtualLoop(lambda: self._process.timeline.now)
         self.alive = True
 
     def tell(self, what: Callable[[], object]) -> None:
-        """Have the loop call it soon."""
+        """Make the loop call it soon."""
         if self.alive and self._loop is not None:
             self._loop.call_soon(what)
             self._turn_later()
 
     def wait(self, event: threading.Event, timeout: float | None = None) -> bool:
-        """Turn until that is so, or nothing is left to be done at this moment."""
+        """Turn until the event is set, or nothing is left to do at this moment."""
         del timeout
         while self.alive and self._loop is not None and not event.is_set():
             if not self._loop.turn():
@@ -103,24 +106,24 @@ class SimHost:
         return event.is_set()
 
     def standing(self) -> str:
-        """Return nothing: no thread stands anywhere."""
+        """Return an empty text: there is no thread."""
         return ""
 
     def stack(self) -> str:
-        """Return nothing, for the same reason."""
+        """Return an empty text: there is no thread."""
         return ""
 
     def close(self) -> None:
-        """Let nothing begin any more."""
+        """Do nothing."""
 
     def die(self) -> None:
-        """End in the middle of whatever runs there; nothing of it is heard any more."""
+        """End the loop in the middle of its work. Nothing of it is reported later."""
         if self._loop is not None:
             self._dead.append((self._loop, asyncio.all_tasks(self._loop)))
         self._loop, self.alive = None, False
 
     def bury(self) -> None:
-        """End what is left on every loop that there was, so that nothing of it runs later."""
+        """End the remaining tasks of every loop, so that none of them runs later."""
         self.die()
         for loop, tasks in self._dead:
             for _ in range(TURNS_MOST):

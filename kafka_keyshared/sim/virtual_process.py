@@ -1,8 +1,8 @@
-"""A worker's process in made-up time: what its parent has of it is real, but for the pipe.
+"""Worker process in simulated time. The parent's side is real, except the pipe.
 
-What the process does between two words of its parent's is made up: it runs the records of a batch
-one after the other, and notes on the real board how far it is. It may end in a record or between
-two, and what it was about to say then is lost.
+Between two messages from its parent the process is simulated. It runs the records of a batch one
+after the other, and notes its progress on the real board. It may end in a record or between two.
+Then the message that it was about to send is lost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kafka_keyshared.sim.timeline import Process
 
 
 class Within(NamedTuple):
-    """What all processes of a pool have in them. ``soon`` has something done a moment later."""
+    """Values that all processes of a pool share. ``soon`` runs an action a moment later."""
 
     site: Site
     handlers: Handlers
@@ -46,7 +46,7 @@ class Within(NamedTuple):
 
 
 class VirtualProcess:
-    """The process, and its end of the pipe. ``readable`` is called when it has said something."""
+    """The process and its end of the pipe. ``readable`` is called when it has sent something."""
 
     pid = 0
 
@@ -66,16 +66,16 @@ class VirtualProcess:
         self._said: deque[object] = deque([first])
         self._records: list[Record] = []
         self._number = 0
-        # What it runs, or has run and is not heard of.
+        # The record that it runs, or has run without a report.
         self._record: Record | None = None
         self.alive = isinstance(first, child.Ready)
         self.past_its_time = False
         """Whether it is to be killed for its record."""
 
-    # --- the process, as its parent has it ---
+    # --- the process, as its parent uses it ---
 
     def kill(self) -> None:
-        """End in the middle of whatever it does."""
+        """End in the middle of its work."""
         if not self.alive:
             return
         self.alive = False
@@ -87,17 +87,17 @@ class VirtualProcess:
         self._readable()
 
     def over(self, _seconds: float = 0.0) -> bool:
-        """Say whether it has ended; nothing waits here."""
+        """Return whether it has ended. Nothing waits here."""
         return not self.alive
 
     def reap(self) -> int:
-        """Return how it has ended."""
+        """Return its exit code."""
         return -9
 
-    # --- the pipe, as its parent has it ---
+    # --- the pipe, as its parent uses it ---
 
     def send(self, asked: object) -> None:
-        """Take what is asked. What is no batch is answered at once."""
+        """Take a request. All but batches are answered at once."""
         if not self.alive:
             raise BrokenPipeError
         if isinstance(asked, child.Batch):
@@ -108,7 +108,7 @@ class VirtualProcess:
             self.alive = asked != child.LAST
 
     def recv(self) -> object:
-        """Return what it has said next; raises :class:`EOFError` when it has ended."""
+        """Return its next message; raises :class:`EOFError` when it has ended."""
         if self._said:
             return self._said.popleft()
         if self.alive:
@@ -116,22 +116,22 @@ class VirtualProcess:
         raise EOFError
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def ready(self) -> bool:
-        """Say whether there is something to read, if only the end."""
+        """Return whether there is something to read, if only the end."""
         return bool(self._said) or not self.alive
 
-    # --- what it does ---
+    # --- its work ---
 
     def _sent(self, batch: child.Batch) -> list[Record]:
-        """Return the records that were sent, as the parent has them."""
+        """Return the records that were sent, as the parent's own objects."""
         mine = self._within.telling.slices[batch.share.id].records
         known = {_identity(each): each for each in mine}
         return [known[_identity(each)] for each in batch.columns.records(self._values)]
 
     def _go_on(self) -> None:
-        """Run what comes next of the batch, as the real one does."""
+        """Run the next records of the batch, as the real process does."""
         for _ in range(AT_ONCE_MOST):
             if not self.alive or self._within.telling.ended:
                 return
@@ -150,7 +150,7 @@ class VirtualProcess:
         self._within.soon(self._go_on)
 
     def _starts(self) -> bool:
-        """Say whether the next record starts: the word of it, and the look whether it may."""
+        """Note the start of the next record, and return whether it may start."""
         places, number = self._places, self._number
         if number >= len(self._records):
             return False
@@ -166,7 +166,7 @@ class VirtualProcess:
             self._go_on()
 
     def _end(self, record: Record, call: Call) -> bool:
-        """End a record; say whether the batch goes on."""
+        """End a record; return whether the batch goes on."""
         within = self._within
         ending = within.handlers.ending(record.partition(), record.offset(), hung=call.hangs)
         if ending is None:
@@ -181,13 +181,13 @@ class VirtualProcess:
         return False
 
     def _heard(self, ending: Ending) -> None:
-        """Tell of the end of a record, of which everybody will know."""
+        """Report the end of a record, which can no longer be lost."""
         if self._record is not None:
             record, self._record = self._record, None
             self._within.telling.comes_out(self._place, record, outcome_of(ending))
 
     def _say(self, ran: child.Ran, ending: Ending = None) -> None:
-        """Say what the batch came to. That takes a moment, in which it can be lost."""
+        """Send the result of the batch. That takes a moment, in which it can be lost."""
 
         def say() -> None:
             if self.alive and not self._within.telling.ended:
@@ -198,7 +198,7 @@ class VirtualProcess:
         self._within.soon(say)
 
     def _answer(self, call: child.Call) -> child.Answered | child.Raised:
-        """Have the handler called, other than for a record."""
+        """Call the handler other than for a record."""
         within, place = self._within, self._place
         if call.name == "adopt":
             within.states.adopt(*place, *call.given)  # type: ignore[arg-type]
@@ -216,7 +216,7 @@ def _identity(record: Any) -> tuple[object, ...]:
 
 
 class ParentsEnd(WorkerProcess):
-    """What the parent has of the processes of a worker; ``there`` is the last one."""
+    """The parent's side of a worker's processes; ``there`` is the last one."""
 
     def __init__(self, spec: WorkerSpec, spawn: Callable[[ParentsEnd], VirtualProcess]) -> None:
         super().__init__(spec)
@@ -225,15 +225,15 @@ class ParentsEnd(WorkerProcess):
         self.there: VirtualProcess | None = None
 
     def lives(self) -> bool:
-        """Say whether there is a process that has not ended."""
+        """Return whether there is a process that has not ended."""
         return self.there is not None and self.there.alive
 
     def readable(self) -> bool:
-        """Say whether whoever waits for it has something to read."""
+        """Return whether a waiting reader has something to read."""
         return self.there is None or self.there.ready()
 
     def kill(self) -> None:
-        """End the process for the record that it is in."""
+        """Kill the process for the record that it is in."""
         if self.there is not None:
             self.there.past_its_time = True
         super().kill()
@@ -244,21 +244,21 @@ class ParentsEnd(WorkerProcess):
 
 
 class _Beside:
-    """The pipe for what is said beside the batches, which a made-up process does not listen to."""
+    """Pipe for messages beside the batches, which a simulated process ignores."""
 
     def send(self, said: object) -> None:
-        """Say it to nobody."""
+        """Discard the message."""
 
     def recv(self, _timeout: float) -> object:
-        """Raise what says that there is no answer."""
+        """Raise :class:`TimeoutError`: there is no answer."""
         raise TimeoutError
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class SimThread(threading.Thread):
-    """A worker's thread, which is a part of the timeline: only its end is looked at."""
+    """A worker's thread as a part of the timeline: only its end is observed."""
 
     def __init__(self, process: Process, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -266,10 +266,10 @@ class SimThread(threading.Thread):
         self.lives = True
 
     def is_alive(self) -> bool:
-        """Say whether it has not come to its end."""
+        """Return whether it has not ended."""
         return self.lives
 
     def join(self, timeout: float | None = None) -> None:
-        """Let time pass until it has, at most so many seconds."""
+        """Let time pass until it has ended, at most ``timeout`` seconds."""
         if self.lives:
             self._process.wait(timeout or 0.0, lambda: not self.lives)

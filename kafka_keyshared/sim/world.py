@@ -1,4 +1,4 @@
-"""One simulated run: a cluster, the members of a group, what is written, and what goes wrong."""
+"""One simulated run: a cluster, group members, written records and faults."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from kafka_keyshared.sim.run_plan import Plan
 from kafka_keyshared.sim.timeline import Timeline
 
 PLENTY_SHARE = 0.05
-"""So much of what is written usually is written while there is plenty to do."""
+"""The share of the usual writes that remains while there is enough to do."""
 
 LOOK_EVERY = 0.05
-"""Made-up seconds, on average, between two looks at whether there still is plenty to do."""
+"""Mean simulated seconds between two checks whether there still is enough to do."""
 
 
 RESUMED_FOR = 40.0
-"""Made-up seconds for which a member that was paused goes on when faults have stopped."""
+"""Simulated seconds for which a member that was paused goes on when faults have stopped."""
 
 
 class World:
-    """Everything that a seed makes. Whoever runs it lets its timeline go on."""
+    """Everything that a seed makes. The caller runs its timeline."""
 
     def __init__(self, seed: int, plan: Plan, *, summed: bool = True) -> None:
         self.plan = plan
@@ -91,7 +91,7 @@ class World:
     # --- members ---
 
     def _began(self, told: was.Began) -> None:
-        """End the process of a member that runs a deadly record, at once or soon, and start one."""
+        """End the process of a member that runs a deadly record, at once or soon; start another."""
         place = told.partition, told.offset
         if self.healed or place not in self.deadly:
             return
@@ -110,7 +110,7 @@ class World:
         self.timeline.after(self._deaths.choice((0.0, 0.001, 0.05, 0.3)), die)
 
     def start(self) -> None:
-        """Start the members, and somebody who writes."""
+        """Start the members and the writer."""
         self.history.tell(MetadataTaken(self.plan.metadata_max))
         for _ in range(self.plan.members):
             self.add_member()
@@ -127,11 +127,12 @@ class World:
         return member
 
     def _free_instance(self) -> str:
-        """Return the first ``group.instance.id`` that no member has, where members have any.
+        """Return the first ``group.instance.id`` that no member has, if members have any.
 
-        None for those that come once it is healed. Who comes back within its session is given what
-        it had, with no rebalance; in a cooperative group that is without what it was giving up just
-        then, and nobody has that until somebody joins or goes.
+        Members that come after the healing have none. A static member that returns within its
+        session gets its former partitions without a rebalance. In a cooperative group these lack
+        the partitions that it was giving up at that moment. No member has those until one joins or
+        leaves.
         """
         if not self.plan.static or self.healed:
             return ""
@@ -140,21 +141,21 @@ class World:
         return next(each for each in names if each not in taken)
 
     def free_since(self, number: int) -> float:
-        """Return since when the owner of a member may run; infinity while it is kept from that."""
+        """Return since when the owner of a member may run; infinity while it is blocked."""
         for member in self.members:
             if member.number == number:
                 return member.free_since()
         return float("-inf")
 
     def awake_since(self, number: int) -> float:
-        """Return since when the owner of a member does not stand still; infinity while it does."""
+        """Return since when no disturbance blocks a member's owner; infinity while one does."""
         for member in self.present():
             if member.number == number:
                 return member.awake_since()
         return float("inf")
 
     def names_an_outage(self, number: int) -> frozenset[str]:
-        """Return the subscriptions of which a member says that most attempts fail."""
+        """Return the subscriptions for which a member says that most attempts fail."""
         for member in self.present():
             if member.number == number:
                 return names_an_outage(member, self.timeline.now)
@@ -175,14 +176,14 @@ class World:
         return chance.choice(self.cluster.partitions(self.topics))
 
     def let_go_away(self, away: Disposition | None) -> None:
-        """Let what all handlers depend on be away from now on, or back with None."""
+        """Start an outage of the dependency of all handlers; None ends it."""
         self.around.away = away
         for member in self.present():
             member.handlers.away = away
         self.history.tell(DependencyAway(away is not None))
 
     def heal(self) -> None:
-        """End all faults: nobody fails or hangs any more, and who cannot go on is replaced."""
+        """End all faults: no handler fails or hangs, and members that cannot go on are replaced."""
         self.healed = True
         self.history.tell(was.Healed())
         self.cluster.heal()
@@ -192,13 +193,13 @@ class World:
         if self.around.away is not None:
             self.let_go_away(None)
         for member in self.present():
-            # What is blocked stays so until a restart with a mended handler.
+            # Blocked lanes stay blocked until a restart with a mended handler.
             member.handlers.habits = self.around.habits
             member.handlers.hang(0, 0.0)
             member.pool.replaceable = True
             member.raises = False
             if member.by_hand:
-                # It is to go on by itself for a while.
+                # It goes on by itself for a while.
                 order_a_pause(self.history, member, EVERYTHING, paused=False)
                 self.timeline.after(RESUMED_FOR, member.stop)
             else:
@@ -206,7 +207,7 @@ class World:
         self.timeline.after(1.0, self._keep_up)
 
     def _keep_up(self) -> None:
-        """Replace whoever has stopped, and release what is blocked; somebody has to do the rest."""
+        """Replace stopped members and release blocked lanes, so that members do the rest."""
         if not self.finishing:
             self.refill()
             for member in self.present():
@@ -214,9 +215,9 @@ class World:
             self.timeline.after(1.0, self._keep_up)
 
     def read_keys(self, *, away: bool | None = None, unregistered: bool | None = None) -> None:
-        """Let key functions read every key, or be unable to read some for now.
+        """Make every key readable to key functions, or make some unreadable for now.
 
-        What is None stays as it is; without arguments all keys can be read.
+        None leaves a state as it is. Without arguments all keys can be read.
         """
         everything = away is None and unregistered is None
         some_away = some_unknown = False
@@ -231,26 +232,28 @@ class World:
     def _lift(self) -> None:
         """Lift the dead-letter limits of a member now and then; often at the end.
 
-        What is in diverted lanes goes one by one, and a limit lets a few letters through each time.
+        Records of diverted lanes go one by one, and a limit lets a few dead letters through each
+        time.
         """
         if not self.finishing and (present := self.present()):
             lift_limits(self._lifting.choice(present))
         self.timeline.after(self._lifting.expovariate(20.0 if self.healed else 1.0), self._lift)
 
     def refill(self) -> None:
-        """See that a group never stays without the members that it is to have."""
+        """Add members until the group has as many as it is to have."""
         missing = self.plan.members - len(self.present())
         for _ in range(missing):
             self.add_member()
 
-    # --- what is written ---
+    # --- writes ---
 
     def _write(self) -> None:
-        """Write a few records, and go on doing so until faults have stopped."""
+        """Write a few records, and continue until faults have stopped."""
         plan, chance = self.plan, self._writing
         if self.healed:
             return
-        # A few are written even when there is plenty to do: what waits may wait for something.
+        # A few are written even when there is enough to do: waiting records may wait for another
+        # one.
         lag = self.cluster.lag() if self._tracked else self.cluster.unread()
         plenty = lag > plan.backlog
         every = max(plan.burst_every, LOOK_EVERY) if plenty else plan.burst_every
@@ -265,7 +268,7 @@ class World:
         self.timeline.after(chance.expovariate(1 / every), self._write)
 
     def key(self) -> bytes | None:
-        """Draw the key of a record, None for one without."""
+        """Draw the key of a record; None for one without."""
         chance = self._writing
         if chance.random() < self.plan.null_share:
             return None

@@ -1,5 +1,6 @@
-"""The same handlers, in the same order, on Apache Spark: for a backlog that outgrows the pods.
+"""Runs of the same handlers, in the same order, on Apache Spark.
 
-Nothing outside this package imports pyspark, and no module of it does when it is imported on its
-own: Spark is looked for when a session starts, so that what is missing can be told in a line.
+Spark is meant for a backlog that is too large for the pods. Nothing outside this package imports
+pyspark. No module of this package imports pyspark when it is itself imported. A session looks for
+Spark when it starts, so that a missing part is reported in one line.
 """

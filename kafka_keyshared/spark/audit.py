@@ -1,22 +1,22 @@
-"""The audit: was a record lost, run twice, out of order, or beside another of its key?
+"""Audit rules: lost, duplicate, out-of-order and overlapping records.
 
-The rules are those of :mod:`kafka_keyshared.audit.judge`, said in terms of a processed log, so that
-any number of records from any number of machines can be looked at. In the examples ``10[`` is the
-start of the record at offset 10, ``]10`` its end ``ok``, ``!10`` its end ``failed``; all are of one
-key.
+The rules are those of :mod:`kafka_keyshared.audit.judge`, expressed on a processed log. They apply
+to any number of records from any number of machines. In the examples ``10[`` is the start of the
+record at offset 10, ``]10`` its end ``ok``, ``!10`` its end ``failed``. All examples use one key.
 
 ``lost``: records that were produced and that nothing settled: no call that ended ``ok`` or
     ``dropped``, no dead letter.
 ``duplicates``: calls that start after their record was settled, and dead letters of a record that
     has another one or ended ``ok``. ``10[ ]10 10[`` is one; ``10[ !10 10[ ]10`` is none.
-``order``: records that a later one of their key in their partition overtook: it started first, or
-    while the record waited, after a failure, for its next attempt. ``11[ ]11 10[ ]10`` and ``10[
-    !10 11[ ]11 10[ ]10`` are one each. A record that runs just then counts as an overlap instead.
-``overlaps``: calls that start while another one of their lane runs: ``10[ 11[ ]10 ]11``.
+``order``: records that a later record of their key in their partition overtook. The later record
+    started first, or started while this record waited for its next attempt after a failure.
+    ``11[ ]11 10[ ]10`` and ``10[ !10 11[ ]11 10[ ]10`` are one each. A record that runs at that
+    moment counts as an overlap instead.
+``overlaps``: calls that start while another call of their lane runs: ``10[ 11[ ]10 ]11``.
 
-Calls of one incarnation have their times from one clock, and are compared to the nanosecond. Those
-of two are compared as far as two clocks agree: what starts within the *tolerance* before the other
-has ended is no overlap, and no break of the order.
+Calls of one incarnation have times from one clock and are compared to the nanosecond. Calls of two
+incarnations are compared only as far as two clocks agree. A call that starts within the *tolerance*
+before the end of the other is no overlap and does not break the order.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LANES: dict[str, tuple[str, ...]] = {
 
 @dataclass
 class Finding:
-    """How often a rule was broken, and the first cases of it."""
+    """How often a rule was broken, and the first cases."""
 
     count: int = 0
     examples: list[dict[str, Any]] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Finding:
 
 @dataclass
 class Audit:
-    """What was found: by rule, what there was to look at, and how the load was spread."""
+    """The findings by rule, the totals of the log, and the spread of the load."""
 
     findings: dict[str, Finding]
     totals: dict[str, int]
@@ -79,9 +79,9 @@ def audit(
 ) -> Audit:
     """Judge a processed log against the records of its topics.
 
-    ``source`` has topic, partition, offset and key; without it, what the log says was produced is
-    what is to be found. ``tolerance`` is in seconds. Raises :class:`KeySharedError` where nothing
-    says what was produced.
+    ``source`` has topic, partition, offset and key. Without it, the produced records are those that
+    the log names. ``tolerance`` is in seconds. Raises :class:`KeySharedError` when neither the log
+    nor the topics name any produced record.
     """
 
     tick, lane = round(tolerance * 1e9), LANES[scope]
@@ -101,7 +101,10 @@ def audit(
 
 
 def _judged(rows: DataFrame, lane: tuple[str, ...], tick: int) -> dict[str, Finding]:
-    """Judge by every rule; a key that is there has all its rows, or breaks no rule but by them."""
+    """Apply every rule to the suspects.
+
+    Each key in ``rows`` has all its rows, or can only break a rule with the rows that are present.
+    """
     from pyspark import StorageLevel
 
     handled = _handled(rows)
@@ -126,7 +129,7 @@ def _handled(rows: DataFrame) -> DataFrame:
 
 
 def _with_source(rows: DataFrame, source: DataFrame | None) -> DataFrame:
-    """Return the rows with what was produced as the source says it, if there is one."""
+    """Return the rows, with the produced records taken from the source if there is one."""
     from pyspark.sql import functions as f
 
     if source is None:
@@ -146,7 +149,7 @@ def _with_source(rows: DataFrame, source: DataFrame | None) -> DataFrame:
 
 
 def _records(rows: DataFrame) -> DataFrame:
-    """Return a row for each record: what was produced, and what became of it."""
+    """Return one row for each record: whether it was produced, and how it ended."""
     from pyspark.sql import functions as f
 
     def of(event: str) -> Column:
@@ -155,7 +158,7 @@ def _records(rows: DataFrame) -> DataFrame:
     ok, settled = f.col("outcome") == "ok", f.col("outcome").isin("ok", "dropped")
     started = f.struct("started", "incarnation")
     return rows.groupBy(*RECORD).agg(
-        # The key by which the order went; the source may only know the record's own.
+        # The key that determined the order. The source may only know the record's own key.
         f.coalesce(
             f.max(f.when(of("handled"), f.col("key"))), f.max(f.when(of("produced"), f.col("key")))
         ).alias("key"),
@@ -182,7 +185,7 @@ def _lost(records: DataFrame) -> DataFrame:
 
 
 def _repeated(records: DataFrame, handled: DataFrame) -> DataFrame:
-    """Return a row for each call or dead letter that came once its record was settled."""
+    """Return one row for each call or dead letter that followed the settling of its record."""
     from pyspark.sql import functions as f
 
     again = records.where("last > settled").select(*RECORD, "settled")
@@ -212,10 +215,10 @@ def _repeated(records: DataFrame, handled: DataFrame) -> DataFrame:
 
 
 def _overtaken(records: DataFrame, handled: DataFrame, tick: int) -> DataFrame:
-    """Return the records that a later one of their key overtook.
+    """Return the records that a later record of their key overtook.
 
-    The first start of all that come behind a record is one window over each key of a partition.
-    Only where that was before the record had settled are its own calls looked at.
+    One window over each key of a partition finds the first start among all later records. The
+    record's own calls are read only when that start was before the record had settled.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -238,7 +241,7 @@ def _overtaken(records: DataFrame, handled: DataFrame, tick: int) -> DataFrame:
     early = later.where(first).select(
         *RECORD, "key", f.lit("it first started after a later record of its key had").alias("why")
     )
-    # In another process it may have run then, as far as clocks can tell.
+    # A record of another process may have been running then, within the clock tolerance.
     running = handled.select(*RECORD, "started", "ended", "incarnation")
     other = f.when(f.col("later.incarnation") == f.col("incarnation"), 0).otherwise(tick)
     idle = (
@@ -260,9 +263,10 @@ def _overtaken(records: DataFrame, handled: DataFrame, tick: int) -> DataFrame:
 
 
 def _overlapping(handled: DataFrame, lane: tuple[str, ...], tick: int) -> DataFrame:
-    """Return the calls that started while another one of their lane ran.
+    """Return the calls that started while another call of their lane ran.
 
-    Of all that started before, the one that ends last is kept while a lane is gone through by time.
+    The window goes through a lane by start time. It keeps the call with the latest end among all
+    that started before.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -301,7 +305,7 @@ def _who() -> Column:
 
 
 def _findings(broken: Mapping[str, DataFrame]) -> dict[str, Finding]:
-    """Count the cases of each rule, in one go, and bring the first few of them here."""
+    """Count the cases of all rules in one pass, and collect the first few of each."""
     from pyspark import StorageLevel
     from pyspark.sql import functions as f
 
@@ -323,7 +327,7 @@ def _findings(broken: Mapping[str, DataFrame]) -> dict[str, Finding]:
 
 
 def shown(key: bytes | None) -> str | None:
-    """Return a key as text where it is text, else in hexadecimal digits as ``hex:00ff``."""
+    """Return a key as text if it is printable text, else in hexadecimal digits as ``hex:00ff``."""
     if key is None:
         return None
     try:
@@ -334,7 +338,7 @@ def shown(key: bytes | None) -> str | None:
 
 
 def load_by_worker(handled: DataFrame) -> list[dict[str, Any]]:
-    """Return what each worker did, and from when to when (ns), the busiest first."""
+    """Return the calls, failures, seconds and time range (ns) of each worker, the busiest first."""
     from pyspark.sql import functions as f
 
     found = handled.groupBy("incarnation", "worker").agg(
@@ -351,7 +355,7 @@ def load_by_worker(handled: DataFrame) -> list[dict[str, Any]]:
 
 
 def _timeline(handled: DataFrame, workers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return calls by time, in at most so many steps of the same length."""
+    """Return the calls over time, in at most :data:`.steps.STEPS` steps of the same length."""
     from pyspark.sql import functions as f
 
     if not workers:

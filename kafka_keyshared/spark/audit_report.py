@@ -1,4 +1,4 @@
-"""An audit as a value for JSON, as a page in Markdown, and as two plots."""
+"""Audit reports as JSON, Markdown and two SVG plots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka_keyshared.spark.audit import Audit
 from kafka_keyshared.spark.plots import bars, columns
 
 BUSIEST = 24
-"""Workers that a plot has room for."""
+"""Maximum number of workers in a plot."""
 
 MEANINGS = {
     "lost": "records that were produced and never settled",
@@ -34,7 +34,7 @@ TOTALS = {
 
 
 def as_json(audit: Audit, elapsed: float) -> dict[str, Any]:
-    """Return everything that was found."""
+    """Return all findings as a value for JSON."""
     return {
         **{rule: finding.count for rule, finding in audit.findings.items()},
         "ok": audit.clean,
@@ -51,7 +51,7 @@ def as_json(audit: Audit, elapsed: float) -> dict[str, Any]:
 
 
 def as_markdown(audit: Audit, what: str) -> str:
-    """Return a page for a person; ``what`` says what was looked at."""
+    """Return the audit as a Markdown page; ``what`` names the audited log."""
     lines = [f"# Audit of {what}", "", "| proof | count | |", "|---|---:|---|"]
     for rule, finding in audit.findings.items():
         verdict = "none" if not finding.count else "**broken**"
@@ -97,14 +97,17 @@ def plots(audit: Audit) -> dict[str, str]:
 
 
 def _name(worker: dict[str, Any], *, several: bool) -> str:
-    """Return a worker's name; the end of its incarnation is what tells two of a host apart."""
+    """Return a worker's name.
+
+    The end of its incarnation is added when there are several, to distinguish workers of one host.
+    """
     process = worker["incarnation"][-12:]
     own = worker["worker"] or process
     return f"{process}/{own}" if several and own != process else str(own)
 
 
 def write_report(folder: Path, files: dict[str, str]) -> None:
-    """Write files into a folder, which is made; raise :class:`ConfigError` where it cannot be."""
+    """Write files into a folder and create the folder; raise :class:`ConfigError` on failure."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():

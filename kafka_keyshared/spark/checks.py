@@ -1,8 +1,8 @@
-"""What of Java, Spark, Scala, jars and Python does not fit together, seen before anything starts.
+"""Compatibility checks of Java, Spark, Scala, jars and Python before a start.
 
-Spark itself finds out late, and tells it in a stack of Java: after a minute on a cluster, or as a
-method that does not exist. Nothing here starts Spark; it reads names of files and asks ``java``
-for its version.
+Spark itself reports a mismatch late, in a Java stack trace. On a cluster that takes a minute, or it
+shows as a method that does not exist. These checks start no Spark. They read file names and ask
+``java`` for its version.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from kafka_keyshared.spark.jars import JARS_VARIABLE, SPARK_JARS, SPARK_VERSION
 HOW_TO_GET_PYSPARK = "install the extra: pip install 'kafka-keyshared[spark]'"
 FETCH = "run `keyshared spark jars --fetch`"
 TOO_NEW_JAVA = 23
-"""From here on ``Subject.getSubject``, which Spark's Hadoop calls, throws (its release notes)."""
+"""First Java version on which ``Subject.getSubject``, which Spark's Hadoop calls, throws.
+
+The source is Spark's release notes.
+"""
 
 _JAR = re.compile(r"(?P<what>.+?)(?:_(?P<scala>2\.\d+))?-(?P<version>\d+\.\d.*)\.jar")
 _PYTHON_TIMEOUT = 60.0
 
 
 class Part(enum.StrEnum):
-    """What does not fit; the value is the name of the doctor's finding."""
+    """The part that does not fit; the value is the name of the doctor's finding."""
 
     SPARK = "spark-unfit"
     JAVA = "spark-java-unfit"
@@ -41,7 +44,7 @@ class Part(enum.StrEnum):
 
 
 class Misfit(NamedTuple):
-    """Something because of which Spark would not start, or would fail later."""
+    """A mismatch because of which Spark would not start, or would fail later."""
 
     part: Part
     why: str
@@ -49,7 +52,7 @@ class Misfit(NamedTuple):
 
 
 class Jar(NamedTuple):
-    """What the name of a jar says: the library, the Scala it was built for, its version."""
+    """The parts of a jar's name: the library, the Scala version it was built for, its version."""
 
     what: str
     scala: str | None
@@ -57,13 +60,13 @@ class Jar(NamedTuple):
 
 
 def jar(file: Path) -> Jar | None:
-    """Read the name of a file; None when it is not one of a jar with a version."""
+    """Parse the name of a file; None when it does not name a jar with a version."""
     match = _JAR.fullmatch(file.name)
     return Jar(match["what"], match["scala"], match["version"]) if match else None
 
 
 def series(text: str) -> str:
-    """The first two numbers of a version: what has the same goes together."""
+    """Return the first two numbers of a version; versions that share them are compatible."""
     return ".".join(text.split(".")[:2])
 
 
@@ -75,7 +78,7 @@ def require_pyspark() -> None:
 
 
 def spark_home() -> Path:
-    """Where the Spark is that pyspark starts: ``SPARK_HOME``, else the one that came with it."""
+    """Return the Spark that pyspark starts: ``SPARK_HOME``, else the one bundled with pyspark."""
     named = os.environ.get("SPARK_HOME")
     if named:
         return Path(named)
@@ -87,9 +90,9 @@ def spark_home() -> Path:
 
 
 def java_of_spark() -> str:
-    """The ``java`` command that Spark is to be started with.
+    """Return the ``java`` command for starting Spark.
 
-    Raises :class:`MissingPartError` when there is none that it runs on.
+    Raises :class:`MissingPartError` when there is no Java that Spark runs on.
     """
     command = java("Spark")
     feature = java_version(command)
@@ -103,7 +106,7 @@ def java_of_spark() -> str:
 
 
 def misfits(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> Iterator[Misfit]:
-    """Yield everything that does not fit, from what is needed first on."""
+    """Yield every mismatch, in the order in which a start needs the parts."""
     yield from _of_spark()
     yield from _of_java()
     yield from _of_jars()
@@ -111,14 +114,14 @@ def misfits(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
 
 
 def require(master: str, conf: Mapping[str, str]) -> None:
-    """Raise :class:`MissingPartError` in one line with all that does not fit."""
+    """Raise :class:`MissingPartError` in one line with all mismatches."""
     found = list(misfits(master, conf))
     if found:
         raise MissingPartError("; ".join(f"{each.why}: {each.cure}" for each in found))
 
 
 def seen() -> str:
-    """What there is, in a line, for somebody whose parts all fit."""
+    """Return the versions in use as one line, for a setup whose parts all fit."""
     command = java_of_spark()
     return (
         f"Spark {version('pyspark')}, Java {java_version(command)} ({command}), jars in "
@@ -206,7 +209,7 @@ def _of_jar(file: Path, core: Jar | None, cure: str) -> Iterator[Misfit]:
 
 
 def python_of_executors(master: str, conf: Mapping[str, str]) -> str | None:
-    """The Python command that executors are told to start; None for the cluster's own choice."""
+    """Return the Python command that executors start; None for the cluster's own choice."""
     named = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     if named is None and master.startswith("local"):
         return sys.executable
@@ -215,7 +218,7 @@ def python_of_executors(master: str, conf: Mapping[str, str]) -> str | None:
 
 def _of_python(master: str, conf: Mapping[str, str]) -> Iterator[Misfit]:
     command = python_of_executors(master, conf)
-    # One that is relative lies in an archive or on another machine: executors tell (see shipping).
+    # A relative path lies in an archive or on another machine. Executors report it (see shipping).
     if command is None or command == sys.executable or not Path(command).is_absolute():
         return
     cure = "set spark.pyspark.python (or PYSPARK_PYTHON) to a Python of this version, or unset it"
@@ -230,7 +233,7 @@ def _of_python(master: str, conf: Mapping[str, str]) -> Iterator[Misfit]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as failed:
-        if master.startswith("local"):  # elsewhere it need not be on this machine
+        if master.startswith("local"):  # on a cluster the command need not exist on this machine
             why = f"the Python of executors, {command}, does not run: {failed}"
             yield Misfit(Part.PYTHON, why, cure)
         return

@@ -1,6 +1,6 @@
-"""Where the jars are that let Spark read and write Kafka, and how they get there.
+"""Location and download of Spark's jars for Kafka.
 
-They do not come with pyspark. ``keyshared spark jars --fetch`` has Maven fetch them, once per
+They are not part of pyspark. ``keyshared spark jars --fetch`` fetches them with Maven, once per
 user, and so does ``python -m kafka_keyshared.spark.jars``. ``KEYSHARED_SPARK_JARS`` names a
 directory that is used instead.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from kafka_keyshared.local.maven import JarSet
 
 SPARK_VERSION = "4.0.0"
-"""The Spark that the jars are made for; any 4.0 of pyspark goes with them."""
+"""The Spark version that the jars are made for; any pyspark 4.0 works with them."""
 SCALA_VERSION = "2.13"
 JARS_VARIABLE = "KEYSHARED_SPARK_JARS"
 
@@ -37,10 +37,10 @@ SPARK_JARS = JarSet(
 
 
 def needed_files() -> list[Path]:
-    """The jars themselves, which a session is given, in a fixed order.
+    """Return the jars for a session, in a fixed order.
 
-    Other jars in a directory that the variable names are left alone: what Spark has already must
-    not come to it twice. Raises :class:`MissingPartError` when there are none yet.
+    Other jars in the directory that the variable names are ignored, because Spark must not get a
+    jar twice. Raises :class:`MissingPartError` when the jars are missing.
     """
     directory = SPARK_JARS.require()
     return [file for pattern in SPARK_JARS.needed for file in sorted(directory.glob(pattern))]

@@ -1,4 +1,4 @@
-"""The client's settings, as Java's clients call them: Spark reads and writes Kafka by those."""
+"""Translation of client settings to Java's names, for Spark's Kafka source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_keyshared.errors import ConfigError
 
 _SAME = ("client.id", "client.dns.lookup")
 _SECURED_BY = ("security.", "sasl.", "ssl.", "https.", "oauth_cb", "enable.sasl.", "enable.ssl.")
-"""How the names of settings begin without which a connection would be another one."""
+"""Prefixes of settings without which the connection would be a different one."""
 
 _LOGIN = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -20,10 +20,10 @@ _LOGIN = {
 
 
 def java_conf(conf: Mapping[str, Any]) -> dict[str, str]:
-    """Return what of a consumer's settings concerns the connection, by Java's names.
+    """Return the connection settings of a consumer, by Java's names.
 
-    Raises :class:`ConfigError` for one that Java's clients have nothing for; then the connection
-    would be another one than the pods have. ``kafka.`` in front of a name is Spark's.
+    The prefix ``kafka.`` is Spark's. Raises :class:`ConfigError` for a setting that Java's clients
+    do not have. The connection would then differ from that of the pods.
     """
     own = connection_conf(conf)
     servers = own.pop("bootstrap.servers", None) or own.pop("metadata.broker.list", None)
@@ -34,7 +34,7 @@ def java_conf(conf: Mapping[str, Any]) -> dict[str, str]:
         found["security.protocol"] = str(protocol).upper()
     found |= _login(own)
     found |= _certificates(own)
-    # How the client opens sockets and what it calls itself is its own affair.
+    # Settings such as socket options and the client's software name need no Java equivalent.
     left = [name for name in own if name.startswith(_SECURED_BY)]
     if left:
         raise ConfigError(

@@ -1,7 +1,7 @@
-"""Keys of one batch of records, read in a task of Spark.
+"""Key reading for a batch of records in a Spark task.
 
-The rules are those of a pod (:mod:`kafka_keyshared.core.admission`). A pod holds a partition; a
-batch cannot, so it ends with the reason.
+The rules are those of a pod (:mod:`kafka_keyshared.core.admission`). A pod holds a partition. A
+batch cannot, so it fails with the reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import Record, Retry, Undecodable, UnknownFormat, name_of
 
 KEY_WAIT = 60.0
-"""Seconds for which a key is read again that cannot be read just now, before the batch fails."""
+"""Seconds of retries for a key that is temporarily unreadable, before the batch fails."""
 
 
 def read_keys(
@@ -27,12 +27,12 @@ def read_keys(
     wait: Callable[[float], object] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[tuple[bytes | None, str | None]]:
-    """Return for each record its key, or why it has none that can be read.
+    """Return for each record its key, or the reason why its key is unreadable.
 
-    A record whose key cannot be read just now holds back the records behind it, as in a pod: here
-    the task waits. ``wait`` waits for so many seconds; ``clock`` is in seconds. Raises
-    :class:`KeySharedError` with the reason after :data:`KEY_WAIT` seconds, and at once where the
-    format of a record is unknown, waiting cannot help and the record is no exception.
+    A record whose key is temporarily unreadable holds back the records behind it, as in a pod. Here
+    the task waits. ``wait`` takes a number of seconds. ``clock`` returns seconds. Raises
+    :class:`KeySharedError` with the reason after :data:`KEY_WAIT` seconds. Raises it at once when
+    the format of a record is unknown, waiting cannot help and the record is not an exception.
     """
     wait = wait or Event().wait
     found: list[tuple[bytes | None, str | None]] = []
@@ -73,7 +73,7 @@ def _judge(
     read_before: bool,
     waited: float,
 ) -> bool | None:
-    """Say whether a record is broken; None while waiting may yet tell."""
+    """Return whether a record is broken; None while waiting may still decide it."""
     around = look_around(key_of, error, behind)
     if is_broken(error, around, read_before=read_before, waited=waited):
         return True

@@ -1,8 +1,9 @@
-"""Dead letters on Spark: read by the code of ``keyshared dlq``, grouped, chosen and written.
+"""Dead letters on Spark: reading, selection, grouping and export.
 
-What anybody has written to the topic becomes a row: a letter that cannot be read is one as well,
-with the reason in ``problem``. The driver gets counts, the first few of each kind, and of what is
-chosen one place after the other.
+The code of ``keyshared dlq`` reads them. Every record of the dead-letter topic becomes a row, from
+any client. A dead letter that cannot be read is also a row, with the reason in ``problem``. The
+driver gets counts and the first few dead letters of each kind. It gets the places of the chosen
+dead letters one by one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ OUTLINE = (
     "chosen boolean, key binary, source_topic string, source_partition int, source_offset bigint, "
     "source_group string, attempts bigint, replays bigint, error_type string, error_message string"
 )
-"""The columns by which letters are looked at, without what was in the record."""
+"""The columns that describe a dead letter, without the content of the record."""
 
 WHOLE = (
     f"{OUTLINE}, error_stack string, source_timestamp bigint, first_failure bigint, "
@@ -49,11 +50,11 @@ Fields = Callable[[Letter], dict[str, Any]]
 
 
 def letters_of(records: DataFrame, choice: Choice, schema: str, fields: Fields) -> DataFrame:
-    """Return a row for each record of a dead-letter topic; ``chosen`` says whether it is meant."""
+    """Return a row for each record of a dead-letter topic; ``chosen`` marks the selected ones."""
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    # Only the driver can read what a schema says in words.
+    # Only the driver can parse a schema given as text.
     made = cast("StructType", StructType.fromDDL(schema))
     return records.mapInArrow(_reading(choice, to_arrow_schema(made), fields), made)
 
@@ -72,7 +73,7 @@ def _reading(choice: Choice, schema: pyarrow.Schema, fields: Fields) -> Callable
 
 
 def outline_of(letter: Letter) -> dict[str, Any]:
-    """Return a letter in the columns of :data:`OUTLINE`."""
+    """Return a dead letter in the columns of :data:`OUTLINE`."""
     told, (partition, offset) = letter.told, letter.at
     row = {
         "partition": partition,
@@ -98,7 +99,7 @@ def outline_of(letter: Letter) -> dict[str, Any]:
 
 
 def whole_of(letter: Letter) -> dict[str, Any]:
-    """Return a letter in the columns of :data:`WHOLE`."""
+    """Return a dead letter in the columns of :data:`WHOLE`."""
     told = letter.told
     headers = [
         {"name": name, "value": value.encode() if isinstance(value, str) else value}
@@ -116,7 +117,7 @@ def whole_of(letter: Letter) -> dict[str, Any]:
 
 
 def line_of(letter: Letter, topic: str) -> dict[str, Any]:
-    """Return a letter as a line of ``keyshared dlq export``, with its mark."""
+    """Return a dead letter as a line of ``keyshared dlq export``, with its mark."""
     told = {"topic": topic, **whole(letter, Decoder(Payload.AUTO))}
     mark = f"{mark_of(letter, digest_of(letter)):016x}"
     place = dict(zip(PLACE, letter.at, strict=True))
@@ -124,12 +125,12 @@ def line_of(letter: Letter, topic: str) -> dict[str, Any]:
 
 
 def _long(number: int | None) -> int | None:
-    """Return a number as it is, None where no column has room for it: letters say anything."""
+    """Return a number, or None when it does not fit in a column; a dead letter may have any."""
     return None if number is None or abs(number) > LONG_MAX else number
 
 
 def letter_of(row: Mapping[str, Any]) -> Letter:
-    """Return the letter of which a row is the outline."""
+    """Return the dead letter that a row outlines."""
     key = None if row["key"] is None else bytes(row["key"])
     told = None
     if row["source_topic"] is not None:
@@ -148,11 +149,11 @@ def letter_of(row: Mapping[str, Any]) -> Letter:
     )
 
 
-# --- which are meant ---
+# --- selection ---
 
 
 def outstanding(letters: DataFrame, replayed: Iterable[int]) -> DataFrame:
-    """Return the letters that no replay has sent; ``replayed`` has the marks of those it has."""
+    """Return the dead letters that no replay has sent; ``replayed`` has the marks of the others."""
     import pyarrow as pa
 
     marks = pa.table({"mark": pa.array((f"{each:016x}" for each in replayed), pa.string())})
@@ -160,13 +161,13 @@ def outstanding(letters: DataFrame, replayed: Iterable[int]) -> DataFrame:
 
 
 def chosen(letters: DataFrame, *, whole_keys: bool) -> DataFrame:
-    """Return the letters that are meant; with ``whole_keys`` all letters of each key of theirs."""
+    """Return the chosen dead letters; with ``whole_keys`` also all others of their keys."""
     meant = letters.where("chosen")
     return meant.unionByName(same_keys(letters)) if whole_keys else meant
 
 
 def same_keys(letters: DataFrame) -> DataFrame:
-    """Return the letters that are not meant, of keys that have letters that are."""
+    """Return the dead letters that are not chosen but share a key with a chosen dead letter."""
     from pyspark.sql import functions as f
 
     others = letters.where(~f.col("chosen"))
@@ -178,7 +179,7 @@ def _lanes(letters: DataFrame) -> DataFrame:
 
 
 def places(letters: DataFrame, topic: str) -> Iterator[str]:
-    """Yield the lines of a selection that names these letters (:mod:`..dlq.selection`)."""
+    """Yield the lines of a selection that names these dead letters (:mod:`..dlq.selection`)."""
     from pyspark.sql import functions as f
 
     readable = letters.where(f.col("kind").isin(*READABLE))
@@ -187,12 +188,12 @@ def places(letters: DataFrame, topic: str) -> Iterator[str]:
         yield json.dumps({"topic": topic, "at": at, "mark": row["mark"]}) + "\n"
 
 
-# --- what there is ---
+# --- overview ---
 
 
 @dataclass(frozen=True)
 class Groups:
-    """What there is of letters, the most frequent first. Times are in milliseconds since 1970."""
+    """Dead letters in groups, the most frequent first. Times are in milliseconds since 1970."""
 
     kinds: dict[str, int]
     errors: Sequence[Mapping[str, Any]]
@@ -204,18 +205,18 @@ class Groups:
 
     @property
     def letters(self) -> int:
-        """How many of them can be read as letters."""
+        """The number of readable dead letters."""
         return sum(self.kinds.get(kind, 0) for kind in READABLE)
 
 
 PATTERN = "substring(regexp_replace(split_part(error_message, '\\n', 1), '[0-9]+', '#'), 1, 120)"
-"""What errors of one kind have in common: the first line, whatever numbers are in it."""
+"""The pattern that groups error messages: the first line, with every number replaced."""
 
 
 def grouped(letters: DataFrame, most: int, samples: int) -> Groups:
-    """Group letters by error, key, topic and time: at most so many groups, and samples of each.
+    """Group dead letters by error, key, topic and time; return at most ``most`` groups of each.
 
-    The samples are the newest letters of each error.
+    The samples are the newest dead letters of each error.
     """
     from pyspark.sql import functions as f
 
@@ -284,13 +285,13 @@ def _timeline(letters: DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-# --- what is written ---
+# --- export ---
 
 
 def whole_letters(records: DataFrame, choice: Choice, topic: str, form: str) -> DataFrame:
-    """Return the letters with all that is in them, ``parquet`` by column, ``json`` by line.
+    """Return the dead letters with their full content, ``parquet`` by column, ``json`` by line.
 
-    They are read once more for it, because what is looked at has no values.
+    They are read a second time, because the outline has no values.
     """
     if form == "parquet":
         return letters_of(records, choice, WHOLE, whole_of)
@@ -298,7 +299,7 @@ def whole_letters(records: DataFrame, choice: Choice, topic: str, form: str) -> 
 
 
 def export(letters: DataFrame, meant: DataFrame | None, place: str) -> None:
-    """Write whole letters to a folder that is not there yet: those ``meant``, else those chosen."""
+    """Write whole dead letters to a new folder: the ``meant`` ones, else the chosen ones."""
     if meant is None:
         found = letters.where("chosen")
     else:

@@ -1,6 +1,6 @@
-"""What the batch tools read: a processed log, and records of topics, as frames of Spark.
+"""Input frames of the batch tools: processed logs and topic records.
 
-Nothing here brings a record to the driver.
+No function of this module brings a record to the driver.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DAMAGED = "_damaged"
 
 
 class Span(NamedTuple):
-    """The offsets of a partition that are looked at: from ``begin`` to before ``end``."""
+    """An offset range of a partition, from ``begin`` up to ``end``, exclusive."""
 
     topic: str
     partition: int
@@ -43,13 +43,13 @@ class Span(NamedTuple):
 def processed_log(
     spark: SparkSession, place: str, conf: Mapping[str, Any], spans: Sequence[Span] = ()
 ) -> DataFrame:
-    """Return the rows of a processed log; ``spans`` are those of its topic, if it is one.
+    """Return the rows of a processed log; ``spans`` are those of its topic, if it is a topic.
 
     ``place`` is a folder with files of JSON lines or Parquet, such a file, or ``topic:NAME``.
-    Raises :class:`ConfigError` where there is no log, or what is there is none.
+    Raises :class:`ConfigError` when there is no log, or the files are not a processed log.
     """
     if place.startswith(TOPIC):
-        # What a client wrote is there whole or not at all.
+        # A client writes a record completely or not at all.
         found, writers = _rows_of_json(_kafka(spark, conf, spans).select(_text("value"))), 0
     elif files := _files(place, PARQUET_SUFFIX):
         if _files(place, LINES_SUFFIX):
@@ -85,15 +85,15 @@ def source_records(
 
 
 def whole_records(spark: SparkSession, conf: Mapping[str, Any], spans: Sequence[Span]) -> DataFrame:
-    """Return the records of these spans with all that is in them, by :data:`.rows.COLUMNS`."""
+    """Return the records of these spans with their full content, by :data:`.rows.COLUMNS`."""
     found = _kafka(spark, conf, spans)
     return found.selectExpr(*(f"{made} AS {name}" for name, made in SPARK_COLUMNS.items()))
 
 
 def _kafka(spark: SparkSession, conf: Mapping[str, Any], spans: Sequence[Span]) -> DataFrame:
-    """Return the records of these spans; what was deleted meanwhile is left out.
+    """Return the records of these spans, without those that were deleted since.
 
-    As pods have it, what was rolled back is never seen.
+    As in pods, records of aborted transactions are never seen.
     """
     bounds: dict[str, dict[str, dict[str, int]]] = {"begin": {}, "end": {}, "assign": {}}
     assigned: dict[str, list[int]] = {}
@@ -128,7 +128,7 @@ def _files(place: str, suffix: str) -> list[str]:
 
 
 def _rows_of_json(lines: DataFrame) -> DataFrame:
-    """Return the rows of lines; a line that is none is beside them, as it is."""
+    """Parse lines into rows; an unparsable line is kept as it is in its own column."""
     from pyspark.sql import functions as f
 
     schema = f"{ROW.format(key='string')}, {_DAMAGED} string"
@@ -157,11 +157,11 @@ def _parquet(spark: SparkSession, place: str, files: Sequence[str]) -> DataFrame
 
 
 def _checked(found: DataFrame, place: str, writers: int) -> DataFrame:
-    """Return the rows, once each is known to have what a row needs.
+    """Return the rows, after a check that each has the required columns.
 
-    As many lines may be no rows as there were writers: a kill cuts the last line of each short.
-    What was read of lines is kept on disk. Of Parquet each look reads the few columns that it needs
-    from the files, which is less than to write and to read all of them once more.
+    At most one unparsable line is accepted for each writer, because a kill cuts the last line
+    short. Rows parsed from lines are stored on disk. With Parquet each query reads its few columns
+    from the files, which is cheaper than writing and re-reading all of them.
     """
     from pyspark.sql import functions as f
 

@@ -1,10 +1,10 @@
-"""Which task each record goes to: one task for each worker of the ring, and no other hash.
+"""The assignment of records to Spark tasks, one task for each worker.
 
-A record's slot is what pods make of its key (:mod:`kafka_keyshared.hashing`), and the slot's owner
-is what the routing says of the same workers. Spark, however, spreads rows by a hash of its own. So
-each worker has a *place*: the smallest number whose hash by Spark is the worker's own number. Rows
-repartitioned by their place into as many partitions as there are workers come out one worker to a
-partition; the task asserts it.
+A record's slot is computed from its key as in pods (:mod:`kafka_keyshared.hashing`). The routing
+assigns the slot to the same worker as in pods. However, Spark distributes rows by its own hash.
+Therefore each worker has a *place*: the smallest number whose Spark hash is the worker's number.
+Rows are repartitioned by their place into as many partitions as there are workers. Each partition
+then has the rows of one worker. The task asserts it.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOT_KEY_BYTES
 from kafka_keyshared.model import Record, Undecodable
 
 SPARK_SEED = 42
-"""What Spark's ``hash`` starts from, by which it repartitions."""
+"""The seed of Spark's ``hash``, by which it repartitions."""
 
 
 def spark_partition(value: int, partitions: int) -> int:
     """Return the partition into which Spark puts a row by this 32-bit integer.
 
-    That is murmur3 (x86, 32 bits) of its four bytes, low end first, modulo the number of
+    The result is murmur3 (x86, 32 bits) of its four bytes, little-endian, modulo the number of
     partitions, and never negative.
     """
     return mmh3.hash(struct.pack("<i", value), SPARK_SEED) % partitions
 
 
 def place_numbers(workers: int) -> tuple[int, ...]:
-    """Return the place of each worker: by it, Spark puts a row into the worker's partition."""
+    """Return the place of each worker, the number that Spark maps to the worker's partition."""
     found: dict[int, int] = {}
     for value in count():
         found.setdefault(spark_partition(value, workers), value)
@@ -48,14 +48,14 @@ def place_numbers(workers: int) -> tuple[int, ...]:
 
 
 class Places:
-    """The places of the records of a subscription. It is small, and travels to every executor.
+    """The places of the records of a subscription. It is small, and is sent to every executor.
 
-    ``table`` has the place of each slot, ``numbers`` that of each worker. ``nulls`` is where the
-    one lane of null keys is, None where they go to each worker in turn. ``whole`` says that all
-    goes to one worker, ``turns`` that everything goes in turn.
+    ``table`` has the place of each slot, ``numbers`` that of each worker. ``nulls`` is the place of
+    the one lane of null keys, or None when null keys go to the workers in turn. ``whole`` means
+    that one worker gets all records, ``turns`` that all records go to the workers in turn.
 
-    Raises :class:`ConfigError` for a routing that leaves keys to nobody or to whoever filters them:
-    what is declared for a worker that is away is held by pods, and a batch would not end.
+    Raises :class:`ConfigError` for a routing with filters or with slots that have no worker. Pods
+    hold the records declared for an absent worker, and a batch would never end.
     """
 
     def __init__(self, settings: SubscriptionSettings) -> None:
@@ -84,8 +84,9 @@ class Places:
     ) -> list[int]:
         """Return the places of records with these keys; None is a null key.
 
-        What has no key goes to each worker in turn, by its offset, so that a task that runs again
-        gets the same records. So does a record whose key cannot be read, which stands for None.
+        Records without a key go to the workers in turn, by offset. Therefore a repeated task gets
+        the same records. The same applies to records with an unreadable key, which is also given as
+        None.
         """
         slot, table, numbers = SLOT_FUNCTIONS[self.slot_function], self.table, self.numbers
         nulls = self.nulls
@@ -105,7 +106,7 @@ class Places:
 
 
 def derived_key(settings: SubscriptionSettings) -> KeyOf | None:
-    """Return the function that records' keys are made by; None where they go by their own."""
+    """Return the function that derives keys; None when records go by their own key."""
     if settings.routing.mode in ("exclusive", "unordered"):
         return None
     if settings.slot_function in SLOT_KEY_BYTES:
@@ -116,9 +117,9 @@ def derived_key(settings: SubscriptionSettings) -> KeyOf | None:
 def alone(
     settings: SubscriptionSettings, worker: int, key_of: KeyOf | None
 ) -> SubscriptionSettings:
-    """Return the settings of one worker by itself: what comes to it is its own already.
+    """Return the settings for one worker alone: its task gets only its own records.
 
-    ``key_of`` tells keys that were made before records were given their places.
+    ``key_of`` returns the keys that were derived when the records were placed.
     """
     routing = settings.routing
     mode = routing.mode if routing.mode in ("exclusive", "unordered") else "ring"
@@ -135,16 +136,16 @@ def alone(
 
 
 class MadeKeys:
-    """Tells the keys that were made before the records were given their places.
+    """The keys that were derived when the records were placed.
 
-    The function that made them is not asked again: another answer now would break the order.
+    The key function is not called again, because a different result would break the order.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, bytes | str | None] = {}
 
     def note(self, record: Record, key: bytes | None, unreadable: str | None) -> None:
-        """Keep the key of a record that comes next, or why it has none that can be read."""
+        """Store the key of a coming record, or the reason why its key is unreadable."""
         self._known[id(record)] = key if unreadable is None else unreadable
 
     def __call__(self, record: Record) -> bytes | None:

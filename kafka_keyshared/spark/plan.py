@@ -1,11 +1,11 @@
-"""What a batch takes of each partition, and what the group is told when it has run.
+"""The offset range of a batch, and its commit entries.
 
-A batch goes from where the group stands to where the log ended when it was planned. Where something
-may stay behind (a policy that blocks keys, a limit for dead letters), everything else of the batch
-may settle beyond it, in whatever pattern, and has to fit in the commit metadata then: such a batch
-takes no more of a partition than the core would let a pod lease, at three quarters of the room.
-Other policies leave nothing behind, because a task waits for its retries; then a batch is as large
-as it is wanted.
+A batch goes from the group's position to the log end at the time of planning. Some policies leave
+records behind: those that block keys, or a limit for dead letters. All other records of the batch
+may then settle beyond them, in any pattern. The settled set must fit in the commit metadata. Such a
+batch takes at most as much of a partition as the core lets a pod lease with three quarters of the
+room. Other policies leave nothing behind, because a task waits for its retries. Their batches have
+any size.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from kafka_keyshared.spark.settled import common, to_position
 from kafka_keyshared.spark.task import Report, Share
 
 SET_SHARE = 0.75
-"""How much of a set's room a batch may need; the rest is for those who go on from it."""
+"""Share of a set's room that a batch may need; the rest is for the members that resume after it."""
 
 BATCH_OFFSETS = 1_000_000
-"""Most offsets of a partition in a batch that leaves nothing behind, unless told."""
+"""Default maximum of offsets of a partition in a batch that leaves nothing behind."""
 
 
 def leaves_nothing(settings: SubscriptionSettings) -> bool:
-    """Say whether every record of a batch settles in it, whatever becomes of it."""
+    """Return whether every record of a batch is certain to settle in it."""
     gives_up = settings.poison in ("drop", "dead_letter")
-    # Of a record that goes by its own key, which is bytes or null, nothing can be unreadable.
+    # A record that goes by its own key, bytes or null, cannot have an unreadable key.
     readable = derived_key(settings) is None and settings.null_keys != "reject"
     keyed = readable or settings.when_undecodable() != "block"
     return gives_up and keyed and settings.dlq_limit is None
@@ -48,7 +48,7 @@ def leaves_nothing(settings: SubscriptionSettings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A batch: the share of each partition that has one, and what to say.
+    """A batch: the share of each partition that has one, and notices for the log.
 
     ``states`` are those of all partitions as the core starts them; ``ends`` the ends of the logs.
     """
@@ -60,7 +60,7 @@ class Plan:
 
     @property
     def offsets(self) -> int:
-        """How many offsets it covers."""
+        """The number of offsets in the batch."""
         return sum(share.end - share.begin for share in self.shares.values())
 
 
@@ -69,10 +69,10 @@ def plan(
     settings: SubscriptionSettings,
     most: int = BATCH_OFFSETS,
 ) -> Plan:
-    """Plan the next batch from where the group stands.
+    """Plan the next batch from the group's positions.
 
-    ``starts`` have positions and the bounds of the logs, ``most`` is how many offsets of a
-    partition a batch may have.
+    ``starts`` have positions and the bounds of the logs. ``most`` is the maximum number of offsets
+    of a partition in a batch.
     """
     shares: dict[TopicPartition, Share] = {}
     states: dict[TopicPartition, PartitionState] = {}
@@ -93,7 +93,7 @@ def plan(
 
 
 def _reach(begin: int, state: PartitionState, name: str) -> int:
-    """Return up to where everything may settle, in any pattern, and the set fits."""
+    """Return the end up to which all records may settle, in any pattern, and the set still fits."""
     room = int(set_rooms([name])[name] * SET_SHARE)
     restored = state.restored.get(name, ())
     reach = begin + bitmap_span(room)
@@ -103,7 +103,7 @@ def _reach(begin: int, state: PartitionState, name: str) -> int:
 
 
 def outcome(plan: Plan, reports: Iterable[Report], name: str) -> dict[TopicPartition, CommitEntry]:
-    """Return what to commit: of each partition what all tasks have settled."""
+    """Return the commit entries: for each partition the offsets that all tasks have settled."""
     told = list(reports)
     snapshots: dict[TopicPartition, Snapshot] = {}
     for partition, share in plan.shares.items():
@@ -129,10 +129,10 @@ def outcome(plan: Plan, reports: Iterable[Report], name: str) -> dict[TopicParti
 
 
 def together(one: LaneNotes, other: LaneNotes) -> LaneNotes:
-    """Return the notes of two tasks, of which each knows its own lanes better than the other.
+    """Merge the notes of two tasks, each of which is authoritative for its own lanes.
 
-    What was diverted before the batch is diverted for both, so a lane counts as released if either
-    does not name it.
+    Lanes diverted before the batch are diverted for both. Therefore a lane counts as released if
+    either task does not name it.
     """
     tried: dict[int, Tried] = {**one.tried, **other.tried}
     return LaneNotes(one.diverted | other.diverted, tried)

@@ -1,7 +1,6 @@
-"""Plots as SVG, written by hand: bars side by side, and columns over time.
+"""Hand-written SVG plots: horizontal bars, and columns over time.
 
-A plot of some bars is not worth a library of 40 MB, and an SVG is text that a page, a browser and a
-review show as they are.
+A few bars do not justify a library of 40 MB. Pages, browsers and reviews show SVG text directly.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ def bars(
     unit: str,
     kinds: Mapping[str, int] | None = None,
 ) -> str:
-    """Return a bar for each value of each label; ``names`` says what the values of a label are.
+    """Return a bar for each value of each label; ``names`` describes the values of a label.
 
-    With ``kinds`` a label has one value, and ``names`` says of which kind it is.
+    With ``kinds`` a label has one value, and ``names`` is indexed by the label's kind.
     """
     most = max((value for each in values.values() for value in each), default=0) or 1
     scale = (WIDTH - LEFT - RIGHT) / most
@@ -49,7 +48,7 @@ def bars(
 def columns(
     title: str, values: Sequence[Sequence[float]], names: Sequence[str], unit: str, span: str
 ) -> str:
-    """Return a column for each step of time; the second value of a step stands in the first."""
+    """Return a column for each time step; the second value of a step is drawn inside the first."""
     most = max((value for each in values for value in each), default=0) or 1
     wide = (WIDTH - LEFT) / max(1, len(values))
     parts = [_text(LEFT - 8, TOP + 10, f"{most:,.0f}", "end")]

@@ -1,7 +1,7 @@
-"""Records as Spark has them, and as handlers get them: the client's own message objects.
+"""Conversion of Spark rows to the client's message objects for handlers.
 
-A message is made without a client, and nothing here connects anywhere. What Spark's Kafka source
-does not tell is the leader's epoch.
+A message is made without a client, and nothing here opens a connection. Spark's Kafka source does
+not provide the leader epoch.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ COLUMNS = (
     "value",
     "headers",
 )
-"""Of a record; ``timestamp`` in milliseconds, its type as the client numbers them."""
+"""The columns of a record: ``timestamp`` in milliseconds, its type as the client numbers them."""
 
 KEY_COLUMNS = ("made_key", "unreadable")
-"""Of a key that was made: its bytes, and why it could not be."""
+"""The columns of a derived key: its bytes, and the reason why it is unreadable."""
 
 SPARK_COLUMNS: Mapping[str, str] = {
     "topic": "topic",
     "partition": "partition",
     "offset": "offset",
     "timestamp": "unix_millis(timestamp)",
-    # Java counts the kinds from -1 (none), the client from 0.
+    # Java counts the types from -1 (none), the client from 0.
     "timestamp_type": "timestampType + 1",
     "key": "key",
     "value": "value",
     "headers": "headers",
 }
-"""How each is made of what Spark's Kafka source gives."""
+"""The expression for each column on the output of Spark's Kafka source."""
 
 Headers: TypeAlias = "Sequence[Mapping[str, Any]] | None"
 
@@ -53,7 +53,7 @@ def records_of(columns: Sequence[Sequence[Any]]) -> list[Record]:
             offset=offset,
             key=key,
             value=value,
-            # None or a sequence: a list, or an array of numpy's, which is no truth value.
+            # None or a sequence: a list, or a numpy array, which has no truth value.
             headers=None if headers is None else [(at["key"], at["value"]) for at in headers],
             timestamp=(kind, timestamp),
         )

@@ -1,6 +1,7 @@
-"""One way to start Spark, and one to end it: with our jars, quiet, and with its log in a file.
+"""Start and shutdown of a Spark session.
 
-A start takes 5 to 16 s, most of it Java's; a process has one session at a time.
+The session has our jars and its own log file. A start takes 5 to 16 s, most of it Java's. A process
+has one session at a time.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 PY_FILES = "spark.submit.pyFiles"
 PYTHON = "spark.pyspark.python"
 GATEWAY = "PYSPARK_GATEWAY_PORT"
-"""It is in the environment of what spark-submit has started."""
+"""Environment variable that is set in a process started by spark-submit."""
 
 _LOG4J = """\
 rootLogger.level = {level}
@@ -41,7 +42,7 @@ appender.file.target = SYSTEM_ERR
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
 """
-# Java ends by itself when its standard input is closed; one that does not is killed.
+# Java ends by itself when its standard input is closed. After this many seconds it is killed.
 _END_TIMEOUT = 20.0
 
 
@@ -49,12 +50,12 @@ _END_TIMEOUT = 20.0
 class SparkOptions:
     """How Spark is started.
 
-    ``master`` is what spark-submit takes. ``driver_memory`` and ``executor_memory`` are sizes as
-    Java writes them (``1g``). ``conf`` goes over everything that this module sets. ``log`` is the
-    file that Spark's own log is appended to, from ``log_level`` on; without it a new one among the
-    temporary files. ``py_files`` and ``archives`` reach every executor; of the archives, one that
-    ends in ``#environment`` is the environment that they run in (see ``shipping``). ``submit`` are
-    arguments of spark-submit, which go over all the others.
+    ``master`` is the same as for spark-submit. ``driver_memory`` and ``executor_memory`` are sizes
+    as Java writes them (``1g``). ``conf`` overrides every setting of this module. ``log`` is the
+    file to which Spark's own log is appended, from ``log_level`` on. Without it a new temporary
+    file is used. ``py_files`` and ``archives`` reach every executor. An archive that ends in
+    ``#environment`` is the environment that executors run in (see ``shipping``). ``submit`` has
+    arguments of spark-submit, which override all the others.
     """
 
     master: str = "local[*]"
@@ -70,12 +71,12 @@ class SparkOptions:
 
     @property
     def given(self) -> dict[str, str]:
-        """The settings that somebody wrote down; raises :class:`ConfigError` for bad ones."""
+        """The settings that the user gave; raises :class:`ConfigError` for bad ones."""
         return {**self.conf, **settings_of(self.submit)}
 
     @property
     def where(self) -> str:
-        """The master that it comes to."""
+        """The effective master."""
         return self.given.get("spark.master", self.master)
 
     @property
@@ -85,13 +86,13 @@ class SparkOptions:
 
     @property
     def apart(self) -> bool:
-        """Whether executors are processes of their own, to which modules have to be sent."""
+        """Whether executors are separate processes, which need the modules sent to them."""
         return not self.here or self.where.startswith("local-cluster")
 
     def settings(self) -> dict[str, str]:
-        """Every setting of Spark that the options mean.
+        """Return every Spark setting that follows from the options.
 
-        Raises :class:`MissingPartError` when the jars are not there, and :class:`ConfigError` for
+        Raises :class:`MissingPartError` when the jars are missing, and :class:`ConfigError` for
         arguments that cannot be passed on.
         """
         found = {
@@ -100,13 +101,14 @@ class SparkOptions:
             "spark.driver.memory": self.driver_memory,
             "spark.executor.memory": self.executor_memory,
             "spark.jars": ",".join(str(file) for file in needed_files()),
-            # Any free port: two runs on one machine are no matter.
+            # Any free port, so that two runs on one machine do not collide.
             "spark.ui.port": "0",
-            # Its bar would be drawn over our own line.
+            # Spark's progress bar would overwrite our own line.
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.execution.arrow.pyspark.enabled": "true",
-            # It may merge partitions of a plan that runs, and one of ours is a worker.
+            # Adaptive execution may merge partitions of a running plan, and each partition is one
+            # worker.
             "spark.sql.adaptive.enabled": "false",
         }
         if self.here:
@@ -124,10 +126,10 @@ class SparkOptions:
 
 
 class Session:
-    """A running Spark; a context manager that ends it, Java included.
+    """A running Spark session; a context manager that ends it, Java included.
 
-    ``spark`` is the session itself, ``log`` the file with Spark's own log, ``ui`` the address of
-    its pages, or None where they are switched off. Made by :func:`start`.
+    ``spark`` is the session itself. ``log`` is the file with Spark's own log. ``ui`` is the address
+    of its web UI, or None when that is disabled. Made by :func:`start`.
     """
 
     def __init__(
@@ -142,7 +144,7 @@ class Session:
     def close(self) -> None:
         """Stop Spark and wait until its Java has ended; a second call does nothing.
 
-        A Java that has died before is no error here: whoever talked to it last was told.
+        A Java process that died before is no error here, because the last call to it has raised.
         """
         from py4j.protocol import Py4JError
 
@@ -169,12 +171,12 @@ class Session:
 
 
 def start(options: SparkOptions) -> Session:
-    """Start Spark and return once it takes work; on a cluster, once executors have done some.
+    """Start Spark and return once it accepts work; on a cluster, once executors have done some.
 
-    Where spark-submit has started this process, its Spark is taken, and its settings go over ours.
-    Raises :class:`MissingPartError` when something does not fit or Java does not come up, and
+    In a process that spark-submit started, its Spark is used, and its settings override ours.
+    Raises :class:`MissingPartError` when something does not fit or Java does not start. Raises
     :class:`ConfigError` for settings that Spark refuses and executors that lack something. Both
-    name the log where Spark has written anything.
+    name the log if Spark has written one.
     """
     require(options.where, options.given)
     settings = options.settings()
@@ -198,7 +200,7 @@ def start(options: SparkOptions) -> Session:
             if not options.here:
                 probe(context)
         except Exception as refused:
-            why = cause(refused)  # as long as there is a Java that can say it
+            why = cause(refused)  # before Java ends, because only Java knows the cause
             if context is not None:
                 context.stop()
             _end(gateway)
@@ -209,14 +211,14 @@ def start(options: SparkOptions) -> Session:
 
 
 def _launch(options: SparkOptions, settings: dict[str, str], scratch: Path, log: Path) -> Any:
-    """Start Java, or find the one that spark-submit has started; return the way to talk to it.
+    """Start Java, or find the one that spark-submit has started; return its gateway.
 
-    Java gets a session of its own, out of reach of signals to this process's group. It still ends
-    with this process: it reads a pipe whose other end only this process holds.
+    Java gets its own session, out of reach of signals to this process's group. It still ends with
+    this process, because it reads a pipe whose other end only this process holds.
     """
     from pyspark import SparkConf, java_gateway
 
-    launch: Callable[..., Any] = java_gateway.launch_gateway  # pyspark gives it no types
+    launch: Callable[..., Any] = java_gateway.launch_gateway  # pyspark has no types for it
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(settings.items()))
     _quiet(conf, scratch, options.log_level)
@@ -235,19 +237,19 @@ def _launch(options: SparkOptions, settings: dict[str, str], scratch: Path, log:
 
 
 def _context(gateway: Any, settings: dict[str, str]) -> SparkContext:
-    """Start Spark itself in a Java that is there."""
+    """Start Spark in a running Java process."""
     from pyspark import SparkConf, SparkContext
 
     conf = SparkConf(_jvm=gateway.jvm)
     for name, value in settings.items():
-        # Java has our settings, if it is ours; what spark-submit gave its own must stay.
+        # Our Java has our settings already. Settings that spark-submit gave its own Java must stay.
         conf.setIfMissing(name, value)
     return SparkContext(conf=conf, gateway=gateway)
 
 
 @contextlib.contextmanager
 def _own_path() -> Iterator[None]:
-    """Take from ``sys.path`` in the end what pyspark puts there for its copies of files."""
+    """Remove the entries that pyspark adds to ``sys.path`` for its copies of files, on exit."""
     before = list(sys.path)
     try:
         yield
@@ -262,7 +264,7 @@ def _new_log() -> Path:
 
 
 def _quiet(conf: Any, scratch: Path, level: str) -> None:
-    """Have Java write its log to its standard error, which is the log file, from ``level`` on."""
+    """Make Java log to its standard error, which is the log file, from ``level`` on."""
     properties = scratch / "log4j2.properties"
     properties.write_text(_LOG4J.format(level=level))
     ours = f"-Dlog4j2.configurationFile={properties.as_uri()}"
@@ -272,11 +274,11 @@ def _quiet(conf: Any, scratch: Path, level: str) -> None:
 
 @contextlib.contextmanager
 def _environment(options: SparkOptions, settings: Mapping[str, str]) -> Iterator[None]:
-    """What Java and pyspark take from the environment, for as long as the session lives.
+    """Set the environment that Java and pyspark read, as long as the session lives.
 
-    Spark's script takes the ``java`` of ``JAVA_HOME`` whatever its version. Pyspark knows no
-    setting for the Python of executors, only spark-submit does. On one machine pages are for this
-    one alone.
+    Spark's script uses the ``java`` of ``JAVA_HOME`` without a version check. Pyspark has no
+    setting for the Python of executors; only spark-submit does. With a local master, the web UI is
+    reachable from this machine only.
     """
     more = {"JAVA_HOME": str(Path(java_of_spark()).resolve().parents[1])}
     if PYTHON in settings and GATEWAY not in os.environ:
@@ -302,7 +304,7 @@ def _end(gateway: Any) -> None:
     process = getattr(gateway, "proc", None)
     with contextlib.suppress(OSError, Py4JError):
         gateway.shutdown()
-    for name in ("_gateway", "_jvm"):  # pyspark keeps them for good, and has no name for this
+    for name in ("_gateway", "_jvm"):  # pyspark never resets them, and has no API for it
         setattr(SparkContext, name, None)
     if process is None:
         return
@@ -315,9 +317,9 @@ def _end(gateway: Any) -> None:
 
 
 def cause(error: BaseException) -> str:
-    """What an error of Spark says in a line: the innermost reason, without a stack.
+    """Return the innermost reason of a Spark error in one line, without a stack.
 
-    Where Python raised it in a task, it is what Python said last.
+    If Python raised the error in a task, the reason is Python's last message.
     """
     text = _innermost(error)
     if "Traceback (most recent call last)" in text:
@@ -342,7 +344,7 @@ def _innermost(error: BaseException) -> str:
 
 
 def last_words(log: Path) -> str:
-    """Return the last line of the log that says what is wrong; Java's stacks are passed over."""
+    """Return the last line of the log that names an error; Java stack lines are skipped."""
     lines = log.read_text(errors="replace").splitlines()
     told = [line.strip() for line in lines if line.strip() and not re.match(r"\s+at ", line)]
     wrong = [line for line in told if re.search(r"error|exception|fail", line, re.IGNORECASE)]

@@ -1,8 +1,8 @@
-"""Settled offsets of a batch, told by every task for its own records, put together.
+"""Settled offsets of a batch, merged from the reports of its tasks.
 
-Here runs begin at the batch's begin: all that is settled from there on, the part before the first
-unsettled record too. A record of another task counts as settled to each, so the runs of a partition
-are what all of them have in common.
+Runs here start at the begin of the batch. They cover all settled offsets from there on, including
+those before the first unsettled record. Each task counts the records of other tasks as settled.
+Therefore the runs of a partition are the intersection of all tasks' runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kafka_keyshared.core.runs import Runs
 
 
 def from_begin(begin: int, position: int, beyond: Runs) -> Runs:
-    """Return a position and what is settled beyond it as runs from ``begin`` on."""
+    """Return a position and the settled offsets beyond it as runs from ``begin`` on."""
     return ((begin, position), *beyond) if position > begin else tuple(beyond)
 
 
@@ -36,7 +36,7 @@ def without(runs: Runs, offsets: Iterable[int]) -> Runs:
 
 
 def common(one: Runs, other: Runs) -> Runs:
-    """Return what is in both."""
+    """Return the intersection of two runs."""
     found: list[tuple[int, int]] = []
     ones, others = iter(one), iter(other)
     a, b = next(ones, None), next(others, None)
@@ -52,7 +52,7 @@ def common(one: Runs, other: Runs) -> Runs:
 
 
 def to_position(begin: int, runs: Runs) -> tuple[int, Runs]:
-    """Return the position that these runs mean, and what is settled beyond it."""
+    """Return the position that these runs stand for, and the settled offsets beyond it."""
     if runs and runs[0][0] <= begin:
         return runs[0][1], runs[1:]
     return begin, runs

@@ -1,7 +1,8 @@
-"""How this package, the handler's modules and a whole environment reach the executors.
+"""Delivery of this package, the handler's modules and environments to executors.
 
-A module travels in a zip that is imported from as it is. What is compiled cannot: mmh3, msgspec and
-pyarrow have to be there, or come in an archive of an environment.
+A module travels in a zip, from which Python imports directly. Compiled modules cannot be imported
+from a zip. Therefore mmh3, msgspec and pyarrow must be installed, or come in an environment
+archive.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from kafka_keyshared.errors import ConfigError
 
 PACKAGE = "kafka_keyshared"
 ENVIRONMENT = "environment"
-"""``--archives FILE#environment`` is an environment: executors run the Python in its ``bin``."""
+"""Name of an environment archive: with ``--archives FILE#environment``, executors run its Python.
+"""
 NEEDED = ("pyarrow", "pandas", "mmh3", "msgspec", "sortedcontainers", "kafka_keyshared.hashing")
-"""What every executor has to be able to import."""
+"""Modules that every executor must be able to import."""
 PATIENCE = 180.0
-"""Seconds that executors have to take their first work: a cluster may have to start machines."""
+"""Seconds until executors must accept their first work; a cluster may have to start machines."""
 
 
 def package_zip(directory: Path) -> Path:
@@ -38,7 +40,7 @@ def package_zip(directory: Path) -> Path:
 
 
 def modules_zip(directory: Path, modules: Iterable[ModuleType], name: str = "handlers") -> Path:
-    """Write the source of modules into ``directory``, each where its name says; return the file.
+    """Write the source of modules into ``directory``, under their import paths; return the file.
 
     Raises :class:`ConfigError` for a module without source.
     """
@@ -56,9 +58,9 @@ def modules_zip(directory: Path, modules: Iterable[ModuleType], name: str = "han
 
 
 def modules_below(directory: Path) -> list[ModuleType]:
-    """Return the modules that are imported by now from files below ``directory``.
+    """Return the modules imported so far from files below ``directory``.
 
-    Installed ones are not among them, nor is this package.
+    Installed modules and this package are excluded.
     """
     root = directory.resolve()
     return [
@@ -80,16 +82,16 @@ def _zip(target: Path, files: Mapping[str, Path]) -> Path:
 
 
 def python_in(archives: Iterable[str]) -> str | None:
-    """Return the Python of an archive that is an environment; None where none of them is one."""
+    """Return the Python of an environment archive; None when there is no such archive."""
     unpacked = {archive.partition("#")[2] for archive in archives}
     return f"./{ENVIRONMENT}/bin/python" if ENVIRONMENT in unpacked else None
 
 
 def without_java() -> None:
-    """Take Spark's own jar from where this process looks for modules; there are none in it.
+    """Remove Spark's own jar, which has no Python modules, from ``sys.path``.
 
-    Spark puts it there, and pyspark reads the directory of every archive anew before each task: of
-    its five thousand entries that is 0.05 to 0.15 s of processor time.
+    Spark adds it, and pyspark reads the directory of every archive again before each task. With its
+    five thousand entries that takes 0.05 to 0.15 s of processor time.
     """
     for place in [each for each in sys.path if Path(each).name.startswith("spark-core_")]:
         sys.path.remove(place)
@@ -97,7 +99,7 @@ def without_java() -> None:
 
 
 class Found(NamedTuple):
-    """What one executor said of itself."""
+    """The answer of one executor."""
 
     host: str
     python: str
@@ -106,7 +108,7 @@ class Found(NamedTuple):
 
 
 def look_around(modules: tuple[str, ...]) -> Found:
-    """Say where this runs and which of ``modules`` cannot be imported here, and why."""
+    """Return this host, its Python, and the ``modules`` that fail to import, with the reason."""
     import importlib
     import socket
 
@@ -121,10 +123,10 @@ def look_around(modules: tuple[str, ...]) -> Found:
 
 
 def probe(context: Any, modules: tuple[str, ...] = (), patience: float = PATIENCE) -> list[Found]:
-    """Have executors import what they need, and ``modules``; return what each said.
+    """Make executors import their required modules and ``modules``; return their answers.
 
-    Raises :class:`ConfigError` when one cannot, or when none takes work within ``patience``
-    seconds: before anything is read, and with what to do.
+    Raises :class:`ConfigError` when an import fails, or when no executor takes work within
+    ``patience`` seconds. It does so before anything is read, and the error says how to fix it.
     """
     wanted = (*NEEDED, *modules)
     found = _within(patience, context, wanted)

@@ -1,8 +1,8 @@
-"""Skew: what there is of each key and slot, and what a ring of workers makes of it.
+"""Skew analysis: load by key and slot, and its spread over workers.
 
-Keys are counted by Spark. What reaches the driver is a row for each slot, 65,536 at most, and the
-few heaviest keys. The slot of a key and the table of a ring are the very ones of an instance, and a
-busiest worker is reckoned as ``keyshared advise`` does it.
+Spark counts the keys. The driver gets one row for each slot, at most 65,536, and the few heaviest
+keys. The slot of a key and the slot table of a ring are the same as in an instance. The busiest
+worker is estimated as in ``keyshared advise``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 HEAVIEST = 10
 ROUNDS = 40
 MEASURES = ("records", "bytes", "seconds")
-"""What is counted; bytes need the topics, seconds a processed log."""
+"""The measures; bytes need the topics, seconds a processed log."""
 
 WEIGHT_MIN, WEIGHT_MAX = 0.05, 20.0
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What was counted: for each measure its total, that of records without a key, by slot."""
+    """The counts of each measure: the total, the part of records without a key, and by slot."""
 
     keys: int
     totals: dict[str, float]
@@ -42,10 +42,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Spread:
-    """What a ring gives its workers of a measure.
+    """The spread of a measure over the workers of a ring.
 
-    ``makespan`` is what the busiest has to do; no ring can make it less than ``bound``, the
-    heaviest key. ``imbalance`` is the busiest in terms of an even part.
+    ``makespan`` is the load of the busiest worker. No ring can reduce it below ``bound``, the
+    heaviest key. ``imbalance`` is the busiest worker's load divided by the mean load.
     """
 
     by_worker: dict[str, float]
@@ -58,7 +58,8 @@ class Spread:
 def measure(source: DataFrame | None, rows: DataFrame | None) -> Measured:
     """Count records and bytes of the topics, and records and seconds of a processed log, by key.
 
-    With both, records are those of the topics. Raises :class:`KeySharedError` for no record at all.
+    With both, records are those of the topics. Raises :class:`KeySharedError` if there is no
+    record.
     """
     from pyspark import StorageLevel
     from pyspark.sql import functions as f
@@ -118,7 +119,7 @@ def _slot() -> Any:
     def slots(keys: Any) -> Any:
         return keys.map(slot_of)
 
-    # Spark reads them, as types and not as the text that they are in this module.
+    # Spark reads these annotations as types. In this module they would be text.
     slots.__annotations__ = {"keys": pandas.Series, "return": pandas.Series}
     udf: Any = pandas_udf(slots, "int")  # type: ignore[call-overload]
     return udf(f.col("key"))
@@ -132,13 +133,13 @@ def _heaviest(keyed: DataFrame, name: str) -> list[dict[str, Any]]:
 
 
 def spread(found: Measured, name: str, workers: int, weights: Mapping[str, float] = {}) -> Spread:
-    """Return what a ring of so many workers gives each of a measure."""
+    """Return the load of each worker by one measure, on a ring of this many workers."""
     names = worker_names(workers)
     table = VnodeRing(names, ROUTING_VNODES, weights).table()
     by_worker = loads(found.slots[name], table, workers)
     total = found.totals[name]
     if name == "seconds":
-        # As with records: what has no key goes to whoever has least to do.
+        # As with records, a record without a key goes to the worker with the lowest load.
         makespan = max(max(by_worker.values(), default=0.0), total / workers)
     else:
         whole = {worker: round(load) for worker, load in by_worker.items()}
@@ -155,10 +156,10 @@ def spread(found: Measured, name: str, workers: int, weights: Mapping[str, float
 
 
 def balanced(found: Measured, name: str, workers: int) -> dict[str, float]:
-    """Return weights with which the busiest worker has less to do; 1 for each if none help.
+    """Return weights that reduce the load of the busiest worker; 1 for each if none help.
 
-    A worker that has too much gets a little less of the ring, again and again, and the best of what
-    was tried is kept. It cannot part a key, nor the keys of a slot.
+    Each round reduces the ring share of workers with too much load, and the best result is kept.
+    Weights cannot split a key, or the keys of a slot.
     """
     names = worker_names(workers)
     weights = dict.fromkeys(names, 1.0)

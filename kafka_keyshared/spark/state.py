@@ -1,10 +1,11 @@
-"""State of handler classes, from batch to batch: files that the driver and all executors see.
+"""The handler state that passes from batch to batch in shared files.
 
-A task has what its worker knows released as its last act, and writes it; the task of the next batch
-adopts it before its first record, as a worker does whose slots have come from another. The driver
-writes an index of such files *before* it commits, with the positions that it is about to commit.
-The one whose positions the group has is the one that counts, so that state and positions agree
-wherever a run was killed. Where the group has gone on without Spark there is none.
+The driver and all executors see the files. As its last act, a task has its handler release the
+worker's state, and writes it. The task of the next batch adopts it before its first record, like a
+worker that gets slots from another worker. The driver writes an index of the files *before* it
+commits, with the positions that it is about to commit. The valid index is the one whose positions
+are the group's. Therefore state and positions agree wherever a run is killed. If the group has
+advanced without Spark, there is no valid state.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 
 Positions = Mapping[TopicPartition, tuple[int, str]]
-"""Of each partition the committed position and its metadata."""
+"""The committed position of each partition, and its metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +56,9 @@ def slots_of(settings: SubscriptionSettings, worker: int) -> tuple[tuple[int, in
 def adopt(
     made: Made, spec: WorkerSpec, mine: Sequence[tuple[int, int]], kept: Sequence[Kept]
 ) -> None:
-    """Have a worker's handler take over what there is of its slots.
+    """Make a worker's handler adopt the stored state of its slots.
 
-    Where the workers are others than before, a handler is made to take a file over and give up what
-    is wanted of it.
+    If the workers have changed, a temporary handler adopts a file and releases the needed slots.
     """
     own = {slot for first, last in mine for slot in range(first, last + 1)}
     for each in kept:
@@ -77,10 +77,10 @@ def adopt(
 
 
 def release(made: Made, mine: Sequence[tuple[int, int]], file: Path, *, go_on: bool) -> None:
-    """Have a worker's handler give up its state, and write it.
+    """Make a worker's handler release its state, and write it.
 
-    With ``go_on`` it takes a copy back: it is about to be closed for good, with all that it knows.
-    Raises :class:`KeySharedError` for a state that cannot be written.
+    With ``go_on`` the handler adopts a copy of it again, because it is then closed for good with
+    its full state. Raises :class:`KeySharedError` for a state that cannot be written.
     """
     if made.release is None or made.adopt is None:
         return
@@ -100,7 +100,7 @@ def release(made: Made, mine: Sequence[tuple[int, int]], file: Path, *, go_on: b
 
 
 def _write_for_good(file: Path, content: bytes) -> None:
-    """Write a file that is there whole or not at all, and outlasts the machine's end once it is."""
+    """Write a file that is complete or absent, and that survives a crash of the machine."""
     partial = file.with_suffix(".partial")
     with partial.open("wb") as out:
         out.write(content)
@@ -124,7 +124,7 @@ def _load(file: str) -> Any:
 
 
 class StateStore:
-    """The states of a group in a folder of its own below ``directory``."""
+    """The states of a group in its own folder below ``directory``."""
 
     def __init__(self, directory: Path, group: str) -> None:
         self._home = directory / quote(group, safe="")
@@ -136,10 +136,10 @@ class StateStore:
     def find(
         self, positions: Positions, added: Collection[TopicPartition] = ()
     ) -> tuple[tuple[Kept, ...], bool]:
-        """Return the state at these positions, and whether there is some at other positions.
+        """Return the state at these positions, and whether there is only state at other positions.
 
-        ``added`` are partitions of which the group has no position. Nobody has read them, so a
-        state that was kept before there were any still agrees with the rest.
+        ``added`` are partitions without a committed position of the group. No member has read them.
+        Therefore a state that was stored before they existed still matches the other positions.
         """
         stood = _texts(positions)
         others = False
@@ -165,15 +165,15 @@ class StateStore:
     def keep(self, folder: Path, kept: Sequence[Kept], positions: Positions) -> None:
         """Write the index of a batch's states, before these positions are committed.
 
-        It is on the disk for good when this returns: were it lost with the machine behind a commit,
-        handlers would begin without state at positions that say otherwise.
+        The index is durable when this returns. If a crash lost the index of a committed batch,
+        handlers would start without state at positions that need it.
         """
         files = {each.file: [list(pair) for pair in each.slots] for each in kept}
         text = json.dumps({"positions": _texts(positions), "files": files})
         _write_for_good(self._home / f"{folder.name}.json", text.encode())
 
     def forget_before(self, folder: Path) -> None:
-        """Remove what is older than this, whose positions are committed."""
+        """Remove the folders and indexes older than this one, whose positions are committed."""
         for each in self._home.iterdir():
             if each.stem.isdecimal() and int(each.stem) < int(folder.name):
                 shutil.rmtree(each) if each.is_dir() else each.unlink()

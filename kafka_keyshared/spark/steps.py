@@ -14,9 +14,9 @@ STEPS = 60
 def by_time(
     frame: DataFrame, at: str, low: int, high: int, counts: Sequence[Column]
 ) -> tuple[int, list[tuple[int, Mapping[str, Any] | None]]]:
-    """Return the length of a step, and of each its begin and its counts, None for an empty one.
+    """Return the length of a step, and each step's begin and counts, None for an empty step.
 
-    ``at`` is a column of times from ``low`` to ``high``, in any unit: the steps are in the same.
+    ``at`` is a column of times from ``low`` to ``high``, in any unit. The steps use the same unit.
     """
     from pyspark.sql import functions as f
 

@@ -1,7 +1,7 @@
-"""Arguments of spark-submit, as they are written for it, turned into settings of Spark.
+"""Conversion of spark-submit arguments to Spark settings.
 
-So a command line that is known to work on somebody's cluster, Kubernetes with all its settings
-among them, can be passed on as it is.
+A command line that works on a user's cluster can thus be passed on unchanged, including all
+settings for Kubernetes.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _SETTINGS: Mapping[str, str] = {
     "--keytab": "spark.kerberos.keytab",
 }
 JOINED = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")
-"""Settings that are lists: what is given is added to what is there."""
+"""Settings that are lists; a given value is appended to the existing one."""
 
 
 def settings_of(arguments: str) -> dict[str, str]:
-    """Return the settings that a line of arguments for spark-submit means.
+    """Return the settings for a line of spark-submit arguments.
 
-    Raises :class:`ConfigError` for an argument that spark-submit does not have or that means
-    nothing here, and for one without its value.
+    Raises :class:`ConfigError` for an argument that is unknown, has no meaning here, or lacks its
+    value.
     """
     try:
         words = iter(shlex.split(arguments))
@@ -72,7 +72,7 @@ def settings_of(arguments: str) -> dict[str, str]:
 
 
 def joined(name: str, before: str, value: str) -> str:
-    """Return a setting's value, added to what it was before where it is a list."""
+    """Return a setting's value, appended to the previous value if the setting is a list."""
     return f"{before},{value}" if before and name in JOINED else value
 
 

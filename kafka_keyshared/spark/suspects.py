@@ -1,10 +1,10 @@
-"""What an audit has to judge: the records of which a cheap look cannot say that all is well.
+"""A cheap filter for the records that an audit must judge.
 
-To judge a record takes its key, all its calls, and the calls of every other record of its key. Of
-millions that is a lot to sort and to carry about, and of nearly all there is nothing to say. So
-each rule is asked first in a form that takes numbers alone and may err, but on one side only: it
-never passes what breaks the rule. Two keys whose hashes agree are one here, two clocks are as good
-as one, and an overlap is one however short. What it names is then judged as the rules have it.
+Judging a record needs its key, all its calls, and the calls of every other record of its key. With
+millions of records that is much to sort and to move, and nearly all of them break no rule. So each
+rule first runs in a form that uses numbers only. This form may report too much, but it never misses
+a record that breaks the rule. It treats two keys with the same hash as one key and two clocks as
+one clock. It reports every overlap, however short. The exact rules then judge the reported records.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 RECORD = ("topic", "partition", "offset")
 
 FEW = 200_000
-"""So many suspects are sent to where the rows are; of more both are sorted."""
+"""Maximum number of suspects that are broadcast; with more, both sides are sorted."""
 
 
 def totals_of(rows: DataFrame) -> dict[str, int]:
-    """Count what there is; ``suspects`` are records that may be lost, or settled more than once."""
+    """Count the records; ``suspects`` are those that may be lost, or settled more than once."""
     from pyspark.sql import functions as f
 
     counted = (
@@ -47,9 +47,9 @@ def totals_of(rows: DataFrame) -> dict[str, int]:
 
 
 def _numbers(rows: DataFrame) -> DataFrame:
-    """Return of each record what numbers can say: Spark adds those up where they lie.
+    """Return the numeric facts of each record, which Spark aggregates before it moves rows.
 
-    A column of text or bytes among them would have it sort all rows instead.
+    With a column of text or bytes Spark would sort all rows instead.
     """
     from pyspark.sql import functions as f
 
@@ -82,10 +82,11 @@ def _odd() -> Column:
 def suspects(
     rows: DataFrame, lane: Sequence[str], *, by_record: bool
 ) -> Iterator[DataFrame | None]:
-    """Yield the rows of all records that may break a rule, None where there are none.
+    """Yield the rows of all records that may break a rule, None when there are none.
 
-    ``lane`` are the columns within which calls may not overlap. With ``by_record`` there are some
-    that may be lost, or settled more than once. A key that may be out of order is there as a whole.
+    ``lane`` are the columns within which calls may not overlap. ``by_record`` is true when some
+    records may be lost, or settled more than once. A key that may be out of order is yielded with
+    all its rows.
     """
     from pyspark import StorageLevel
     from pyspark.sql import functions as f
@@ -113,9 +114,9 @@ def suspects(
 
 
 def _calls(rows: DataFrame, lane: Sequence[str]) -> DataFrame:
-    """Return the calls with records of keys, and what else has settled records that failed.
+    """Return the calls with keyed records, and the other events that settled failed records.
 
-    ``lane`` and ``line`` stand for the lane and for the key within its partition.
+    ``lane`` and ``line`` are hashes of the lane and of the key within its partition.
     """
     from pyspark.sql import functions as f
 
@@ -127,7 +128,7 @@ def _calls(rows: DataFrame, lane: Sequence[str]) -> DataFrame:
         "ended",
         (f.col("outcome") == "failed").alias("waits"),
     )
-    # The row of a letter or a drop has no key: that of the calls before it is known.
+    # The row of a dead letter or a drop has no key. The key comes from the record's earlier calls.
     failed = calls.where("waits").select(*RECORD, "lane", "line").distinct()
     otherwise = (
         rows.where(f.col("event").isin(DEAD_LETTERED, DROPPED_BY_POLICY))
@@ -138,10 +139,11 @@ def _calls(rows: DataFrame, lane: Sequence[str]) -> DataFrame:
 
 
 def _uneven(calls: DataFrame) -> DataFrame:
-    """Return the lanes of which not all that happened is plainly one behind the other.
+    """Return the lanes whose events are not plainly one after the other.
 
-    Of a key in its partition the offsets may not go down as time goes by, and what failed has to be
-    what comes next: then no later record has started before an earlier one had settled.
+    Within a key of a partition, offsets must not decrease over time. The event after a failed
+    attempt must be of the same record. Then no later record has started before an earlier one had
+    settled.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -155,7 +157,7 @@ def _uneven(calls: DataFrame) -> DataFrame:
         f.lag("waits").over(line) & (before != f.col("offset"))
     )
     until = f.max("ended").over(lane.rowsBetween(Window.unboundedPreceding, -1))
-    # Spread by lane once, both ways of looking at it find what they need side by side.
+    # After one repartition by lane, both windows find their rows in the same place.
     return (
         narrow.repartition("lane")
         .withColumn("overtaken", overtaken)

@@ -1,12 +1,13 @@
-"""What one task of Spark does: the records of one worker of the ring, through the core.
+"""The core of a Spark task: runs the records of one worker.
 
-The core that decides here is the one that pods run (:class:`~.core.dispatcher.Dispatcher`), and the
-worker's handler is called by the thread pool's own code: order, retries with their back-off, poison
-policies, dead letters and notes of lanes are theirs. A task differs in what it has instead of a
-client. Records come from an iterator, by topic, partition and offset, and are taken as the window
-has room, so that memory goes with the window and not with the batch. A dead letter counts as
-acknowledged when it is handed out: whoever takes it writes it before anything is committed, or
-nothing is. What is left is told as positions and settled sets, as each pod would commit them.
+The core that decides here is the one that pods run (:class:`~.core.dispatcher.Dispatcher`). The
+thread pool's own code calls the worker's handler. Order, retries with back-off, poison policies,
+dead letters and lane notes are therefore the same. A task differs in the parts that replace the
+client. Records come from an iterator, by topic, partition and offset. The task takes them as the
+window has room, so memory depends on the window and not on the batch. A dead letter counts as
+acknowledged when the task hands it out. The driver writes it before anything is committed;
+otherwise nothing is committed. The task reports its results as positions and settled sets, as each
+pod would commit them.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ BEAT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a batch has of one partition: its offsets from ``begin`` up to ``end``, exclusive.
+    """A batch's part of one partition: its offsets from ``begin`` up to ``end``, exclusive.
 
-    ``start`` is where the group stands, with what its metadata says.
+    ``start`` is the group's position, with its metadata.
     """
 
     start: ev.StartPoint
@@ -58,7 +59,7 @@ class Share:
 
 
 class Settled(NamedTuple):
-    """What of a partition is settled, from the batch's begin on, and notes of lanes and records."""
+    """A partition's settled offsets from the batch's begin on, and its lane and record notes."""
 
     runs: Runs
     notes: LaneNotes
@@ -66,14 +67,14 @@ class Settled(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """What every task is told. ``specs`` say how each worker is made.
+    """The input of every task. ``specs`` say how each worker is made.
 
-    ``letter_topics`` names the dead-letter topic of each topic, ``letter_form`` how the letters are
-    written, ``group`` who reads. ``kept`` is the state of a handler class that hands it over, and
-    ``state_to`` the folder for what there is of it after the batch; ``last`` says that handlers are
-    closed for good. ``audit_log`` is where a processed log goes, a folder or ``topic:NAME``,
-    ``outputs`` where what handlers hand out goes. With ``check_invariants`` the core checks what it
-    holds at each beat.
+    ``letter_topics`` maps each topic to its dead-letter topic. ``letter_form`` is the format of the
+    dead letters. ``group`` is the consumer group. ``kept`` is the state of a handler class that
+    hands it over, and ``state_to`` the folder for its state after the batch. ``last`` means that
+    handlers are closed for good. ``audit_log`` is the destination of the processed log, a folder or
+    ``topic:NAME``. ``outputs`` is the destination of the handlers' outputs. With
+    ``check_invariants`` the core checks its invariants at each heartbeat.
     """
 
     settings: SubscriptionSettings
@@ -93,8 +94,9 @@ class Job:
 def _room_for_all(shares: Iterable[Share]) -> int:
     """Return a budget for settled sets in which every offset of a batch has room.
 
-    A task commits nothing: that what a batch leaves fits in the metadata is the plan's to see to,
-    and nothing is parked for it here. A character says six offsets, of which one alone is needed.
+    A task commits nothing, and parks nothing for the sake of the metadata. The plan ensures that
+    the remaining set of a batch fits in the metadata. One character encodes six offsets, so one for
+    each offset is enough.
     """
     spans = (each.end - min(each.begin, each.start.position or each.begin) for each in shares)
     return max([SET_BUDGET, *spans])
@@ -116,7 +118,7 @@ class Letter(NamedTuple):
 
 
 class HandedOut(NamedTuple):
-    """An output of a handler, with the name by which it is known; for JSON it is a line."""
+    """An output of a handler, with its identity; for JSON it is a line."""
 
     identity: str
     key: Any
@@ -126,9 +128,9 @@ class HandedOut(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """What a task has done: its worker, what is settled of each partition, and counts.
+    """The result of a task: its worker, the settled offsets of each partition, and counts.
 
-    Records of other workers count as settled here; of all reports together the least counts.
+    Records of other workers count as settled here. The reports of all tasks are intersected.
     """
 
     worker: int
@@ -147,7 +149,7 @@ class Report:
 
 
 class Drive(Inline):
-    """Takes the records of a source through the core; hands out letters and, last, a report."""
+    """Runs the records of a source through the core; yields dead letters and, last, a report."""
 
     def __init__(self, job: Job, worker: int, clock: Clock | None = None, attempt: int = 0) -> None:
         self.made_keys = None if derived_key(job.settings) is None else MadeKeys()
@@ -155,7 +157,7 @@ class Drive(Inline):
         self._now = clock or Clock()
         mailbox: SimpleQueue[Any] = SimpleQueue()
         spec = job.specs[worker]
-        # By itself the worker is the first of its core.
+        # The worker is alone in its core, so it is the first one there.
         own = replace(spec, index=0)
         if job.outputs is not None:
             own = replace(own, make=lambda: self._handing_out(spec.make()))
@@ -179,7 +181,7 @@ class Drive(Inline):
         self._written = 0
         self._rows = 0
         self._notices: list[str] = []
-        # Of partitions that went no further: the offsets that were not run, and are not settled.
+        # Partitions that were given up: the offsets that were neither run nor settled.
         self._left: dict[TopicPartition, list[int]] = {}
         self._settled_before: Callable[[Record], bool] | None = None
         self._beat_at = float("-inf")
@@ -200,11 +202,10 @@ class Drive(Inline):
     def run_all(
         self, source: Iterable[Sequence[Record]]
     ) -> Iterator[Letter | HandedOut | LogRow | Report]:
-        """Run the records of a source, which come in batches; yield letters, then the report.
+        """Run the records of a source, which come in batches; yield dead letters, then the report.
 
-        Between them come outputs, and the rows of a processed log that are not the task's to write.
-
-        Raises :class:`KeySharedError` where a pod would stop.
+        It also yields outputs, and the processed-log rows that the task does not write itself.
+        Raises :class:`KeySharedError` when a pod would stop.
         """
         shares = self._job.shares
         self.tell(ev.Assigned({each: share.start for each, share in shares.items()}))
@@ -240,18 +241,18 @@ class Drive(Inline):
         yield report
 
     def _release(self) -> Kept | None:
-        """Write what the handler knows, where that is handed over."""
+        """Write the handler's state, if it is handed over."""
         folder = self._job.state_to
         if folder is None:
             return None
         [name] = self.core.subscriptions
-        # Of a task that Spark runs twice, each attempt has a file of its own.
+        # If Spark runs a task twice, each attempt has its own file.
         file = folder / f"{self._worker}-{self._attempt}.state"
         release(self._pool.made(name, 0), self._slots, file, go_on=self._job.last)
         return Kept(str(file), self._slots)
 
     def _share_diversions(self) -> None:
-        """Divert no more lanes than fit in the metadata when every task diverts as many."""
+        """Limit the diverted lanes so that they fit in the metadata for all tasks together."""
         [sub] = self.core.subscriptions.values()
         before = max((len(sub.diverted.hashes(each)) for each in self._job.shares), default=0)
         spare = max(0, sub.diverted.most - before)
@@ -268,7 +269,7 @@ class Drive(Inline):
                 self.ahead.append(record)
 
     def _give_up(self) -> None:
-        """Leave partitions as they are that are held back for good: by blocked keys, or a limit."""
+        """Give up the partitions that are held back for good, by blocked keys or a limit."""
         if not self._left:
             [name] = self.core.subscriptions
             self._settled_before = unreceived(self.core.partitions, name)
@@ -278,12 +279,12 @@ class Drive(Inline):
         self.ahead.clear()
 
     def _leave(self, record: Record) -> None:
-        """Note a record that is not run; one that the group has settled stays so."""
+        """Note a record that is not run; a record that the group has settled stays settled."""
         if self._settled_before is None or not self._settled_before(record):
             self._left[partition_of(record)].append(record.offset())
 
     def ends_of(self, chunk: Sequence[Record]) -> dict[TopicPartition, int]:
-        """Return up to where each has come; as they come by partition, few are asked for it."""
+        """Return the end offset of each partition; the chunk is sorted, so few records are read."""
         ends: dict[TopicPartition, int] = {}
         at = 0
         while at < len(chunk):
@@ -298,22 +299,23 @@ class Drive(Inline):
             self._beat_at = now
             self.tell(ev.Beat(self.progress(), wall=self._now.wall()))
 
-    # --- what comes out ---
+    # --- output ---
 
     def publish(self, publish: cmd.Publish) -> None:
-        """Hand the letter out; it is written before anything is committed."""
+        """Hand the dead letter out; it is written before anything is committed."""
         record = publish.record
         value, headers = self._pack(publish, self._job.group)
         topic = self._job.letter_topics[record.topic()]
         self._letters.append(Letter(topic, record.key(), value, headers))
         if self._log is not None and not publish.copy:
-            # As of now: what comes behind it in its lane starts as soon as it is handed out.
+            # Timed now, because the next record of its lane starts as soon as the dead letter is
+            # handed out.
             place = record.topic(), record.partition(), record.offset()
             self._log.ledger.dead_letter_acknowledged(*place)
         self.answer(ev.DeadLettered(publish))
 
     def dropped(self, dropped: cmd.Dropped) -> None:
-        """Write them down, if anything is."""
+        """Write the drops to the processed log, if there is one."""
         if self._log is not None:
             for each in dropped.records:
                 self._log.ledger.dropped(each.topic(), each.partition(), each.offset())
@@ -322,7 +324,7 @@ class Drive(Inline):
         return made._replace(handle=handing_out(made.handle, self._hand_out))
 
     def _hand_out(self, record: Record, outputs: Sequence[Output]) -> None:
-        """Hand outputs out; they are written before anything is committed, as letters are."""
+        """Hand outputs out; like dead letters, they are written before anything is committed."""
         is_line = self._job.outputs is not None and self._job.outputs.kind == JSON
         for number, output in enumerate(outputs):
             name = identity(record, number)
@@ -333,7 +335,7 @@ class Drive(Inline):
             self._outputs.append(HandedOut(name, output.key, output.value, headers))
 
     def notice(self, notice: cmd.Notice) -> None:
-        """Log it, and tell the driver of what is loud."""
+        """Log the notice, and report it to the driver if it is a warning or worse."""
         super().notice(notice)
         if notice.level >= cmd.Level.WARNING and len(self._notices) < 20:
             self._notices.append(notice.text)
@@ -374,7 +376,7 @@ class Drive(Inline):
         )
 
     def _settled(self, partition: TopicPartition, snapshot: Snapshot) -> Settled:
-        """Return what is settled, without what was not run; of that is known what was before."""
+        """Return the settled offsets without the records not run, which keep their old notes."""
         [name] = self.core.subscriptions
         begin = self._job.shares[partition].begin
         runs = from_begin(begin, snapshot.position, snapshot.runs.get(name, ()))

@@ -1,11 +1,11 @@
-"""The processed log of a run on Spark: each task writes down what it did, as each pod does.
+"""The processed log of a Spark run, written by its tasks.
 
-A handler is wrapped before anybody knows where it will run. So what it is wrapped with reports to
-the log of whichever task it finds itself in (:class:`TaskLedger`). In a folder, which every
-executor sees under the same path, the row of a call is there when the call ends, whatever becomes
-of the executor. What is to go to a topic is handed out, since no executor has a client, and a task
-that a kill cuts short leaves no row there. A dead letter's row is handed out in both cases: it says
-that brokers have the letter, and who knows that is the driver.
+A handler is wrapped before it is known where it will run. Therefore the wrapper reports to the log
+of the task that it runs in (:class:`TaskLedger`). A folder has the same path on every executor. In
+a folder the row of a call is written when the call ends, even if the executor is lost later. Rows
+for a topic are handed out, since no executor has a client. A task that is killed leaves no row
+there. The row of a dead letter is handed out in both cases. It means that brokers have the dead
+letter, and only the driver knows that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kafka_keyshared.model import Record
 
 
 class LogRow(NamedTuple):
-    """A row that is not written yet: as JSON, and the key that it goes by in a topic."""
+    """A row that is not written yet: its JSON, and its key in a topic."""
 
     key: bytes | None
     line: bytes
@@ -39,8 +39,8 @@ class LogRow(NamedTuple):
 class TaskLog:
     """The processed log of one task. ``place`` is a folder or ``topic:NAME``.
 
-    ``key_of`` tells the key by which a record's order goes. It is the log of this process until the
-    next one is opened: a process of Spark's runs one task at a time.
+    ``key_of`` returns the key that determines a record's order. It is the log of this process until
+    the next one is opened. A Spark process runs one task at a time.
     """
 
     def __init__(self, place: str, worker: str, key_of: Callable[[Record], bytes | None]) -> None:
@@ -62,12 +62,12 @@ class TaskLog:
         self._file.write(line)
 
     def take(self) -> list[LogRow]:
-        """Return the rows that are to be written by others, since this was last asked."""
+        """Return the rows that the driver must write, and clear them."""
         rows, self._rows = self._rows, []
         return rows
 
     def close(self) -> None:
-        """End it."""
+        """Close the log."""
         if self._file is not None:
             self._file.close()
         _Running.log = None
@@ -80,7 +80,7 @@ class _Running:
 
 
 class TaskLedger(Ledger):
-    """Reports to the log of the task in which it finds itself."""
+    """Reports to the log of the task that it runs in."""
 
     def __init__(self) -> None:
         super().__init__(self._tell, "")
@@ -104,9 +104,9 @@ def _key_of(record: Record) -> bytes | None:
 
 
 def ordered_by(keys: Callable[[Record], bytes | None]) -> Callable[[Record], bytes | None]:
-    """Return what tells the key that a record's order goes by, given the core's; None: it has none.
+    """Return a function for the key that determines a record's order, or None without one.
 
-    The one lane of null keys has a name that no key has.
+    ``keys`` is the core's key function. The one lane of null keys has a name that no key has.
     """
 
     def found(record: Record) -> bytes | None:
@@ -117,7 +117,7 @@ def ordered_by(keys: Callable[[Record], bytes | None]) -> Callable[[Record], byt
 
 
 def open_lines(folder: Path, name: str) -> LineFile:
-    """Make a file of rows; raise :class:`ConfigError` where the folder cannot be written."""
+    """Open a file of rows; raise :class:`ConfigError` when the folder is not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return LineFile(folder / name)
@@ -129,9 +129,9 @@ def open_lines(folder: Path, name: str) -> LineFile:
 
 
 def write_whole(folder: Path, name: str, lines: Iterable[bytes]) -> None:
-    """Write a file of rows that is there whole or not at all, and none where there is no row.
+    """Write a file of rows that is complete or absent; write none if there are no rows.
 
-    Whoever writes it once more writes the same.
+    A repeated write has the same content.
     """
     first = next(found := iter(lines), None)
     if first is None:

@@ -1,14 +1,15 @@
-"""Names of batches, and notes of batches that are written and not yet committed.
+"""Names and notes of batches that are written but not yet committed.
 
 The outputs of a batch in a folder are written before the group's positions are committed. A batch
-that is killed in between is run again, and its outputs must replace the ones that are there.
+that is killed in between is run again, and its outputs must replace the existing ones.
 
-The name of a batch depends on the positions and metadata of *all* partitions of the group: only a
-commit moves those, so a batch that is run again has its name again, wherever it ends. Another tool
-may still change what a group has before the batch is run again: somebody adds a partition, a topic
-joins the subscription, a tool commits a position. Then the name is another one. A note beside the
-outputs says which partitions a commit of the batch would have moved, and from where to where. From
-that the next run tells whether the batch was committed; if not, it removes its outputs.
+The name of a batch depends on the positions and metadata of *all* partitions of the group. Only a
+commit changes those. Therefore a batch that is run again has the same name, wherever it ends. The
+group's state may still change before that. Examples: an operator adds a partition, a topic joins
+the subscription, or a tool commits a position. Then the name differs. A note beside the outputs
+lists the partitions that the batch's commit would have moved, with their positions before and
+after. From the note the next run knows whether the batch was committed. If not, it removes the
+batch's outputs.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from kafka_keyshared.model import TopicPartition
 
 
 class Stand(NamedTuple):
-    """Where a group stands in a partition.
+    """The position of a group in a partition.
 
-    Without ``stored`` it has no position, and this one is the reset policy's: the next look may
-    find another one.
+    Without ``stored`` the group has no position, and this one comes from the reset policy. The next
+    query may return another one.
     """
 
     position: int
@@ -38,7 +39,7 @@ class Stand(NamedTuple):
 
 
 class Fate(Enum):
-    """What becomes of the outputs of a batch that was written."""
+    """The fate of the outputs of a written batch."""
 
     STAY = "stay"
     GO = "go"
@@ -46,10 +47,10 @@ class Fate(Enum):
 
 
 def name_of_batch(group: str, starts: Mapping[TopicPartition, StartPoint]) -> str:
-    """Return the name of the batch that begins where the group stands.
+    """Return the name of the batch that begins at these positions.
 
     ``starts`` has every partition of the group. Batches that begin at the same positions and
-    metadata have one name, whatever they take; all others have different names.
+    metadata have the same name, regardless of their ends. All others have different names.
     """
     at = [(*each, *_stand(starts[each])[:2]) for each in sorted(starts)]
     return hashlib.blake2b(repr((group, at)).encode(), digest_size=8).hexdigest()
@@ -59,7 +60,7 @@ def name_of_batch(group: str, starts: Mapping[TopicPartition, StartPoint]) -> st
 class Note:
     """A batch whose outputs are about to be written.
 
-    ``moves`` has each partition that the commit of the batch changes, with what the group has
+    ``moves`` has each partition that the commit of the batch changes, with the group's position
     before and after it.
     """
 
@@ -68,14 +69,14 @@ class Note:
     moves: Mapping[str, tuple[Stand, Stand]]
 
     def fate(self, starts: Mapping[TopicPartition, StartPoint]) -> Fate:
-        """Return what becomes of the batch's outputs, given where the group stands now.
+        """Return the fate of the batch's outputs, given the group's current positions.
 
-        A commit moves all of its partitions or none. One partition that stands where the commit
-        would have put it shows that the batch was committed. Otherwise one that stands where it
-        stood before shows that it was not, even if another tool has moved others. The same is true
-        if no partition has got past where the batch begins, as where somebody has committed other
-        metadata: all records of the batch run again. Otherwise pods or a tool have gone on, and the
-        outputs stay. ``UNKNOWN``: the group has none of the partitions at the moment.
+        A commit moves all of its partitions or none. One partition at the position of the commit
+        shows that the batch was committed. Otherwise one partition at its old position shows that
+        it was not, even if another tool has moved others. The same is true if no partition has
+        passed the begin of the batch, for example after a commit of other metadata. All records of
+        the batch then run again. Otherwise pods or a tool have advanced, and the outputs stay.
+        ``UNKNOWN`` means that the group has none of the partitions at the moment.
         """
         now = {str(each): _stand(point) for each, point in starts.items()}
         seen = [(now[each], *move) for each, move in self.moves.items() if each in now]
@@ -95,7 +96,7 @@ class Note:
 
     @classmethod
     def of_text(cls, text: str) -> Note | None:
-        """Return the note that a text is; None for one that was cut off as it was written.
+        """Parse a note; return None for one that was cut off while it was written.
 
         The outputs of such a batch were not begun.
         """
@@ -112,7 +113,7 @@ def note_of(
     starts: Mapping[TopicPartition, StartPoint],
     entries: Mapping[TopicPartition, CommitEntry],
 ) -> Note:
-    """Return the note of a batch that begins at ``starts``; ``entries`` is what it commits."""
+    """Return the note of a batch that begins at ``starts``; ``entries`` are its commit entries."""
     moves: dict[str, tuple[Stand, Stand]] = {}
     for each, entry in entries.items():
         before, after = _stand(starts[each]), Stand(entry.position, entry.metadata)

@@ -1,8 +1,8 @@
-"""For the tests of those who use this package: handlers without Kafka, and Kafka without a broker.
+"""Test support for users: handlers without Kafka, and Kafka without a broker.
 
 :func:`run_handler` and :class:`HandlerTest` run a handler over records by the package's own rules,
-without Kafka, threads or waiting. :class:`EmbeddedKafka` is a cluster inside the test process that
-can be told to fail, and :func:`running` runs an app against it. Nothing here needs pytest.
+without Kafka, threads or waiting. :class:`EmbeddedKafka` is a cluster inside the test process with
+injectable faults, and :func:`running` runs an app against it. No part of it needs pytest.
 
 With pytest, one line in ``conftest.py`` gives the fixtures ``keyshared_cluster`` and
 ``keyshared_topic``::
@@ -19,7 +19,7 @@ from kafka_keyshared.testing.handlers import HandlerTest, Result, run_handler
 from kafka_keyshared.testing.records import ReceivedRecord, record
 from kafka_keyshared.testing.running import RunningApp, running
 
-# Read by pytest alone, once it has been given this module as a plugin.
+# Read by pytest alone, when this module is one of its plugins.
 pytest_plugins = ("kafka_keyshared.testing.fixtures",)
 
 __all__ = [

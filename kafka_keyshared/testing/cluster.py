@@ -1,8 +1,8 @@
-"""An embedded Kafka for one test: topics, records in and out, and faults for whoever is connected.
+"""An embedded Kafka for one test: topics, records, and faults for clients.
 
-The faults hit the clients that talk to it: the user's own consumers and producers, and those of a
-:class:`~kafka_keyshared.KeyShared` app. This object uses clients of its own to write and read;
-arrange a fault after writing, or they may meet it first.
+The faults apply to the clients under test: the user's own consumers and producers, and those of a
+:class:`~kafka_keyshared.KeyShared` app. This object writes and reads with its own clients. Arrange
+a fault after writing, because otherwise those clients may meet it first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Request: TypeAlias = Literal[
     "commit_in_transaction",
     "end_transaction",
 ]
-"""What a client asks of a broker, named after what the client does."""
+"""A request of a client to a broker, named after the client's action."""
 
 REQUESTS: Mapping[Request, str] = {
     "produce": "Produce",
@@ -68,7 +68,7 @@ REQUESTS: Mapping[Request, str] = {
 
 _NAMES = {protocol: name for name, protocol in REQUESTS.items()}
 _QUIET: Mapping[str, Any] = {
-    # What a fault does to these clients is for the test to see, not for its output.
+    # Quiet, because a fault's effect on these clients does not belong in the test's output.
     "log_level": 2,
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
@@ -80,12 +80,11 @@ _CHUNK = 10_000
 class EmbeddedKafka:
     """A Kafka inside this process, made in a millisecond; a context manager.
 
-    ``bootstrap`` is the value for ``bootstrap.servers``. Brokers are numbered from 1; a fault that
-    moves something from one to another needs at least two. What it cannot do: it keeps about 5 MB
-    of a partition and **deletes the oldest beyond that without an error**, a topic that somebody
-    names before it is created comes into being with 4 partitions, and the admin client can neither
-    create topics nor describe groups in it (so use :meth:`create_topic`, also for a dead-letter
-    topic).
+    ``bootstrap`` is the value for ``bootstrap.servers``. Brokers are numbered from 1. A fault that
+    moves a role from one broker to another needs at least two brokers. Limits: it keeps about 5 MB
+    of a partition and **deletes the oldest beyond that without an error**. A topic that is
+    requested before it is created gets 4 partitions. The admin client can neither create topics nor
+    describe groups in it, so use :meth:`create_topic`, also for a dead-letter topic.
 
     Raises :class:`~kafka_keyshared.errors.MissingPartError` when the installed confluent-kafka is
     not the one from its wheel.
@@ -104,8 +103,8 @@ class EmbeddedKafka:
     ) -> dict[str, Any]:
         """Return a consumer's settings for this cluster, with ``more`` of the test's own.
 
-        It starts at the beginning of a topic, and a rebalance takes as little time as it can here:
-        each later round of one lasts the session time-out less a second.
+        It starts at the beginning of a topic. A rebalance takes the minimum time possible here:
+        each later round of a rebalance lasts the session time-out less one second.
         """
         return {
             "bootstrap.servers": self.bootstrap,
@@ -140,11 +139,10 @@ class EmbeddedKafka:
         """Write (key, value) pairs; return partition and offset of each once all are written.
 
         A value of None is a tombstone. ``headers``, ``partition`` and ``timestamp`` (milliseconds
-        since 1970) go for all of them; without a partition the key decides, as it does for every
-        confluent-kafka producer that is not told otherwise. Raises :class:`TopicMissingError` for
-        a topic that was not created and :class:`KeySharedError` when a record is not taken within
-        ``timeout`` seconds, or when a partition has grown so large that its oldest records are
-        gone.
+        since 1970) apply to all of them. Without a partition the key decides, by confluent-kafka's
+        default partitioner. Raises :class:`TopicMissingError` for a topic that was not created.
+        Raises :class:`KeySharedError` when a record is not accepted within ``timeout`` seconds, or
+        a partition has lost its oldest records to its size limit.
         """
         producer = self._open_producer(topic)
         sent_headers = as_headers(headers) or []
@@ -180,7 +178,7 @@ class EmbeddedKafka:
             refused.append(error.args[0])
         left = producer.flush(timeout)
         if refused or left:
-            # Its queue may hold records of this call, which the next one would write.
+            # Its queue may hold records of this call, which the next call would write.
             self._producer = None
             why = str(refused[0]) if refused else f"no answer within {timeout:g} s"
             raise KeySharedError(
@@ -211,12 +209,13 @@ class EmbeddedKafka:
     ) -> list[ReceivedRecord]:
         """Return all records of a topic, by partition and offset.
 
-        Waits until there are ``at_least`` so many; raises ``AssertionError`` with what there was
-        when that takes longer than ``timeout`` seconds. So it reads dead letters as they come, too.
+        Waits until there are ``at_least`` records, so it can also wait for dead letters. Raises
+        ``AssertionError`` with the records found when that takes longer than ``timeout`` seconds.
         """
         numbers = self._require(topic)
         with self._reader() as reader:
-            # Not OFFSET_BEGINNING: the client would wait half a second before it asks what that is.
+            # Not OFFSET_BEGINNING, because the client would wait half a second before it queries
+            # that offset.
             reader.assign([ClientPartition(topic, each, 0) for each in numbers])
             found: list[Message] = []
             ended: set[int] = set()
@@ -228,7 +227,7 @@ class EmbeddedKafka:
                         f"topic {topic!r} has {len(found)} records after {timeout:g} s, "
                         f"{at_least} were waited for: {[each.key() for each in found[:20]]}"
                     )
-                # One by one: consume() would wait for as many as it was asked for.
+                # One by one, because consume() would wait for the full number of records.
                 message = reader.poll(min(left, 0.2))
                 if message is None:
                     continue
@@ -243,7 +242,7 @@ class EmbeddedKafka:
     # --- positions ---
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        """Return the committed position of each partition that has one; the next offset to read."""
+        """Return the committed positions, the next offsets to read, of partitions that have one."""
         with self._reader(group) as reader:
             wanted = [ClientPartition(topic, number) for number in self._require(topic)]
             try:
@@ -253,7 +252,7 @@ class EmbeddedKafka:
         return {each.partition: each.offset for each in found if each.offset >= 0}
 
     def lag(self, group: str, topic: str) -> int:
-        """Return how many records of the topic the group's committed positions are behind."""
+        """Return how far the group's committed positions are behind the topic's end, in records."""
         committed = self.committed(group, topic)
         bounds = self._bounds(topic, self._require(topic))
         return sum(high - committed.get(number, low) for number, (low, high) in bounds.items())
@@ -274,7 +273,7 @@ class EmbeddedKafka:
     def _require(self, topic: str) -> list[int]:
         with self._reader() as reader:
             try:
-                # Of all topics: to ask for one by its name would create it.
+                # All topics, because a query for one topic by its name would create it.
                 topics = reader.list_topics(timeout=_ASK).topics
             except KafkaException as error:
                 raise self._unanswered(f"topic {topic!r}", error) from error
@@ -307,12 +306,12 @@ class EmbeddedKafka:
     def fail_next(
         self, request: Request, error: str | int, *, times: int = 1, broker: int | None = None
     ) -> None:
-        """Answer the next ``times`` requests of a kind with an error, whoever sends them.
+        """Answer the next ``times`` requests of a kind with an error, from any client.
 
         ``error`` is one of ``confluent_kafka.KafkaError``, by its name or as the constant.
-        ``_TRANSPORT`` is the one that no broker sends: the connection breaks instead of an answer.
-        With a ``broker`` only its requests count. Raises
-        :class:`~kafka_keyshared.errors.ConfigError` for what is not known.
+        ``_TRANSPORT`` is the one that no broker sends; the connection breaks without an answer.
+        With a ``broker`` only requests to it count. Raises
+        :class:`~kafka_keyshared.errors.ConfigError` for an unknown request or error.
         """
         name = KafkaError(error).name() if isinstance(error, int) else error
         self._cluster.fail_next(self._known(request), name, times=times, broker=broker)
@@ -320,12 +319,12 @@ class EmbeddedKafka:
     def delay_next(
         self, request: Request, seconds: float, *, times: int = 1, broker: int | None = None
     ) -> None:
-        """Let a broker, or each of them, answer its next ``times`` requests only after a while."""
+        """Delay the next ``times`` answers of one broker, or of each broker, by ``seconds``."""
         for number in range(1, self._brokers + 1) if broker is None else (broker,):
             self._cluster.delay_next(self._known(request), seconds, times=times, broker=number)
 
     def heal(self, request: Request | None = None) -> None:
-        """Forget errors that are still to come, for one kind of request or for all.
+        """Clear the pending errors, for one kind of request or for all.
 
         Delays, and errors that were arranged for one broker, stay.
         """
@@ -337,11 +336,11 @@ class EmbeddedKafka:
         self._cluster.broker_down(broker)
 
     def broker_up(self, broker: int | None = None) -> None:
-        """Let a broker, or all, take connections again."""
+        """Accept connections again at a broker, or at all."""
         self._cluster.broker_up(broker)
 
     def move_coordinator(self, group: str, broker: int) -> None:
-        """Make another broker the coordinator of a group; its members have to find it anew."""
+        """Make another broker the coordinator of a group; its members must find it again."""
         self._cluster.move_coordinator(group, broker)
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
@@ -349,7 +348,7 @@ class EmbeddedKafka:
         self._cluster.move_leader(topic, partition, broker)
 
     def fail_topic(self, topic: str, error: str | int | None) -> None:
-        """Show a topic with an error in all metadata, until told None."""
+        """Return an error for a topic in all metadata, until called with None."""
         name = KafkaError(error).name() if isinstance(error, int) else error
         self._cluster.fail_topic(topic, name)
 
@@ -358,20 +357,20 @@ class EmbeddedKafka:
         self._cluster.watch_requests()
 
     def requests(self) -> Counter[str]:
-        """Return how many requests of each kind have come since :meth:`watch_requests`."""
+        """Return how many requests of each kind came since :meth:`watch_requests`."""
         counted: Counter[str] = Counter()
         for protocol, times in self._cluster.requests().items():
             counted[_NAMES.get(protocol, protocol)] += times
         return counted
 
     def _known(self, request: Request) -> str:
-        # An unknown one goes on as it is: what comes back names all that there are.
+        # An unknown name is passed on, and the error then lists all known names.
         return REQUESTS.get(request, request)
 
-    # --- its life ---
+    # --- lifecycle ---
 
     def close(self) -> None:
-        """Stop the brokers; clients that are still connected see them go away."""
+        """Stop the brokers; clients that are still connected lose their connections."""
         self._producer = None
         self._cluster.close()
 

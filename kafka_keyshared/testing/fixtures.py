@@ -1,4 +1,4 @@
-"""The fixtures, for projects that ask for them (PYTEST_DONT_REWRITE)."""
+"""The pytest fixtures, for projects that request them (PYTEST_DONT_REWRITE)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from kafka_keyshared.testing.cluster import EmbeddedKafka
 
 @pytest.fixture
 def keyshared_brokers() -> int:
-    """How many brokers ``keyshared_cluster`` has: 1, unless a test or a module overrides this."""
+    """Return the number of brokers of ``keyshared_cluster``: 1, unless overridden."""
     return 1
 
 
 @pytest.fixture
 def keyshared_cluster(keyshared_brokers: int) -> Iterator[EmbeddedKafka]:
-    """An embedded Kafka for this test alone, so that no fault or record outlives it."""
+    """Yield an embedded Kafka for this test alone, so that no fault or record outlives it."""
     with EmbeddedKafka(keyshared_brokers) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def keyshared_topic(keyshared_cluster: EmbeddedKafka) -> str:
-    """A topic of 4 partitions in ``keyshared_cluster``; its dead-letter topic is there too."""
+    """Return a topic of 4 partitions in ``keyshared_cluster``; its dead-letter topic exists too."""
     topic = keyshared_cluster.create_topic("keyshared-topic")
     keyshared_cluster.create_topic(f"{topic}.dlq", 1)
     return topic

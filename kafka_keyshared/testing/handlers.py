@@ -1,9 +1,9 @@
-"""Runs a handler without Kafka, threads or waiting, by the rules that it will live under.
+"""Runs of a handler without Kafka, threads or waiting, by production rules.
 
-Routing, order, retries, verdicts and dead letters are decided by the package's own core, and the
-handler is called by the code of the pool that the app would have: one record after the other, in
-batches, or as coroutines. Only time is made up: a delay passes at once, when there is nothing else
-left to run. What a coroutine awaits takes the time that it takes.
+The package's own core decides on routing, order, retries, verdicts and dead letters. The code of
+the app's pool calls the handler: one record after the other, in batches, or as coroutines. Only
+time is simulated: a delay passes at once when no other work is left. An awaited call of a coroutine
+takes real time.
 """
 
 from __future__ import annotations
@@ -45,15 +45,16 @@ Input: TypeAlias = "ReceivedRecord | tuple[Content, Content]"
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one record.
+    """The result of one record.
 
-    ``outcome`` is ``done``, ``dropped`` or ``dead_lettered`` when it is settled; ``blocked`` when
-    it failed for good and keeps its key closed, ``waiting`` when it stands behind such a one.
-    ``attempts`` says how many attempts it had, ``called_at`` when, in seconds of made-up time since
-    the first record; ``failures`` how those attempts ended that failed, and ``error`` what was
-    raised last. A record whose key cannot be read has no attempt. ``dead_letter`` is what would
-    have been written, and where to, with its headers; ``outputs`` is what the handler has handed
-    out.
+    ``outcome`` is ``done``, ``dropped`` or ``dead_lettered`` when the record is settled. It is
+    ``blocked`` when the record failed for good and keeps its key closed. It is ``waiting`` when the
+    record is behind such a one.
+
+    ``attempts`` is the number of attempts. ``called_at`` has their times, in seconds of simulated
+    time since the first record. ``failures`` has the failed attempts, and ``error`` the last
+    exception. A record whose key cannot be read has no attempt. ``dead_letter`` is the dead letter
+    with its topic and headers. ``outputs`` are the outputs of the handler.
     """
 
     record: ReceivedRecord
@@ -67,7 +68,7 @@ class Result:
 
     @property
     def reason(self) -> str:
-        """Why its last attempt failed, such as ``ValueError: no such customer``; else empty."""
+        """The reason of the last failure, such as ``ValueError: no such customer``, else empty."""
         if not self.failures:
             return ""
         last = self.failures[-1]
@@ -76,7 +77,7 @@ class Result:
 
 @dataclass
 class _Life:
-    """What has happened to a record so far. ``called``: since anything was reported of it."""
+    """The history of a record so far. ``called`` means since the last report about it."""
 
     record: ReceivedRecord
     called_at: list[float] = field(default_factory=list)
@@ -88,13 +89,13 @@ class _Life:
     called: bool = False
 
     def void(self) -> None:
-        """Count its last call for nothing."""
+        """Discard its last call."""
         self.called_at.pop()
         self.called = False
 
 
 class _Lives:
-    """What has become of each record of an app, by its place."""
+    """The history of each record of an app, by its place."""
 
     def __init__(self, app: KeyShared) -> None:
         self._app = app
@@ -113,7 +114,7 @@ class _Lives:
             life.failures.append(item.failure)
             life.called = False
         elif isinstance(item, ev.SetAside):
-            # In a call with several records, behind one of its key that has failed.
+            # In a call with several records, this one is behind a failed record of its key.
             if (life := self.of(record_of(item.slice, item.index))).called:
                 life.void()
         elif isinstance(item, ev.Ended | ev.SomeEnded):
@@ -135,7 +136,7 @@ class _Lives:
 
 
 class _Drive(Inline):
-    """Drives the core, and notes what it says of each record."""
+    """Drives the core, and notes its decisions on each record."""
 
     def __init__(
         self,
@@ -172,17 +173,17 @@ class _Drive(Inline):
 
 
 class HandlerTest:
-    """A handler, the settings it runs under, and time that passes by itself.
+    """A handler, its settings, and simulated time.
 
-    ``handler`` is a function, a coroutine function or a class, as for :meth:`KeyShared.handler`; or
-    an app with its handler, also one of ``batch_handler``, and all its settings. ``options`` are
-    what :class:`KeyShared` takes (retry, dlq, dead_letter_on, value_deserializer and so on). Unlike
-    there, one worker is the default, so that a handler class has one instance. Delays are exact,
-    without jitter; a dead letter is acknowledged at once; a call with a batch waits for no further
-    record. Coroutines run on an event loop of their own, in the thread that calls :meth:`run`.
+    ``handler`` is a function, a coroutine function or a class, as for :meth:`KeyShared.handler`. It
+    may also be an app with its handler, including one of ``batch_handler``, and all its settings.
+    ``options`` are those of :class:`KeyShared` (retry, dlq, dead_letter_on, value_deserializer and
+    so on). Unlike there, one worker is the default, so that a handler class has one instance.
+    Delays are exact, without jitter. A dead letter is acknowledged at once. A batch call waits for
+    no further record. Coroutines run on their own event loop, in the thread that calls :meth:`run`.
 
-    Raises :class:`~kafka_keyshared.errors.ConfigError` for whatever an app would refuse. A context
-    manager: at its end the handler's ``close()`` is called, where there is one.
+    Raises :class:`~kafka_keyshared.errors.ConfigError` for any setting that an app would refuse. A
+    context manager: at its end it calls the handler's ``close()``, if there is one.
     """
 
     def __init__(self, handler: Callable[..., Any] | KeyShared, **options: Any) -> None:
@@ -205,7 +206,7 @@ class HandlerTest:
         self._lives = _Lives(app)
         self._ends: dict[TopicPartition, int] = {}
         retry = app.subscription.retry._replace(jitter=0.0)
-        # In the order in which they are given, wherever that can be.
+        # In the given order, if possible.
         settings = replace(app.subscription, retry=retry, pooled=False)
         mailbox: SimpleQueue[Any] = SimpleQueue()
         specs = [replace(each, make=self._watched(each.make)) for each in app.worker_specs()]
@@ -217,15 +218,15 @@ class HandlerTest:
     def _pass(self, until: float) -> None:
         self.now = max(self.now, until)
 
-    # --- what a test says ---
+    # --- the test's calls ---
 
     def run(self, records: Iterable[Input]) -> list[Result]:
-        """Let the handler have these records; return what became of each, in their order.
+        """Run the handler over these records; return the result of each, in their order.
 
-        Each is made by :func:`~kafka_keyshared.testing.record`, or a (key, value) pair. They are
-        there all at once, like a fetched chunk. Offsets have to rise within a partition: a record
-        whose offset does not is moved behind the one before it, so that ``record(...)`` without an
-        offset will do. What an earlier call left blocked stays so.
+        Each is made by :func:`~kafka_keyshared.testing.record`, or is a (key, value) pair. All are
+        available at once, like a fetched chunk. Offsets must ascend within a partition. A record
+        whose offset does not is moved behind the one before it, so ``record(...)`` needs no offset.
+        Records that an earlier call left blocked stay blocked.
         """
         given = [self._placed(each) for each in records]
         self._drive.run(given)
@@ -235,7 +236,7 @@ class HandlerTest:
         return [self._result(each, settled=id(each) not in unsettled) for each in given]
 
     def close(self) -> None:
-        """End the workers: every handler's ``close()`` is called, where there is one."""
+        """End the workers: call the ``close()`` of every handler that has one."""
         self._drive.workers.close()
 
     def __enter__(self) -> Self:
@@ -258,10 +259,10 @@ class HandlerTest:
         self._lives.begin(made)
         return made
 
-    # --- what happened ---
+    # --- events ---
 
     def _watched(self, make: Callable[[], Made]) -> Callable[[], Made]:
-        """Return what makes the same handler, of which each call is noted."""
+        """Return a factory of the same handler, with each call noted."""
 
         def hand_out(given: Record, outputs: Sequence[Output]) -> None:
             self._lives.of(given).outputs = tuple(outputs)
@@ -278,7 +279,7 @@ class HandlerTest:
     def _watch(
         self, handle: Callable[[Any], Any], call: Callable[[Any], AbstractContextManager[list[Any]]]
     ) -> Callable[[Any], Any]:
-        """Return the same handler, each call of which is in a ``call``; its answer is put there."""
+        """Return the same handler, with each call inside a ``call``, which gets its answer."""
         if self.app.options.coroutines is None:
 
             def watched(given: Any) -> Any:
@@ -298,7 +299,7 @@ class HandlerTest:
 
     def _begin(self, given: ReceivedRecord) -> _Life:
         life = self._lives.of(given)
-        # Sums of delays such as 0.1 and 0.2 would else be compared to 0.30000000000000004.
+        # Otherwise tests would compare sums of delays such as 0.1 and 0.2 with 0.30000000000000004.
         life.called_at.append(round(self.now, 6))
         life.called = True
         self.calls.append(given)
@@ -319,7 +320,7 @@ class HandlerTest:
     def _in_batch(self, given: list[ReceivedRecord]) -> Iterator[list[Any]]:
         """Note a call with several records.
 
-        One that fails as a whole is an attempt of none of them: each is called for alone then.
+        If the call fails as a whole, it is no attempt of any of them. Each is then called alone.
         """
         self.batches.append(list(given))
         lives = [self._begin(each) for each in given]
@@ -374,7 +375,7 @@ class HandlerTest:
 
 
 def _app_of(handler: Callable[..., Any], options: Mapping[str, Any]) -> KeyShared:
-    # Nothing connects before it runs, and it never does.
+    # An app connects only when it runs, and this one never does.
     conf = {"bootstrap.servers": "nowhere.invalid:9092", "group.id": "keyshared-test"}
     workers = {} if awaits(handler) else {"workers": 1}
     app = KeyShared(conf, [TOPIC], **{**workers, **options})
@@ -385,7 +386,7 @@ def _app_of(handler: Callable[..., Any], options: Mapping[str, Any]) -> KeyShare
 def _pool_of(
     app: KeyShared, specs: list[WorkerSpec], mailbox: SimpleQueue[Any], clock: Clock
 ) -> InlineWorkers:
-    """Return the pool of the app, which works where it is told to."""
+    """Return the pool of the app, in its inline form, which runs in the caller's thread."""
     rule, coroutines = app.batches, app.options.coroutines
     if coroutines is not None:
         make: MakeWorker = partial(TaskWorker, told_within=0.0)
@@ -400,7 +401,7 @@ def _pool_of(
 def run_handler(
     handler: Callable[..., Any] | KeyShared, records: Iterable[Input], **options: Any
 ) -> list[Result]:
-    """Run a handler over records once; return what became of each.
+    """Run a handler over records once; return the result of each.
 
     ``options`` are those of :class:`HandlerTest`.
 
@@ -413,9 +414,9 @@ def run_handler(
 
 
 def _interrupts() -> tuple[type[BaseException], ...]:
-    """What ends a test when a handler raises it: Ctrl-C, and the outcomes of pytest.
+    """Return the exceptions of a handler that end the test: Ctrl-C, and the outcomes of pytest.
 
-    An app would call any of them a failed attempt.
+    An app would count any of them as a failed attempt.
     """
     pytest: Any = sys.modules.get("pytest")
     outcomes: Sequence[Any] = () if pytest is None else (pytest.fail, pytest.skip, pytest.exit)

@@ -18,10 +18,10 @@ Headers: TypeAlias = Mapping[str, Content] | Iterable[tuple[str, Content]]
 if TYPE_CHECKING:
 
     class ReceivedRecord(Message):
-        """A message that is known to come from a topic, so that nothing of its place is None.
+        """A message from a topic, so that topic, partition and offset are never None.
 
-        For type checkers only: it goes where a handler takes a ``Record`` and where it takes a
-        ``confluent_kafka.Message``. At run time it is ``Message`` itself.
+        This class is for type checkers only. It is accepted where a handler takes a ``Record`` and
+        where it takes a ``confluent_kafka.Message``. At run time it is ``Message`` itself.
         """
 
         def topic(self) -> str: ...  # noqa: D102 - as Message says
@@ -33,12 +33,12 @@ else:
 
 
 def as_bytes(content: Content) -> bytes | None:
-    """Return what a broker keeps of a key, a value or a header's value."""
+    """Return a key, a value or a header's value as a broker stores it."""
     return content.encode("utf-8") if isinstance(content, str) else content
 
 
 def as_headers(headers: Headers | None) -> list[tuple[str, str | bytes | None]] | None:
-    """Return headers as the client shows them: in order, None where there are none."""
+    """Return headers as the client returns them: in order, None when there are none."""
     if headers is None:
         return None
     pairs = headers.items() if isinstance(headers, Mapping) else headers
@@ -58,8 +58,8 @@ def record(
 ) -> ReceivedRecord:
     """Return a ``confluent_kafka.Message`` as a handler receives it.
 
-    Texts become bytes, because bytes are what a broker gives back. ``timestamp`` is in milliseconds
-    since 1970, None means now.
+    Texts become bytes, because a broker returns bytes. ``timestamp`` is in milliseconds since 1970;
+    None means now.
 
     >>> record("customer-1", b"paid", headers={"trace": "7"}).headers()
     [('trace', b'7')]

@@ -1,4 +1,4 @@
-"""An app that runs beside a test, in a thread, and what the test waits for."""
+"""An app that runs in a thread beside a test, with waits."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _ASK = 10.0
 
 @dataclass(frozen=True)
 class _View:
-    """What the owner said at its latest step; a value, so that any thread may read it.
+    """The owner's state at its latest step; an immutable value, so that any thread may read it.
 
-    ``skipped`` are partitions that began at their end, as long as nothing has come at all.
+    ``skipped`` are partitions that began at their end, as long as no record at all has come.
     """
 
     settled: int = 0
@@ -37,8 +37,9 @@ class _View:
 class RunningApp:
     """An app that :func:`running` has started.
 
-    Every wait ends with ``AssertionError`` when it takes longer than ``timeout`` seconds, saying
-    what was waited for and how the app was then; and at once when the app ends by itself.
+    Every wait raises ``AssertionError`` when it takes longer than ``timeout`` seconds. The message
+    has the condition and the state of the app. A wait also fails at once when the app ends by
+    itself.
     """
 
     def __init__(self, app: KeyShared, timeout: float) -> None:
@@ -48,7 +49,7 @@ class RunningApp:
         self._error: BaseException | None = None
         self._over = False
         self._view = _View()
-        # Partitions of which the broker had no position.
+        # Partitions without a committed position.
         self._unstored: set[TopicPartition] = set()
         self._changed = threading.Condition()
         self._hooks = app.hooks
@@ -56,27 +57,27 @@ class RunningApp:
         self._thread = threading.Thread(target=self._run, name="keyshared-app", daemon=True)
         self._thread.start()
 
-    # --- what a test asks ---
+    # --- the test's calls ---
 
     @property
     def settled(self) -> int:
-        """How many records this run has settled: done, dropped or dead-lettered."""
+        """The number of records that this run has settled: done, dropped or dead-lettered."""
         return self._view.settled
 
     @property
     def unsettled(self) -> int:
-        """How many records have been received and are not settled."""
+        """The number of records that were received and are not settled."""
         return self._view.held
 
     def wait_assigned(self) -> None:
-        """Wait until the group has given the app partitions."""
+        """Wait until the coordinator has assigned partitions to the app."""
         self._wait(lambda: bool(self._view.received), "the group has given the app no partitions")
 
     def wait_settled(self, count: int | None = None) -> None:
-        """Wait until so many records have settled in this run.
+        """Wait until ``count`` records have settled in this run.
 
-        Without a ``count``: until everything is settled that is in the app's partitions at the time
-        of the call. A record whose key is blocked never settles.
+        Without a ``count``, wait until all records are settled that are in the app's partitions at
+        the time of the call. A record whose key is blocked never settles.
         """
         if count is not None:
             self._wait(lambda: self._view.settled >= count, f"{count} records are not settled")
@@ -86,7 +87,7 @@ class RunningApp:
 
         def done() -> bool:
             view = self._view
-            # What was revoked meanwhile is somebody else's to settle.
+            # A partition that was revoked since is settled by another member.
             here = {each: end for each, end in ends.items() if each in view.received}
             return (
                 view.held == 0
@@ -100,7 +101,7 @@ class RunningApp:
     def stop(self) -> int:
         """Stop the app as SIGTERM does, wait for its end and return its exit status.
 
-        Raises what ``app.run()`` raised.
+        Raises the exception of ``app.run()``, if there was one.
         """
         self.app.stop()
         limit = self.app.options.stop_timeout + self.timeout
@@ -111,7 +112,7 @@ class RunningApp:
             raise self._error
         return 1 if self.status is None else self.status
 
-    # --- inside ---
+    # --- internals ---
 
     def _run(self) -> None:
         try:
@@ -221,9 +222,9 @@ class RunningApp:
 def running(app: KeyShared, *, timeout: float = 30.0, exit_status: int = 0) -> Iterator[RunningApp]:
     """Run an app in a thread for the length of a ``with`` block.
 
-    The block begins once the group has given the app its partitions. At its end the app is stopped
-    as SIGTERM stops it and has to end with ``exit_status``, else ``AssertionError`` is raised, or
-    whatever ``app.run()`` raised. An error of the block itself comes first. ``timeout`` is in
+    The block begins once the coordinator has assigned partitions to the app. At its end the app is
+    stopped as by SIGTERM. If it does not end with ``exit_status``, ``AssertionError`` is raised, or
+    the exception of ``app.run()``. An error of the block itself comes first. ``timeout`` is in
     seconds, for each wait.
 
     >>> with running(app) as run:  # doctest: +SKIP

@@ -1,1 +1,1 @@
-"""What is seen from outside over HTTP: metrics and health. Reads statuses, knows nothing else."""
+"""HTTP endpoints: metrics, health, status, orders, admin API and group view."""

@@ -1,7 +1,8 @@
-"""Orders over HTTP, to whoever has the token: who may give them, and what they are answered.
+"""Orders over HTTP: authentication, execution and answers.
 
-An order is a POST with JSON, and ``Authorization: Bearer TOKEN``. Without a token of its own an
-instance takes none. What is refused changes nothing, and says why. Each is logged with who asked.
+An order is a POST with JSON, and ``Authorization: Bearer TOKEN``. An instance without a token
+accepts none. A refused order changes nothing, and its answer gives the reason. Each order is logged
+with its sender.
 """
 
 from __future__ import annotations
@@ -20,33 +21,33 @@ from kafka_keyshared.web.orders import VERBS, Done, Refused
 log = log_of("kafka_keyshared.web")
 
 ACTIONS = "/api/v1/actions/"
-"""Where orders are taken, each under its verb."""
+"""Path prefix of orders; the verb follows it."""
 
 RANGES = "/api/v1/ranges"
-"""Where ranges are assigned, too."""
+"""Another path for assigning ranges."""
 
 FILTERS = "/api/v1/filters"
-"""Where workers are given other filters, too."""
+"""Another path for changing a worker's filters."""
 
 FIRST = {RANGES: ("assign", "ranges"), FILTERS: ("filter", "filters")}
-"""The two paths that there were first: their verbs, and the part of the result they answer with."""
+"""The two oldest paths: their verbs, and the part of the result that they return."""
 
 MOST_BYTES = 64 << 10
-"""More than any order has."""
+"""Maximum size of an order. No real one reaches it."""
 
 TOKEN_CHARS = 16
-"""A token of fewer characters could be guessed."""
+"""Minimum length of a token. A shorter one could be guessed."""
 
 NAME_HEADER = "X-Keyshared-As"
 NAME_CHARS = 64
-"""Who asks may say a name in this header. It is for the log alone: anybody can say any."""
+"""The sender may give a name in this header. It is for the log only, as it is not verified."""
 
 
 class Acting(NamedTuple):
-    """What whoever has the token may order; ``act`` may be called from any thread.
+    """The token and the handler of orders. ``act`` may be called from any thread.
 
-    It takes an order, and returns in words what was done and what there is to know of it. It raises
-    :class:`KeySharedError` for what is refused, and :class:`TimeoutError`.
+    It takes an order, and returns a text about what was done, and the result. It raises
+    :class:`KeySharedError` for a refused order, and :class:`TimeoutError`.
     """
 
     token: str
@@ -54,7 +55,7 @@ class Acting(NamedTuple):
 
 
 class Asker(NamedTuple):
-    """Who asks: the address, and the name that was given."""
+    """The sender of an order: its address and the name it gave."""
 
     address: str
     name: str = ""
@@ -65,7 +66,7 @@ class Asker(NamedTuple):
 
 
 class Said(NamedTuple):
-    """An answer: its HTTP status, and its text."""
+    """An answer: its HTTP status and its text."""
 
     status: int
     text: bytes
@@ -73,27 +74,27 @@ class Said(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a request is refused, and with which HTTP status."""
+    """The reason why a request is refused, and its HTTP status."""
 
     status: int
     reason: str
 
     def said(self, path: str) -> Said:
-        """Return it as it is answered at this path: a line of text, or for an action as JSON."""
+        """Return the answer for this path: a line of text, or JSON for an action."""
         if path.startswith(ACTIONS):
             return self.as_json()
         return Said(self.status, f"{self.reason}\n".encode())
 
     def as_json(self) -> Said:
-        """Return it as JSON, for a reader that expects JSON."""
+        """Return the answer as JSON."""
         told = msgspec.json.encode(Refused(refused=self.reason))
         return Said(self.status, told, "application/json")
 
 
 def read_token(path: str) -> str:
-    """Return the token that stands in a file, without what surrounds it.
+    """Return the token from a file, without surrounding whitespace.
 
-    Raises :class:`ConfigError` for a file that cannot be read, or that has none.
+    Raises :class:`ConfigError` for a file that cannot be read, or that has no token.
     """
     try:
         token = Path(path).read_text(encoding="ascii").strip()
@@ -109,9 +110,9 @@ def read_token(path: str) -> str:
 
 
 def without_token(token: str | None, authorization: str) -> Refusal | None:
-    """Return why whoever shows this may order nothing; None where it is the token.
+    """Return why a sender with this header may not give orders; None for the right token.
 
-    How long that takes does not depend on how much of it is right.
+    The time this takes does not depend on how much of the token is right.
     """
     if token is None:
         return Refusal(
@@ -132,7 +133,7 @@ _seldom = Seldom(log)
 def ordered(
     acting: Acting | None, path: str, authorization: str, body: bytes, asker: Asker
 ) -> Said:
-    """Do what is ordered at this path, and return what to answer."""
+    """Execute the order of this path, and return the answer."""
     verb, part = FIRST.get(path, (path.removeprefix(ACTIONS), ""))
     if (not part and not path.startswith(ACTIONS)) or verb not in VERBS:
         known = ", ".join(VERBS)

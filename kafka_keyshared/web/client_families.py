@@ -1,4 +1,4 @@
-"""What the Kafka client says of itself, as metrics."""
+"""Metrics from the Kafka client's own statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong, as metrics."""
+"""Metrics of the diagnosis."""
 
 from __future__ import annotations
 

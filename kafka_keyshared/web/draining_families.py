@@ -1,4 +1,4 @@
-"""The metrics of slots that drain, which are PIP-379's under our names, and of detached records."""
+"""Metrics of draining slots, named after PIP-379, and of detached records."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every metric, once: its name, kind, help, labels, and what it reads from a status.
+"""All metrics: name, kind, help, labels, and status reader.
 
-Labels are few and bounded: never a key, a slot, an offset or a process id. ``partition`` stands on
-gauges only and can be left out.
+Labels are few and bounded: never a key, a slot, an offset or a process id. Only gauges have the
+label ``partition``, and it can be left out.
 """
 
 from __future__ import annotations

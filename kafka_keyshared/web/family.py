@@ -1,4 +1,4 @@
-"""What a metric is, and the ways to read one from a status."""
+"""The type of a metric, and readers of status values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Family:
 
     @property
     def by_partition(self) -> bool:
-        """Say whether there is one sample for each partition."""
+        """Return whether there is one sample for each partition."""
         return "partition" in self.labels
 
 
@@ -151,14 +151,14 @@ def of_partitions(
 
 
 def worker_states(status: Status) -> Iterator[Sample]:
-    """Read how many workers are in each state."""
+    """Read the number of workers in each state."""
     for sub in status.subscriptions:
         for state in get_args(ShownState):
             yield (sub.pool, state), sum(worker.state == state for worker in sub.workers)
 
 
 def lane_states(status: Status) -> Iterator[Sample]:
-    """Read how many closed lanes wait for what."""
+    """Read the number of closed lanes in each state."""
     sums: Counter[str] = Counter()
     for sub in status.subscriptions:
         sums.update(sub.lanes)

@@ -1,4 +1,7 @@
-"""What another number of workers would move: asked of the ring, which follows from names alone."""
+"""The effect of another number of workers on the ring.
+
+The ring follows from the workers' names alone.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,15 @@ from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.status import Status
 
 WORKERS_MOST = 256
-"""Workers that are foretold: whoever asks for a ring of very many would keep the process busy."""
+"""Maximum number of workers to compute. A very large ring would keep the process busy."""
 
 
 class Foretold(msgspec.Struct, frozen=True, kw_only=True):
-    """What so many workers would come to; nothing has changed.
+    """The effect of another number of workers. Nothing has changed yet.
 
-    ``moved`` slots would change hands, and so many ``leases`` of those that are told be waited for.
-    ``shares`` are those of the workers then, and ``slots`` whose they are, as in a subscription's
-    status: each run from its first to its last one, with the place among ``workers``.
+    ``moved`` slots would change hands, and ``leases`` of the listed pending ones would have to end
+    first. ``shares`` are those of the workers then. ``slots`` are their runs of slots, as in a
+    subscription's status. Each run has its first slot, its last slot, and the index in ``workers``.
     """
 
     workers: tuple[str, ...]
@@ -35,10 +38,10 @@ class Foretold(msgspec.Struct, frozen=True, kw_only=True):
 def foretell(
     status: Status, settings: RoutingSettings, workers: str, subscription: str = ""
 ) -> Foretold:
-    """Return what ``scale`` to so many workers would do to a subscription.
+    """Return the effect on a subscription of ``scale`` to this number of workers.
 
-    Raises :class:`ConfigError` for what is no number of workers or no subscription, and where slots
-    do not follow from how many workers there are.
+    Raises :class:`ConfigError` for an invalid number of workers or an unknown subscription. Raises
+    it also if slots do not follow from the number of workers.
     """
     if not (workers.isascii() and workers.isdecimal() and 1 <= int(workers[:9]) <= WORKERS_MOST):
         raise ConfigError(f"workers={workers!r}: give a number from 1 to {WORKERS_MOST}")
@@ -57,7 +60,7 @@ def foretell(
     runs = _runs(int(workers), settings.vnodes, tuple(sorted(settings.weights.items())))
     now = [-1] * SLOTS
     for first, last, at in sub.slots:
-        # By number: the places of workers are in the order of the names here and there.
+        # Compare by number: workers are in the order of their names in both lists.
         now[first : last + 1] = [_number(sub.workers[at].name) if at >= 0 else -1] * (
             last + 1 - first
         )
@@ -84,7 +87,7 @@ def _number(name: str) -> int:
 def _runs(
     workers: int, vnodes: int, weights: tuple[tuple[str, float], ...]
 ) -> tuple[tuple[int, int, int], ...]:
-    """Return who has the slots on the ring of so many workers."""
+    """Return the runs of slots on the ring of this number of workers."""
     names = worker_names(workers)
     place = {name: at for at, name in enumerate(names)}
     there = {name: weight for name, weight in weights if name in place}

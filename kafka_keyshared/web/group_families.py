@@ -1,4 +1,4 @@
-"""How an instance gets on with its group, as metrics."""
+"""Metrics of an instance's membership in its group."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Rules for who may ask an instance over HTTP, on the admin port and on the metrics port.
+"""Access rules for HTTP requests on the admin and metrics ports.
 
-A browser with another page open must not be able to ask (cross-site requests). Nor may a browser
-that was told that an attacker's name is this machine (DNS rebinding). Off this machine nothing may
-act, or read the admin API, without the token. The guard believes nothing that a browser adds by
-itself: there are no cookies.
+A page of another site in a browser must not reach an instance (cross-site requests). Nor may a
+browser for which an attacker's name resolves to this machine (DNS rebinding). Requests from other
+machines need the token to act, or to read the admin API. The guard trusts nothing that a browser
+adds by itself: there are no cookies.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from kafka_keyshared.config.served import LOOPBACK
 from kafka_keyshared.web.acting import Refusal, without_token
 
 MOST_BYTES = 1 << 20
-"""The longest body that is read."""
+"""Maximum length of a request body."""
 
 SAME = frozenset({"", "same-origin", "none"})
-"""What a browser says of a request (``Sec-Fetch-Site``) that its own page or its user has made."""
+"""Values of ``Sec-Fetch-Site`` for requests from the instance's own page or typed by the user."""
 
 
 class Guard:
-    """Judges requests. ``host`` is the address that is served on, ``token`` what orders need.
+    """Judges requests. ``host`` is the listening address, ``token`` the token for orders.
 
-    Off this machine's own addresses everything on the admin port needs the token.
+    On any address that is not loopback, everything on the admin port needs the token.
     """
 
     def __init__(self, host: str, token: str | None) -> None:
@@ -32,10 +32,10 @@ class Guard:
         self._token = token
 
     def refuse_page(self, headers: Mapping[str, str]) -> Refusal | None:
-        """Return why a request is refused that a web page may have caused; None where it may go on.
+        """Return why a request is refused that a web page may have caused; None if it is allowed.
 
-        Looks at ``Host`` (only on a loopback address: pods are asked by many names), ``Origin`` and
-        ``Sec-Fetch-Site``. Probes and scrapes are not judged: they are asked by any name.
+        Checks ``Host`` (only on a loopback address: pods are reached by many names), ``Origin`` and
+        ``Sec-Fetch-Site``. Probes and scrapes are not checked: they use any name.
         """
         host = headers.get("host", "")
         if self._local and not is_loopback(_name(host)):
@@ -50,7 +50,7 @@ class Guard:
         return None
 
     def refuse(self, method: str, headers: Mapping[str, str]) -> Refusal | None:
-        """Return why a request to the admin API is refused, None where it may go on."""
+        """Return why a request to the admin API is refused, None if it is allowed."""
         refusal = self.refuse_page(headers)
         if refusal is not None:
             return refusal
@@ -70,7 +70,7 @@ def _name(host: str) -> str:
 
 
 def is_loopback(name: str) -> bool:
-    """Say whether an address or a name is this machine's own, whoever looks it up."""
+    """Return whether an address or a name means this machine on every machine."""
     if name.lower() in LOOPBACK:
         return True
     try:

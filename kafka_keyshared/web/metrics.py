@@ -1,7 +1,7 @@
-"""Prometheus metrics from statuses, without a single instrument on the way of a record.
+"""Prometheus metrics from statuses, without instruments in the record path.
 
-prometheus-client's multiprocess mode is not used: one process owns all numbers, and its workers
-report theirs with what they finish.
+prometheus-client's multiprocess mode is not used. One process owns all numbers, and its workers
+report theirs with their results.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class StatusCollector(Collector):
         self._families = [each for each in FAMILIES if partitions or not each.by_partition]
 
     def describe(self) -> Iterator[Metric]:
-        """Yield the metrics without samples, so that registering does not ask for a status."""
+        """Yield the metrics without samples, so that registering does not read a status."""
         for family in self._families:
             yield _metric(family)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric with its samples; without a status only what is built here."""
+        """Yield every metric with its samples. Without a status, yield only the build info."""
         build = GaugeMetricFamily(BUILD_INFO, BUILD_HELP, labels=BUILD_LABELS)
         build.add_metric(
             [version("kafka-keyshared"), platform.python_version(), libversion()[0]], 1
@@ -92,19 +92,21 @@ def _add(
 
 
 SERVED_FOR = 0.1
-"""Seconds for which a text is served again whatever has changed meanwhile. In a rebalance each
-status is another one, as it says how long that has taken; writing a thousand partitions down takes
-the interpreter 50 ms, and handlers run on meanwhile."""
+"""Seconds for which a text is served again despite a newer status.
+
+In a rebalance every status differs, as it includes the rebalance's duration. Formatting a thousand
+partitions holds the interpreter for 50 ms, while handlers need it.
+"""
 
 
 FORMATS_MOST = 8
-"""Texts that are kept, the latest: a client may name any version of a format."""
+"""Maximum number of cached texts, the latest: a client may name any version of a format."""
 
 
 class Exposition:
-    """The text that is scraped, made once for each status however often it is asked for.
+    """The scraped text, formatted once per status for any number of scrapes.
 
-    One that is younger than ``SERVED_FOR`` stands for a later status, too.
+    A text younger than ``SERVED_FOR`` also serves a later status.
     """
 
     def __init__(
@@ -121,10 +123,10 @@ class Exposition:
         self._registry.register(StatusCollector(lambda: self._status, partitions=partitions))
         ProcessCollector(registry=self._registry)
         self._lock = threading.Lock()
-        self._made: dict[str, _Made] = {}  # by the format
+        self._made: dict[str, _Made] = {}  # by format
 
     def text(self, accept: str) -> tuple[bytes, str]:
-        """Return the metrics in the format that the ``Accept`` header asks for, and its name."""
+        """Return the metrics in the format of the ``Accept`` header, and the format's name."""
         status, read_at = self._read(), self._clock()
         encode, content_type = choose_encoder(accept)
         with self._lock:
@@ -140,7 +142,7 @@ class Exposition:
 
 
 class _Made(NamedTuple):
-    """A text, the status that it tells of, and when that was read."""
+    """A text, its status, and when that was read."""
 
     text: bytes
     status: Status | None

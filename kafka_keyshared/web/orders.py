@@ -1,7 +1,7 @@
-"""The orders that an instance takes over HTTP: what each is called, and what it has to say.
+"""Orders that an instance accepts over HTTP: names and fields.
 
-Each is a value made of JSON; a field that it does not have is refused, and so is what is out of
-bounds. ``timeout`` is in seconds.
+Each is a value decoded from JSON. An unknown field or a value out of bounds is refused. ``timeout``
+is in seconds.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ Partition: TypeAlias = tuple[str, Annotated[int, Meta(ge=0, le=2**31 - 1)]]
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every order is."""
+    """The base of all orders."""
 
 
 class PauseOrder(Order, frozen=True, kw_only=True):
-    """Nothing more is to be fetched from these; without either from anything."""
+    """Stop fetching from these topics and partitions; without either from everything."""
 
     topics: tuple[str, ...] | None = None
     partitions: tuple[Partition, ...] | None = None
 
 
 class ResumeOrder(Order, frozen=True, kw_only=True):
-    """These are to be fetched again; without either everything."""
+    """Fetch from these topics and partitions again; without either from everything."""
 
     topics: tuple[str, ...] | None = None
     partitions: tuple[Partition, ...] | None = None
 
 
 class DrainOrder(Order, frozen=True, kw_only=True):
-    """Nothing more is to be fetched, what was fetched is to run to its end and be committed."""
+    """Stop fetching, run the fetched records to their end, and commit them."""
 
     timeout: Seconds = 30.0
 
 
 class ScaleOrder(Order, frozen=True, kw_only=True):
-    """There are to be so many workers."""
+    """Change the number of workers."""
 
     workers: Annotated[int, Meta(ge=1, le=10_000)]
     timeout: Seconds = 30.0
@@ -51,7 +51,7 @@ class ScaleOrder(Order, frozen=True, kw_only=True):
 
 
 class RangeOrder(Order, frozen=True, kw_only=True):
-    """A worker is to have these slots, both ends included; None for the worker: nobody."""
+    """Give a worker these slots, both ends included. A worker of None leaves them unassigned."""
 
     first: int
     last: int
@@ -62,7 +62,7 @@ class RangeOrder(Order, frozen=True, kw_only=True):
 
 
 class SlotOrder(Order, frozen=True, kw_only=True):
-    """A slot is to be a worker's, whoever has it now; None for the worker: nobody's."""
+    """Give a worker a slot, regardless of its owner. A worker of None leaves it unassigned."""
 
     slot: Annotated[int, Meta(ge=0, lt=SLOTS)]
     worker: str | None
@@ -71,7 +71,7 @@ class SlotOrder(Order, frozen=True, kw_only=True):
 
 
 class FilterOrder(Order, frozen=True, kw_only=True):
-    """A worker is to take the keys that one of these patterns takes; without one every key."""
+    """Let a worker take the keys that match one of these patterns; without patterns every key."""
 
     worker: str
     patterns: tuple[str, ...]
@@ -80,9 +80,10 @@ class FilterOrder(Order, frozen=True, kw_only=True):
 
 
 class LaneOrder(Order, frozen=True, kw_only=True):
-    """What is to become of a closed lane.
+    """Act on a closed lane.
 
-    It is named by ``at``, the place of its first record such as ``orders-3@17``, or by its ``key``.
+    The lane is named by ``at``, the place of its first record such as ``orders-3@17``, or by its
+    ``key``.
     """
 
     at: str = ""
@@ -91,25 +92,25 @@ class LaneOrder(Order, frozen=True, kw_only=True):
 
 
 class ReleaseOrder(LaneOrder, frozen=True, kw_only=True):
-    """The lane is to go on: what blocks it runs again, what was diverted is so no more."""
+    """Reopen the lane: a blocked record runs again, a diverted lane is diverted no longer."""
 
 
 class DropOrder(LaneOrder, frozen=True, kw_only=True):
-    """The record that keeps the lane closed is to be given up: settled, counted, not kept."""
+    """Drop the record that keeps the lane closed: it is settled and counted, not kept."""
 
 
 class DeadLetterOrder(LaneOrder, frozen=True, kw_only=True):
-    """The record that keeps the lane closed is to go to the dead-letter topic."""
+    """Send the record that keeps the lane closed to the dead-letter topic."""
 
 
 class LimitOrder(Order, frozen=True, kw_only=True):
-    """The partitions are to go on that their dead-letter limit has stopped."""
+    """Resume the partitions that their dead-letter limit has stopped."""
 
 
 class LettersOrder(Order, frozen=True, kw_only=True):
-    """The newest dead letters of this group are to be listed; nothing changes.
+    """List the newest dead letters of this group; nothing changes.
 
-    ``dlq`` is the dead-letter topic, which need not be named where there is one.
+    ``dlq`` is the dead-letter topic. It need not be named if the app has exactly one.
     """
 
     dlq: str = ""
@@ -117,11 +118,11 @@ class LettersOrder(Order, frozen=True, kw_only=True):
 
 
 class ReplayOrder(Order, frozen=True, kw_only=True):
-    """Dead letters of this group are to go back where they came from, each key in its order.
+    """Replay dead letters of this group to their source topics, each key in its order.
 
-    Without ``execute`` it is only said what would be sent. ``at`` is where one of them stands,
-    PARTITION:OFFSET; without it all are meant. One that was replayed ``max_replays`` times is left
-    alone. ``rate`` is in letters a second.
+    Without ``execute`` the answer only lists the letters. ``at`` is the position of one of them,
+    PARTITION:OFFSET; without it all are meant. A letter that was replayed ``max_replays`` times is
+    left alone. ``rate`` is in letters per second.
     """
 
     dlq: str = ""
@@ -133,7 +134,7 @@ class ReplayOrder(Order, frozen=True, kw_only=True):
 
 
 class LogLevelOrder(Order, frozen=True, kw_only=True):
-    """The log of the package, or of a part of it, is to have lines of this level on."""
+    """Set the minimum level of the package's log, or of a part of it."""
 
     level: Literal["debug", "info", "warning", "error", "critical"]
     logger: Annotated[str, Meta(pattern=r"^kafka_keyshared(\.[a-z_]+)*$", max_length=100)] = (
@@ -142,7 +143,7 @@ class LogLevelOrder(Order, frozen=True, kw_only=True):
 
 
 class Verb(NamedTuple):
-    """A verb: the order that it takes, and in words what is done."""
+    """A verb: the order that it takes, and a description."""
 
     order: type[Any]
     text: str
@@ -167,7 +168,7 @@ VERBS: dict[str, Verb] = {
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to an order that was carried out: in words, and what there is to know of it."""
+    """The answer to an executed order: a text and the result."""
 
     verb: str
     done: str
@@ -175,6 +176,6 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to an order that was not: why. Nothing has changed, unless it says so."""
+    """The answer to a refused order: the reason. Nothing has changed, unless it says so."""
 
     refused: str

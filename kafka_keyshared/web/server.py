@@ -1,11 +1,12 @@
-"""``/metrics``, ``/livez``, ``/readyz``, ``/status`` and orders, on a thread of their own.
+"""The HTTP server for metrics, health, status and orders.
 
-``/livez`` says whether the control loop still beats; it does not look at lag or at how long a
-handler takes, because a restart helps with neither. ``/readyz`` says whether the group has given
-this member its partitions and it is not on its way out. ``/status`` is the status value as JSON.
+The server has its own thread. ``/livez`` reports whether the control loop still runs. It ignores
+lag and the duration of handlers, because a restart helps with neither. ``/readyz`` reports whether
+the group has given this member its partitions and it is not stopping. ``/status`` is the status
+value as JSON.
 
-Probes and metrics are answered to everybody, under any name. ``/status`` and orders are guarded as
-the admin API is (:mod:`.guard`): no web page may ask for them.
+Probes and metrics are public, under any host name. ``/status`` and orders are guarded as the admin
+API is (:mod:`.guard`): no web page may request them.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ log = log_of("kafka_keyshared.web")
 class Probes(NamedTuple):
     """The callables behind the endpoints; each may be called from any thread.
 
-    ``acting`` takes the orders. ``keys`` says whether ``/status`` shows keys, stacks and the
-    messages of errors (the setting ``show_keys``).
+    ``acting`` takes the orders. ``keys``: ``/status`` shows keys, stacks and the messages of errors
+    (the setting ``show_keys``).
     """
 
     live: Callable[[], Health]
@@ -54,9 +55,9 @@ class Probes(NamedTuple):
 class HttpServer:
     """Serves an instance's endpoints until closed.
 
-    ``port`` 0 takes any free one; :attr:`port` is the one it has. A port that is taken is said and
-    survived: an instance that consumes is worth more than its metrics, so :meth:`start` returns
-    False then.
+    ``port`` 0 takes any free one; :attr:`port` is the actual one. If the port is taken,
+    :meth:`start` logs that and returns False. The instance goes on, because consuming matters more
+    than metrics.
     """
 
     def __init__(self, host: str, port: int, exposition: Exposition, probes: Probes) -> None:
@@ -68,12 +69,12 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The listening address as a URL."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self.port}"
 
     def start(self) -> bool:
-        """Listen, on a daemon thread; False when the address cannot be had."""
+        """Listen, on a daemon thread. Return False when the address is not available."""
         try:
             self._server = _Server((self._host, self.port), self._exposition, self._probes)
         except (OSError, OverflowError) as error:
@@ -112,7 +113,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def service_actions(self) -> None:
-        """End who asks too slowly; the server calls it twice a second."""
+        """Close connections with slow requests. The server calls it twice a second."""
         self.waiting.end_late()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -121,7 +122,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = ASKED_WITHIN  # also for whoever does not take the answer
+    timeout = ASKED_WITHIN  # also for a client that does not read the answer
     server: _Server
 
     def handle_one_request(self) -> None:
@@ -136,8 +137,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.waiting.over(self.connection)
         path, _, query = self.path.partition("?")
         if self._has_body():
-            # A body that nobody reads would be taken for the next request of this connection,
-            # which behind a proxy may be somebody else's.
+            # An unread body would be parsed as the next request of this connection. Behind a proxy
+            # that could belong to another client.
             self._refuse(Refusal(400, "a GET or HEAD has no body here").said(path))
             return
         if path == "/metrics":
@@ -189,12 +190,12 @@ class _Handler(BaseHTTPRequestHandler):
         return {name.lower(): value for name, value in reversed(self.headers.items())}
 
     def _has_body(self) -> bool:
-        """Say whether a body follows the head, by any of the two headers that announce one."""
+        """Return whether a body follows, by either of the two headers that announce one."""
         lengths = self.headers.get_all("Content-Length", ())
         return "Transfer-Encoding" in self.headers or any(each.strip() != "0" for each in lengths)
 
     def _refuse(self, said: Said) -> None:
-        """Answer with a refusal and end the connection: what follows the head is not read."""
+        """Answer with a refusal and close the connection: its body is not read."""
         self.close_connection = True
         self._answer(said.status, said.text, said.content_type)
 
@@ -214,8 +215,8 @@ class _Handler(BaseHTTPRequestHandler):
             f"{closing}"
             "Cache-Control: no-store\r\n\r\n"
         ).encode("iso-8859-1")
-        # In one piece: a second one would wait until the client has acknowledged the first, which
-        # takes it 40 ms, and each costs a turn at the interpreter.
+        # Send the answer in one piece. A second piece would wait until the client has acknowledged
+        # the first, which takes 40 ms. Each piece also costs a turn at the interpreter.
         self.wfile.write(head if self.command == "HEAD" else head + body)
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -223,5 +224,5 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _is_length(text: str, most: int) -> bool:
-    """Say whether a Content-Length is a number of bytes, and no more than ``most``."""
+    """Return whether a Content-Length is a number of bytes, at most ``most``."""
     return text.isdecimal() and int(text[:10]) <= most

@@ -1,4 +1,4 @@
-"""The metrics of shards and hot keys, where workers share what waits."""
+"""Metrics of shards and hot keys, where workers share waiting records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHARD_STATES = ("idle", "ready", "held")
 
 
 def _shards(status: Status) -> Iterator[Sample]:
-    """Read how many shards are in each state."""
+    """Read the number of shards in each state."""
     shared = [sub.shared for sub in status.subscriptions if sub.shared is not None]
     ready, held = sum(each.ready for each in shared), sum(each.held for each in shared)
     counts = (sum(each.shards for each in shared) - ready - held, ready, held)

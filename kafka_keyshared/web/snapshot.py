@@ -1,8 +1,7 @@
-"""The snapshot: one value with all that there is to see of an instance, for whoever shows it.
+"""The snapshot: all visible facts about an instance as one value.
 
-It is the status with what follows from it (the diagnosis, sums, what is stuck) and what surrounds
-it (whose process it is, the settings). Keys are hidden in it unless they may be seen. Payloads are
-in none.
+It is the status with derived facts (the diagnosis, sums, stuck records) and its context (the
+process, the settings). Keys are hidden in it unless ``show_keys`` is set. It never has payloads.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from kafka_keyshared.status import Status, SubscriptionStatus, WorkerStatus
 VERSION = 1
 
 STUCK_AFTER = 1.0
-"""Seconds after which a record that runs is among those that do not get on."""
+"""Seconds after which a running record counts as making no progress."""
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose snapshot it is: the process, what runs there, and where dead letters of a topic go."""
+    """The process of a snapshot, its versions, and the dead-letter topic of each topic."""
 
     host: str
     pid: int
@@ -36,7 +35,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting in force, and where it is from; a secret is masked."""
+    """A setting in force and its source; a secret is masked."""
 
     name: str
     value: Any
@@ -55,8 +54,8 @@ class Diagnosed(msgspec.Struct, frozen=True, kw_only=True):
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over partitions, subscriptions and workers; counts are since the start.
 
-    ``lag`` and ``backlog`` are None while they are not known of every partition; ``lag_seconds`` is
-    the greatest.
+    ``lag`` and ``backlog`` are None until they are known of every partition; ``lag_seconds`` is the
+    greatest.
     """
 
     fetched: int
@@ -82,12 +81,11 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StuckRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that does not get on: it runs for long, or its lane is closed.
+    """A record without progress: it runs for long, or its lane is closed.
 
-    ``state`` is ``running``, ``detached``, ``stuck``, or that of its lane. ``where`` is where its
-    handler stands or its last attempt has failed, ``error`` what that one failed with, and
-    ``waiting`` how many records are behind it. ``due_seconds`` is the time until its next attempt,
-    where that is known.
+    ``state`` is ``running``, ``detached``, ``stuck``, or that of its lane. ``where`` is the code
+    line of its handler or of its last failure. ``error`` is the last attempt's error, ``waiting``
+    the number of records behind it. ``due_seconds`` is the time until its next attempt, if known.
     """
 
     subscription: str
@@ -108,7 +106,7 @@ class StuckRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLetters(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead letters: where those of each topic go, how many were answered how, and what waits.
+    """Dead letters: the topic of each source, counts by the broker's answer, and pending ones.
 
     ``topics`` is empty without a dead-letter topic. ``refused`` lanes wait for a letter that has
     been refused before.
@@ -121,10 +119,10 @@ class DeadLetters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All that there is to see of an instance at one moment. ``version`` is that of its layout.
+    """All visible facts about an instance at one moment. ``version`` is that of its layout.
 
-    ``keys_shown`` says whether ``key`` in it is a key, or None for one that is hidden; a record
-    without a key has no ``slot`` either. ``refresh`` is how often there is another one, in seconds.
+    ``keys_shown``: ``key`` is the actual key, instead of None for a hidden one. A record without a
+    key has no ``slot`` either. ``refresh`` is the time between two snapshots, in seconds.
     """
 
     version: int
@@ -170,7 +168,7 @@ def snapshot(
 
 
 def totals(status: Status) -> Totals:
-    """Return the sums over all that a status has."""
+    """Return the sums over a status."""
     subs = status.subscriptions
     workers = [each for sub in subs for each in sub.workers]
     outcomes = [each for sub in subs for each in sub.processed.values()]
@@ -209,12 +207,12 @@ def _sum(numbers: list[int | None]) -> int | None:
 
 
 def stuck(status: Status) -> tuple[StuckRecord, ...]:
-    """Return the records that do not get on, of every subscription."""
+    """Return the records without progress, of every subscription."""
     return tuple(each for sub in status.subscriptions for each in _stuck(sub))
 
 
 def _stuck(sub: SubscriptionStatus) -> Iterator[StuckRecord]:
-    """Yield what does not get on, what runs for longest first, then closed lanes as they come."""
+    """Yield records without progress: running ones, the longest first, then closed lanes."""
     detached = () if sub.shared is None else sub.shared.detached
     behind = {(each.topic, each.partition, each.offset): each.waiting for each in detached}
     long = [
@@ -243,7 +241,7 @@ def _stuck(sub: SubscriptionStatus) -> Iterator[StuckRecord]:
         )
     for lane in sub.closed:
         if lane.state in {"running", "stuck", "opening"}:
-            continue  # the worker has it, or it is over
+            continue  # a worker has it, or it is over
         yield StuckRecord(
             subscription=sub.name,
             state=lane.state,
@@ -264,7 +262,7 @@ def _stuck(sub: SubscriptionStatus) -> Iterator[StuckRecord]:
 
 
 def _behind(worker: WorkerStatus) -> int:
-    """Return how many records wait for what a worker runs."""
+    """Return the number of records that wait for a worker's running record."""
     return max(0, worker.queued + worker.leased - worker.runs)
 
 
@@ -327,8 +325,8 @@ def _without_keys(shared: SharedStatus | None) -> SharedStatus | None:
 def without_record_data(status: Status) -> Status:
     """Return the status without keys, stacks and error messages; types and places of errors stay.
 
-    For the metrics port, which asks for no token: an exception's message and its stack may repeat
-    what is in a record.
+    The metrics port serves it, without a token. An exception's message and its stack may quote
+    record data.
     """
     replace = msgspec.structs.replace
     hidden = without_keys(status)

@@ -1,7 +1,7 @@
-"""Connections whose request is not there yet: how many there may be, and for how long.
+"""Connections with an incomplete request, limited in number and time.
 
-Each of them holds a thread. Whoever opens many and sends nothing, or sends byte by byte, must not
-keep those out who ask: an orchestrator's probes, above all.
+Each of them holds a thread. A client may open many and send nothing, or send byte by byte. It must
+not block other clients, above all an orchestrator's probes.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable
 
 ASKED_WITHIN = 10.0
-"""Seconds in which a request has to be there whole, however slowly it comes."""
+"""Seconds in which a request has to arrive completely."""
 
 WAITING_MOST = 100
-"""So many at once; one more ends the one that has waited for longest."""
+"""Maximum number of waiting connections. One more closes the one that has waited longest."""
 
 
 class Waiting:
-    """Ends those that are too late or too many. Any thread may call it."""
+    """Closes connections that are too slow or too many. Any thread may call it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -29,7 +29,7 @@ class Waiting:
         self._since: dict[socket.socket, float] = {}
 
     def begin(self, connection: socket.socket) -> None:
-        """Take note that a request is waited for, and make room for it."""
+        """Register a connection that waits for its request, and close the oldest if needed."""
         with self._lock:
             self._since.pop(connection, None)
             self._since[connection] = self._clock()
@@ -37,12 +37,12 @@ class Waiting:
         self._end(too_many)
 
     def over(self, connection: socket.socket) -> None:
-        """Take note that it is there, or that it will not come."""
+        """Note that the request has arrived, or that the connection has ended."""
         with self._lock:
             self._since.pop(connection, None)
 
     def end_late(self) -> None:
-        """End those that have waited for too long."""
+        """Close the connections that have waited too long."""
         late_since = self._clock() - ASKED_WITHIN
         with self._lock:
             late = [each for each, since in self._since.items() if since <= late_since]
@@ -51,5 +51,5 @@ class Waiting:
     def _end(self, connections: list[socket.socket]) -> None:
         for each in connections:
             self.over(each)
-            with contextlib.suppress(OSError):  # it has ended meanwhile
+            with contextlib.suppress(OSError):  # it has already ended
                 each.shutdown(socket.SHUT_RDWR)

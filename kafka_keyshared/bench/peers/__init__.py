@@ -1,4 +1,5 @@
-"""The systems of ``bench compare``, each as a function that runs a :class:`~..workloads.Job`.
+"""Systems of ``bench compare``, each a function that runs a job.
 
-None of them is imported before its own run, so that a system needs its own packages and no other's.
+The job is a :class:`~..workloads.Job`. Each system is imported only for its own run, so that it
+needs its own packages and no other's.
 """

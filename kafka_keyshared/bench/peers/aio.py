@@ -1,4 +1,4 @@
-"""What is built on aiokafka: itself with a task for each record, and FastStream."""
+"""Systems built on aiokafka: itself with a task per record, and FastStream."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kafka_keyshared.bench.workloads import Job, Ran, by_attribute, itself, late
 from kafka_keyshared.pools.loop_host import new_loop
 
 LOOK = 0.01
-"""Seconds between two looks at how far a system is that runs by itself."""
+"""Seconds between two checks of the progress of a system that runs by itself."""
 
 
 class Clock:
-    """Counts what a job has done, and knows when it is over; time begins with the first record.
+    """Counts the records of a job, and knows when it is over. Time begins with the first record.
 
-    In a checked run what is done a second time counts no more: members that join one after the
-    other repeat records, and those would stand for others that have not come yet.
+    In a checked run a repeated record does not count again. Members that join one after the other
+    repeat records, and those would stand for others that have not come yet.
     """
 
     def __init__(self, job: Job) -> None:
@@ -31,7 +31,7 @@ class Clock:
         self.done = 0
 
     def begin(self) -> None:
-        """Begin now, at the first call."""
+        """Start the clock at the first call."""
         self._started = self._started or time.monotonic()
 
     def count(self, value: bytes | None) -> None:
@@ -45,13 +45,13 @@ class Clock:
             self._ended = time.monotonic()
 
     def over(self) -> bool:
-        """Whether all are done, or the time is up. Raises Stalled when nothing moves."""
+        """Return whether all are done, or the time is up. Raises Stalled without progress."""
         self._patience.check(self.done, "was done")
         late = self._started and time.monotonic() - self._started > self._job.limit
         return self.done >= self._job.records or bool(late)
 
     def result(self) -> Ran:
-        """Return what was done until the last of all, or until now."""
+        """Return the result up to the last record, or up to now."""
         return Ran(seconds=(self._ended or time.monotonic()) - self._started, records=self.done)
 
 
@@ -61,7 +61,7 @@ def run_aiokafka(job: Job) -> Ran:
 
 
 def run_faststream(job: Job) -> Ran:
-    """Run a subscriber of FastStream with so many workers."""
+    """Run a FastStream subscriber with the job's number of workers."""
     return _run(_faststream(job))
 
 

@@ -1,4 +1,4 @@
-"""This package, with the workers that stand behind the colon of the system's name."""
+"""This package, with the workers after the colon of the system's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written without a library: a bare loop, pools of Python's own, a task for each record."""
+"""Systems without a library: bare loop, Python's own pools, tasks per record."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from kafka_keyshared.pools.loop_host import new_loop
 
 FETCH = 10_000
 FETCH_SLOW = 1_000
-"""Records of a fetch where each takes a while: the limit is looked at between fetches."""
+"""Records of a fetch if each takes a while: the limit is checked between fetches."""
 
 SUBMITTED = 10_000
 """Records that a pool of threads has at once, as many as this package's window.
 
-A loop that submits without an end keeps the interpreter from the threads that shall work: with 2 ms
-of sleep a hundred of them did 6,600 records a second behind it, and with this bound 22,700.
+A loop that submits without an end keeps the interpreter from the worker threads. With 2 ms of sleep
+a hundred of them did 6,600 records a second behind it, and with this bound 22,700.
 """
 
 
@@ -45,12 +45,13 @@ class Source:
         self.received = 0
 
     def fetch(self, wait: float = 0.1) -> list[Any]:
-        """Return what came within so many seconds; raise what the client says is wrong."""
+        """Return the records that came within ``wait`` seconds; raise an error of the client."""
         if self._job.paced:
             message = self._consumer.poll(wait)
             found = [] if message is None else [message]
         else:
-            # Not more than are left, or the last call would wait for records that never come.
+            # At most the remaining records, or the last call would wait for records that never
+            # come.
             left = max(1, self._job.records - self.received)
             found = self._consumer.consume(min(self._most, left), wait)
         for message in found:
@@ -62,16 +63,16 @@ class Source:
         return found
 
     def over(self, done: int) -> bool:
-        """Whether all are done, or the time is up. Raises Stalled when nothing moves."""
+        """Return whether all are done, or the time is up. Raises Stalled without progress."""
         self._patience.check(done, "was done")
         return done >= self._job.records or self.late()
 
     def late(self) -> bool:
-        """Whether the time is up."""
+        """Return whether the time is up."""
         return bool(self._started) and time.monotonic() - self._started > self._job.limit
 
     def commit_now_and_then(self) -> None:
-        """Commit what was received, if the last time was a second ago."""
+        """Commit the received positions, if the last commit was a second ago."""
         now = time.monotonic()
         if self._started and now - self._committed >= COMMIT_INTERVAL:
             self._committed = now
@@ -81,7 +82,7 @@ class Source:
         return list(self._consumer.position(self._consumer.assignment()))
 
     def end(self, done: int) -> Ran:
-        """Commit, leave, and return what was done until the commit was acknowledged."""
+        """Commit, leave, and return the records done until the commit was acknowledged."""
         self._consumer.commit(offsets=self._positions(), asynchronous=False)
         seconds = time.monotonic() - self._started
         self._consumer.close()
@@ -103,13 +104,13 @@ def run_bare(job: Job) -> Ran:
 
 
 def run_thread_pool(job: Job) -> Ran:
-    """Submit each record to an executor, some ahead; commit what was received, done or not."""
+    """Submit each record to an executor, some ahead; commit received records, done or not."""
     source, handle, done = Source(job), handler_of(job, by_method), 0
     running: deque[Future[None]] = deque()
     with ThreadPoolExecutor(job.number) as executor:
         submit = executor.submit
         while not source.over(done):
-            # With enough submitted, or nothing left to fetch, the executor is waited for.
+            # With enough submitted, or nothing left to fetch, the loop waits for the executor.
             if len(running) < SUBMITTED and source.received < job.records:
                 running.extend([submit(handle, message) for message in source.fetch()])
             elif running:
@@ -124,8 +125,8 @@ def run_thread_pool(job: Job) -> Ran:
 
 
 def run_process_pool(job: Job) -> Ran:
-    """Have ``multiprocessing.Pool`` map the handler over each fetch; commit behind it."""
-    # Before there is a client: it would not survive a fork, and is not wanted in the processes.
+    """Let ``multiprocessing.Pool`` map the handler over each fetch, then commit."""
+    # Before there is a client: it would not survive a fork, and the processes do not need it.
     with multiprocessing.get_context("spawn").Pool(job.number) as pool:
         source, handle, done = Source(job), handler_of(job, itself), 0
         while not source.over(done):
@@ -138,7 +139,7 @@ def run_process_pool(job: Job) -> Ran:
 
 
 def run_asyncio_tasks(job: Job) -> Ran:
-    """Make a task for each record and wait for none; commit what was received, done or not."""
+    """Make a task for each record and wait for none; commit received records, done or not."""
     loop = new_loop()
     try:
         return loop.run_until_complete(_tasks(job))

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pyrallel_consumer.config import KafkaConfig
 
 IN_FLIGHT = 2_000
-"""Of its own benchmark, with either engine."""
+"""The value of its own benchmark, with either engine."""
 
 
 class Payload:
-    """A handler of its process engine, which has to be sent there: does the job with the value."""
+    """A handler of its process engine, which sends it to processes. It handles a record's value."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -29,24 +29,24 @@ class Payload:
 
 
 class Completions:
-    """Counts what its processes have done, where its own benchmark listens, too."""
+    """Counts the records that its processes have done, at the hook that its own benchmark uses."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     def observe_work_completion(self, _event: object, item: Any, _seconds: float) -> None:
-        """Count a record; time begins with the first."""
+        """Count a record. Time begins with the first."""
         self._clock.begin()
         self._clock.count(item.payload)
 
 
 def run_coroutines(job: Job) -> Ran:
-    """Run its asyncio engine with so many records in flight."""
+    """Run its asyncio engine with the job's number of records in flight."""
     return _run(_coroutines(job))
 
 
 def run_processes(job: Job) -> Ran:
-    """Run so many of its processes."""
+    """Run the job's number of its processes."""
     return _run(_processes(job))
 
 
@@ -94,7 +94,7 @@ async def _coroutines(job: Job) -> Ran:
 
 
 async def _processes(job: Job) -> Ran:
-    """Put it together as its own benchmark does, which is told so of what its processes did."""
+    """Assemble it as its own benchmark does, which gets its processes' completions that way."""
     from pyrallel_consumer.control_plane.broker_poller import BrokerPoller
     from pyrallel_consumer.control_plane.work_manager import WorkManager
     from pyrallel_consumer.dto import ExecutionMode

@@ -1,1 +1,1 @@
-"""What each verb takes: its options and its help. What it does stands beside this folder."""
+"""Options and help of each verb, without their implementations."""

@@ -1,4 +1,4 @@
-"""``keyshared lag``, ``top``, ``pause``, ``resume``, ``drain`` and ``scale``: their options."""
+"""Options of ``keyshared lag``, ``top``, ``pause``, ``resume``, ``drain`` and ``scale``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``keyshared advise`` and ``keyshared init``: before there is anything to run."""
+"""Options of ``keyshared advise`` and ``keyshared init``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``keyshared bench``: measurements beside the bare loop."""
+"""Options of ``keyshared bench``, which measures against the bare loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka_keyshared.errors import ConfigError
 
 
 class KeyPlace(StrEnum):
-    """Where a record's key is."""
+    """The place of a record's key."""
 
     RECORD = "record"
     HEADER = "header"

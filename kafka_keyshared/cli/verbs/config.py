@@ -1,4 +1,4 @@
-"""``keyshared config``: the settings as they are in force, whether they can work, their schema."""
+"""Options of ``keyshared config``: effective settings, their check, their schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``keyshared demo``: a year of flights."""
+"""Options of ``keyshared demo``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``keyshared dlq``: reading dead letters, and replaying them."""
+"""Options of ``keyshared dlq``, which reads and replays dead letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``keyshared read``: the records of some slots, without a group."""
+"""Options of ``keyshared read``, which reads some slots without a group."""
 
 from __future__ import annotations
 

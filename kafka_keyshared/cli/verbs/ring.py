@@ -1,4 +1,4 @@
-"""``keyshared ring``: which worker a key goes to."""
+"""Options of ``keyshared ring``, which shows the worker of a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``keyshared run`` and ``keyshared doctor``: the same settings, to run with or to look at."""
+"""Options of ``keyshared run`` and ``keyshared doctor``, which share all settings."""
 
 from __future__ import annotations
 

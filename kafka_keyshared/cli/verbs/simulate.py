@@ -1,4 +1,4 @@
-"""``keyshared simulate``: the whole system in made-up time, seed after seed."""
+"""Options of ``keyshared simulate``, which runs the system in simulated time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``keyshared spark``: the same handlers on Apache Spark, and what looks over all records."""
+"""Options of ``keyshared spark``: handlers on Apache Spark, and batch tools."""
 
 from __future__ import annotations
 

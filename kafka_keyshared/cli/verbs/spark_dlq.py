@@ -1,4 +1,4 @@
-"""``keyshared spark dlq``: its options."""
+"""Options of ``keyshared spark dlq``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``keyshared spark audit`` and ``skew``: what looks over all records."""
+"""Options of ``keyshared spark audit`` and ``skew``."""
 
 from __future__ import annotations
 

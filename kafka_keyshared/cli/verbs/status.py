@@ -1,4 +1,4 @@
-"""``keyshared status``: what is wrong with a running instance, or with any of its group."""
+"""Options of ``keyshared status``, for one instance or a group."""
 
 from __future__ import annotations
 

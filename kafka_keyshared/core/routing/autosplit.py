@@ -1,9 +1,8 @@
-"""Auto-split: a worker that joins gets half of the largest range, one that leaves gives its own up.
+"""Auto-split routing: joining workers halve the largest range, leaving ones merge theirs.
 
-As Pulsar's hash range selector does it, slot for slot. Each worker has one range; who has which
-follows from the order in which workers came and went, so two instances agree where that was the
-same. A change touches two workers and no other: the ring moves fewer slots, and moves them between
-all of them.
+This is Pulsar's hash range selector, slot for slot. Each worker has one range. The ranges follow
+from the order in which workers joined and left. Two instances agree if that order was the same. A
+change touches only two workers. The ring moves fewer slots, but between all workers.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ _bound_of = itemgetter(0)
 
 @dataclass(frozen=True, slots=True, init=False)
 class AutoSplit(Routing):
-    """Ranges that are halved and merged as workers come and go.
+    """Ranges that are halved and merged as workers join and leave.
 
-    ``workers`` is in the order in which they joined. ``bounds`` are (bound, worker), ascending: a
-    slot belongs to the first bound at or after it, and the last bound is 65,536, so the lowest
+    ``workers`` is in the order in which they joined. ``bounds`` are (bound, worker), ascending. A
+    slot belongs to the first bound at or after it, and the last bound is 65,536. So the lowest
     range has one slot more than its width and the highest one less, as in Pulsar.
 
     Raises :class:`~kafka_keyshared.errors.ConfigError` for no workers, a name given twice, an empty
-    name, or more workers than there are slots.
+    name, or 65,536 workers or more.
     """
 
     workers: tuple[str, ...]
@@ -52,14 +51,14 @@ class AutoSplit(Routing):
         object.__setattr__(self, "bounds", tuple(bounds))
 
     def owner(self, slot: int) -> str:
-        """Return whose ``slot`` is. Raises ``IndexError`` for a slot outside 0..65535."""
+        """Return the owner of ``slot``. Raises ``IndexError`` for a slot outside 0..65535."""
         return self.bounds[self._place(slot)][1]
 
     def owner_among(self, slot: int, names: AbstractSet[str]) -> Owner:
-        """Return whose ``slot`` would be if the other workers left.
+        """Return the owner of ``slot`` if the other workers left.
 
-        Each gives its range to the one above, and the highest to the one below: so it is the first
-        of these workers from the slot on, or else the highest of them.
+        Each leaving worker gives its range to the one above, and the highest to the one below. So
+        the owner is the first of these workers from the slot on, or else the highest of them.
         """
         place = self._place(slot)
         for _, name in (*self.bounds[place:], *reversed(self.bounds[:place])):
@@ -79,7 +78,7 @@ class AutoSplit(Routing):
     def with_worker(self, name: str) -> AutoSplit:
         """Return the ranges with one more worker: it gets the lower half of the largest one.
 
-        Of ranges that are equally large the lowest is halved. Raises
+        Of equally large ranges the lowest is halved. Raises
         :class:`~kafka_keyshared.errors.ConfigError` when the worker is there already.
         """
         workers = _enough(checked((*self.workers, name), _WHAT))
@@ -88,10 +87,10 @@ class AutoSplit(Routing):
         return _made(workers, bounds)
 
     def without_worker(self, name: str) -> AutoSplit:
-        """Return the ranges without one worker: its own goes to the one above it.
+        """Return the ranges without one worker: its range goes to the one above it.
 
-        The highest range goes to the one below. Raises
-        :class:`~kafka_keyshared.errors.ConfigError` when it is not there or is the last.
+        The highest range goes to the one below. Raises :class:`~kafka_keyshared.errors.ConfigError`
+        when the worker is not there or is the last.
         """
         workers = rest(self, name, _WHAT)
         bounds = [each for each in self.bounds if each[1] != name]

@@ -1,6 +1,6 @@
-"""Exclusive: one worker has everything, the others stand by.
+"""Exclusive routing: one worker owns all slots, the others stand by.
 
-As Celeriant's *ordering required*: the strictest order, and no more than one worker's speed.
+It corresponds to Celeriant's *ordering required*: the strictest order, at the speed of one worker.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _NUMBER = re.compile(r"([0-9]+)")
 
 @dataclass(frozen=True, slots=True, init=False)
 class Exclusive(Routing):
-    """All slots are the first worker's in the order of the names.
+    """All slots belong to the first worker in the order of the names.
 
-    Numbers in names count as numbers: ``worker-2`` comes before ``worker-10``. Who is active
-    follows from the names of those that are there, not from who came first: one with an earlier
-    name that joins takes over, and the slots drain as in any other change.
+    Numbers in names count as numbers: ``worker-2`` comes before ``worker-10``. The active worker
+    follows from the names of the present workers, not from who came first. A joining worker with an
+    earlier name takes over, and the slots drain as in any other change.
 
     Raises :class:`~kafka_keyshared.errors.ConfigError` for no workers, a name given twice or an
     empty name.
@@ -41,7 +41,7 @@ class Exclusive(Routing):
 
     @property
     def active(self) -> str:
-        """The worker that has everything."""
+        """The worker that owns all slots."""
         return min(self.workers, key=_by_name)
 
     @property
@@ -50,12 +50,12 @@ class Exclusive(Routing):
         return tuple(sorted(self.workers, key=_by_name)[1:])
 
     def owner(self, slot: int) -> str:
-        """Return whose ``slot`` is. Raises ``IndexError`` for a slot outside 0..65535."""
+        """Return the owner of ``slot``. Raises ``IndexError`` for a slot outside 0..65535."""
         check_slot(slot)
         return self.active
 
     def owner_among(self, slot: int, names: AbstractSet[str]) -> Owner:
-        """Return the first of these workers that is there."""
+        """Return the first of these workers that is present."""
         check_slot(slot)
         there = (name for name in self.workers if name in names)
         return min(there, key=_by_name, default=Unowned.AWAY)
@@ -80,6 +80,6 @@ class Exclusive(Routing):
 
 
 def _by_name(name: str) -> tuple[list[str | int], str]:
-    """Return what names are ordered by: every other part of a name is a number."""
+    """Return the sort key of a name: every other part of it is a number."""
     parts = _NUMBER.split(name)
     return [int(part) if at % 2 else part for at, part in enumerate(parts)], name

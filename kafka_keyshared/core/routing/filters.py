@@ -1,11 +1,11 @@
-"""Filters: which keys a worker wants, as glob patterns on the key's bytes.
+"""Key filters of workers: glob patterns on the key's bytes.
 
-Two questions with two answers. Whether a record is anybody's is decided by what was *declared*, by
-workers that are there or not: else a worker that restarts would have its records skipped. Whose it
-is now is decided among those that are there: the routing as it would be of the workers that want
-the key.
+Filters answer two separate questions. The *declared* filters of all workers, present or away,
+decide whether any worker may take a record. Otherwise the records of a restarting worker would be
+skipped. The current owner is chosen among the present workers: it is the owner in a routing that
+has only the workers that want the key.
 
-Where nobody filters there is no object of this module (:func:`filters_of`), and nothing is asked.
+If no worker filters, there is no object of this module (:func:`filters_of`) and no check is made.
 """
 
 from __future__ import annotations
@@ -20,23 +20,28 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import LANE_KEY_BYTES, SLOTS
 
 OnUnmatched: TypeAlias = Literal["skip", "hold", "error"]
-"""What becomes of a record that no declared worker takes: ``skip`` settles it unrun, ``hold`` keeps
-it until a worker is declared that does, ``error`` ends the instance without settling it."""
+"""Policy for a record that no declared worker takes.
+
+``skip`` settles it unrun. ``hold`` keeps it until a worker that takes it is declared. ``error``
+ends the instance without settling it.
+"""
 
 ON_UNMATCHED: tuple[OnUnmatched, ...] = ("skip", "hold", "error")
 
 KEYS_KNOWN = 1_024
-"""So many keys are remembered with the workers that want them, each of up to 64 bytes; a longer one
-is matched every time."""
+"""Keys of at most 64 bytes that are cached with the workers that want them.
+
+A longer key is matched every time.
+"""
 
 _ANY, _ONE = b"*?"
 
 
 def matches(pattern: bytes, key: bytes) -> bool:
-    """Say whether the whole key is as the pattern: ``*`` is any bytes, also none, ``?`` is one.
+    """Return whether the whole key matches: ``*`` is any bytes or none, ``?`` is one byte.
 
-    There is no escape and no other wildcard. It takes at most len(pattern) * len(key) steps,
-    because only the last ``*`` is ever tried again with one byte more.
+    There is no escape and no other wildcard. Matching takes at most len(pattern) * len(key) steps,
+    because only the last ``*`` is ever retried with one byte more.
     """
     at = here = 0
     star = retried = -1
@@ -52,7 +57,7 @@ def matches(pattern: bytes, key: bytes) -> bool:
         elif star < 0:
             return False
         else:
-            # Where the star would have to end: before the next byte that is as what follows it.
+            # The star must end before the next byte that equals the byte after it in the pattern.
             follows = pattern[star + 1]
             retried = retried + 1 if follows == _ONE else key.find(follows, retried + 1)
             if retried < 0:
@@ -63,15 +68,15 @@ def matches(pattern: bytes, key: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Filters:
-    """The patterns that each worker has declared, whether it is there or not.
+    """The patterns that each worker has declared, present or away.
 
     A worker without patterns, or with ``*``, is a *catch-all*: it takes every key, and records
-    without one. A pattern matches no record without a key.
+    without a key. A pattern never matches a record without a key.
     """
 
     patterns: tuple[tuple[str, tuple[bytes, ...]], ...]
     catch_alls: frozenset[str] = field(compare=False)
-    # What has no wildcard is looked up and not matched.
+    # Patterns without wildcards are looked up instead of matched.
     _plain: Mapping[bytes, frozenset[str]] = field(repr=False, compare=False)
     _globs: tuple[tuple[bytes, str], ...] = field(repr=False, compare=False)
 
@@ -94,11 +99,11 @@ class Filters:
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """Those that have declared what they take, there or not."""
+        """The workers that have declared filters, present or away."""
         return tuple(name for name, _ in self.patterns)
 
     def with_worker(self, name: str, patterns: Iterable[str | bytes] = ()) -> Filters:
-        """Return the filters with those of one more worker, or with others of one there is."""
+        """Return the filters with those of one worker added or replaced."""
         return Filters({**dict(self.patterns), name: patterns})
 
     def takers(self, key: bytes | None) -> frozenset[str]:
@@ -110,16 +115,15 @@ class Filters:
 
 
 def filters_of(patterns: Mapping[str, Iterable[str | bytes]]) -> Filters | None:
-    """Return the filters of these workers, or None where every one of them takes every key."""
+    """Return the filters of these workers, or None if every worker takes every key."""
     made = Filters(patterns)
     return made if len(made.catch_alls) < len(made.patterns) else None
 
 
 def check_filters(routing: Routing, filters: Filters) -> None:
-    """Raise :class:`ConfigError` where these workers cannot be told by these filters.
+    """Raise :class:`ConfigError` if the routing cannot use these filters.
 
-    That is for a routing that takes no filters, and for one with a worker that has not declared
-    what it takes.
+    That is a routing that takes no filters, or one with a worker that has declared none.
     """
     if not routing.takes_filters:
         raise ConfigError(
@@ -135,13 +139,13 @@ def check_filters(routing: Routing, filters: Filters) -> None:
 
 
 class FilteredSlots:
-    """A slot function where workers filter: keys of one slot are told apart by who wants them.
+    """A slot function for filtering workers: it splits a slot by the workers that want the key.
 
-    It returns *wide* slots: the slot of the key in the low 16 bits, and above them which set of
-    workers was declared to want it. All keys of a wide slot have one owner, and it stays the same
-    number when workers come and go: so it is leased and drained as any slot is.
+    It returns *wide* slots. The low 16 bits are the slot of the key. The bits above number the set
+    of workers declared to want it. All keys of a wide slot have one owner. Its number stays the
+    same when workers join and leave. So a wide slot is leased and drained like any slot.
 
-    It remembers :data:`KEYS_KNOWN` keys at most, and every set of workers that it has met.
+    It caches at most :data:`KEYS_KNOWN` keys, and every set of workers that it has met.
     """
 
     def __init__(self, slot: Callable[[bytes], int], filters: Filters) -> None:
@@ -151,7 +155,7 @@ class FilteredSlots:
         self.declare(filters)
 
     def declare(self, filters: Filters) -> None:
-        """Go by these filters from now on; wide slots that there are keep what they mean."""
+        """Use these filters from now on; existing wide slots keep their meaning."""
         self.filters = filters
         self._known = lru_cache(KEYS_KNOWN)(self._set_of)
 
@@ -164,8 +168,8 @@ class FilteredSlots:
     def owner(self, wide: int, routing: Routing) -> Owner:
         """Return the worker that gets the keys of a wide slot.
 
-        ``Unowned.NOBODY`` where none was declared to take them, ``Unowned.AWAY`` where those that
-        were are not there.
+        ``Unowned.NOBODY`` if none was declared to take them, ``Unowned.AWAY`` if all of those are
+        away.
         """
         takers = self._takers[wide // SLOTS]
         return routing.owner_among(wide % SLOTS, takers) if takers else Unowned.NOBODY
@@ -180,7 +184,7 @@ class FilteredSlots:
 
 
 def shown(filtered: FilteredSlots | None) -> dict[str, tuple[str, ...]]:
-    """Return what each worker takes, as text; nothing where nobody filters."""
+    """Return the patterns of each worker, as text; empty if no worker filters."""
     patterns = () if filtered is None else filtered.filters.patterns
     return {
         name: tuple(each.decode("utf-8", "backslashreplace") for each in those)
@@ -191,9 +195,9 @@ def shown(filtered: FilteredSlots | None) -> dict[str, tuple[str, ...]]:
 def check_unmatched(
     routing: Routing, filters: Filters | None, on_unmatched: OnUnmatched | None
 ) -> None:
-    """Raise :class:`ConfigError` where a record may be nobody's and nothing says what follows.
+    """Raise :class:`ConfigError` if a record may have no worker and ``on_unmatched`` is unset.
 
-    Nothing need be said where the workers without filters have all slots between them.
+    It need not be set if the workers without filters have all slots between them.
     """
     if on_unmatched is not None:
         if on_unmatched not in ON_UNMATCHED:

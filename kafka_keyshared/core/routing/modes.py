@@ -1,4 +1,4 @@
-"""What a user may choose of a subscription's routing, and what of it does not go together."""
+"""Routing settings of a subscription, and the checks of their combinations."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from kafka_keyshared.core.routing.unordered import Unordered
 from kafka_keyshared.errors import ConfigError
 
 RoutingMode: TypeAlias = Literal["ring", "sticky", "auto-split", "exclusive", "unordered"]
-"""How slots find their workers: each is a module of this package."""
+"""How slots are assigned to workers; each mode is a module of this package."""
 
 MODES: tuple[RoutingMode, ...] = ("ring", "sticky", "auto-split", "exclusive", "unordered")
 
 KEYLESS_MODES: frozenset[RoutingMode] = frozenset({"exclusive", "unordered"})
-"""Those that look at no key: everything is one lane, or each record is one."""
+"""Modes that ignore keys: all records are one lane, or each record is one."""
 
 SHARED_MODES: frozenset[RoutingMode] = frozenset({"ring", "auto-split", "unordered"})
-"""Those in which nobody has said which worker is to have what: workers may share it."""
+"""Modes without declared owners, so that workers may share slots."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingSettings:
     """The routing of a subscription.
 
-    ``ranges`` are for ``sticky``: by the worker's name its inclusive pairs of first and last slot.
-    ``weights`` are for ``ring``: one with 2 gets about twice the slots of one with 1. ``filters``
-    are glob patterns by the worker's name; who is not named takes every key. ``ranges`` and
-    ``filters`` may name workers that are not there: what is declared for one waits for it.
-    ``on_unmatched`` says what becomes of records that were declared for nobody. ``vnodes`` are for
-    ``ring``; no user is asked for them: simulations take fewer.
+    ``ranges`` are for ``sticky``: inclusive pairs of first and last slot by worker name.
+    ``weights`` are for ``ring``: a worker with 2 gets about twice the slots of one with 1.
+    ``filters`` are glob patterns by worker name; a worker that is not named takes every key.
+    ``ranges`` and ``filters`` may name workers that are away: the records declared for such a
+    worker wait for it. ``on_unmatched`` is the policy for records that no worker was declared to
+    take. ``vnodes`` are for ``ring``; they are no user setting: simulations use fewer.
     """
 
     mode: RoutingMode = "ring"
@@ -56,8 +56,8 @@ class RoutingSettings:
     def of(self, workers: Sequence[str]) -> Routing:
         """Return the routing of these workers.
 
-        Raises :class:`ConfigError` for no workers, a name given twice, and what the routing refuses
-        of its ranges or weights.
+        Raises :class:`ConfigError` for no workers, a name given twice, and ranges or weights that
+        the routing refuses.
         """
         if self.mode == "sticky":
             return StickyRanges(self.ranges, workers)
@@ -70,7 +70,7 @@ class RoutingSettings:
         return VnodeRing(workers, self.vnodes, self.weights)
 
     def declared(self, workers: Iterable[str]) -> Filters | None:
-        """Return what these workers, and those that are away, filter; None where nobody does."""
+        """Return the filters of these and of absent workers; None if there are none."""
         return filters_of(dict.fromkeys(workers, ()) | dict(self.filters))
 
     def with_member(
@@ -79,10 +79,10 @@ class RoutingSettings:
         filters: Sequence[str | bytes] | None,
         ranges: str | Iterable[tuple[int, int]] | None,
     ) -> RoutingSettings:
-        """Return the settings with what one more worker declares; None is nothing.
+        """Return the settings with the declarations of one more worker; None declares nothing.
 
-        Raises :class:`ConfigError` for what is no filter or no range, is taken by another, or does
-        not go with the routing.
+        Raises :class:`ConfigError` for an invalid filter or range, or a range that another worker
+        has. Also for a declaration that the routing does not take.
         """
         found = self
         if filters is not None:
@@ -96,9 +96,9 @@ class RoutingSettings:
         return found
 
     def check(self, workers: Sequence[str]) -> None:
-        """Raise :class:`ConfigError` for what does not go together.
+        """Raise :class:`ConfigError` for settings that do not go together.
 
-        ``workers`` are none where they are not known yet: then that is all that is looked at.
+        Empty ``workers`` are not known yet: then only the settings themselves are checked.
         """
         if self.mode not in MODES:
             raise ConfigError(f"routing={self.mode!r}: give one of {', '.join(map(repr, MODES))}")

@@ -1,9 +1,9 @@
-"""What every routing is: a value that says for each slot whose it is, and how that changes.
+"""Interface of all routings: the owner of each slot, and its changes.
 
-A routing never changes: a worker that joins or leaves, or a range that is assigned, makes a new
-one. So the old and the new one can be compared, and what has moved can be drained. Owners are
-indices into ``workers``, because the table is made of them; where a slot is no worker's, an
-:class:`Unowned` stands in that place, and says what is to become of its records.
+A routing is immutable. A worker that joins or leaves, or a range that is assigned, makes a new one.
+So the old and the new one can be compared, and the moved slots can be drained. Owners are indices
+into ``workers``, because the table is made of them. A slot without a worker has an :class:`Unowned`
+instead, which says how its records are handled.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from kafka_keyshared.hashing import SLOTS
 
 
 class Unowned(enum.IntEnum):
-    """Why a slot is no worker's; below 0, where the indices of workers begin."""
+    """Why a slot has no worker; below 0, where the indices of workers begin."""
 
     NOBODY = -1
-    """No worker was ever declared for it: ``on_unmatched`` says what becomes of its records."""
+    """No worker was ever declared for it: ``on_unmatched`` decides what happens to its records."""
     AWAY = -2
-    """The worker that it was declared for is not there: its records are held until it is."""
+    """The worker declared for it is away: its records are held until that worker is present."""
     ANYBODY = -3
-    """Slots do not count: each record goes to whichever worker's turn it is."""
+    """Slots do not count: records are distributed to the workers in turn."""
 
 
 Owner: TypeAlias = str | Unowned
@@ -34,7 +34,7 @@ Owner: TypeAlias = str | Unowned
 
 
 class Span(NamedTuple):
-    """Slots next to one another with one owner, ``first`` and ``last`` included."""
+    """Adjacent slots with one owner, ``first`` and ``last`` included."""
 
     first: int
     last: int
@@ -42,7 +42,7 @@ class Span(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Slots next to one another that have changed hands, ``first`` and ``last`` included."""
+    """Adjacent slots that have changed their owner, ``first`` and ``last`` included."""
 
     first: int
     last: int
@@ -51,11 +51,11 @@ class Move(NamedTuple):
 
 
 class Routing(ABC):
-    """Whose each slot is, over named workers.
+    """The owner of each slot, over named workers.
 
-    ``workers`` are those that are there; the numbers of :meth:`arcs` and :meth:`table` are indices
-    into it. A routing without slots (:class:`.Unordered`) is told by its one arc, which is
-    ``Unowned.ANYBODY``'s.
+    ``workers`` are the present ones; the numbers of :meth:`arcs` and :meth:`table` are indices into
+    it. A routing without slots (:class:`.Unordered`) has a single arc, with the owner
+    ``Unowned.ANYBODY``.
     """
 
     __slots__ = ()
@@ -63,10 +63,10 @@ class Routing(ABC):
     workers: tuple[str, ...]
 
     takes_filters: ClassVar[bool] = True
-    """Whether workers may say which keys they want."""
+    """Whether workers may declare which keys they take."""
 
     has_gaps: ClassVar[bool] = False
-    """Whether a slot may be no worker's while any is there."""
+    """Whether a slot may have no worker while workers are present."""
 
     in_ranges: ClassVar[bool] = False
     """Whether each worker's slots are few ranges, which people can read."""
@@ -80,9 +80,9 @@ class Routing(ABC):
 
     @abstractmethod
     def owner_among(self, slot: int, names: AbstractSet[str]) -> Owner:
-        """Return whose ``slot`` would be if only these workers had been declared.
+        """Return the owner of ``slot`` if only these workers had been declared.
 
-        ``names`` need not be there, and must not be empty. This is what filters ask.
+        The workers in ``names`` need not be present; ``names`` must not be empty. Filters use this.
         """
 
     @abstractmethod
@@ -102,7 +102,7 @@ class Routing(ABC):
     def brought_to(self, names: Sequence[str]) -> Routing:
         """Return the routing with exactly these workers: others have left, missing ones joined.
 
-        Who joins comes before who leaves, so that one worker may take the place of the only other.
+        Joins come before leaves, so that one worker may replace the only other one.
         """
         routing: Routing = self
         for name in names:
@@ -126,7 +126,7 @@ class Routing(ABC):
         return table
 
     def spans(self) -> Iterator[Span]:
-        """Yield the slots from 0 on by owner, as few spans as there can be."""
+        """Yield the slots from 0 on by owner, in as few spans as possible."""
         first = end = 0
         last_owner: int | None = None
         for owner, slots in self.arcs():
@@ -139,12 +139,12 @@ class Routing(ABC):
             yield Span(first, end - 1, self._named(last_owner))
 
     def owner(self, slot: int) -> Owner:
-        """Return whose ``slot`` is. Raises ``IndexError`` for a slot outside 0..65535."""
+        """Return the owner of ``slot``. Raises ``IndexError`` for a slot outside 0..65535."""
         check_slot(slot)
         return next(span.owner for span in self.spans() if slot <= span.last)
 
     def share(self) -> dict[str, float]:
-        """Return for each worker the part of all slots that it owns; 1 is all of them."""
+        """Return for each worker the fraction of all slots that it owns; 1 is all of them."""
         owned = dict.fromkeys(range(len(self.workers)), 0)
         for owner, slots in self.arcs():
             if owner >= 0:

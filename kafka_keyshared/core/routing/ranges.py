@@ -1,8 +1,8 @@
-"""Sticky ranges: slots from one to another belong to the worker that they were assigned to.
+"""Sticky routing: ranges of slots assigned to named workers.
 
-As Pulsar's sticky consumers have them, and as Celeriant assigns them while it runs. What is in no
-range is nobody's, also between two ranges of one worker. A range stays its worker's when that
-leaves: its records wait, until the worker is back or another takes the range over.
+The ranges work as for Pulsar's sticky consumers, and can be assigned at run time as in Celeriant.
+Slots in no range have no owner, also between two ranges of one worker. A range stays with its
+worker when that leaves. Its records wait until the worker is back or another takes the range over.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True, init=False)
 class StickyRanges(Routing):
-    """Which worker has which slots, as somebody has said it.
+    """Slots by worker, as assigned by settings or orders.
 
-    ``ranges`` is in the order of the slots, neighbours of one worker made one. ``workers`` are
-    those that are there: unless given, all that have a range. One without a range gets nothing but
-    records without a key; one that is not there keeps its ranges.
+    ``ranges`` is in the order of the slots; adjacent ranges of one worker are joined. ``workers``
+    are the present ones; by default all that have a range. A worker without a range gets only
+    records without a key. A worker that is away keeps its ranges.
 
     Raises :class:`~kafka_keyshared.errors.ConfigError`, which names the worker and the bounds, for
-    a range that is inverted, out of bounds or overlaps another, and for a worker with none.
+    a range that is inverted, out of bounds or overlaps another. Also for a worker with an empty
+    list.
     """
 
     workers: tuple[str, ...]
@@ -79,11 +80,11 @@ class StickyRanges(Routing):
         object.__setattr__(self, "ranges", _in_order(asked))
 
     def owner(self, slot: int) -> Owner:
-        """Return whose ``slot`` is. Raises ``IndexError`` for a slot outside 0..65535."""
+        """Return the owner of ``slot``. Raises ``IndexError`` for a slot outside 0..65535."""
         return self._owner(self._range_of(slot))
 
     def owner_among(self, slot: int, names: AbstractSet[str]) -> Owner:
-        """Return whose ``slot`` is, where ranges of other workers count for nothing."""
+        """Return the owner of ``slot``, ignoring the ranges of other workers."""
         found = self._range_of(slot)
         return self._owner(found if found is not None and found.worker in names else None)
 
@@ -113,32 +114,33 @@ class StickyRanges(Routing):
         return found
 
     def assigned(self, first: int, last: int, worker: str) -> StickyRanges:
-        """Return the ranges with one more, of slots that are nobody's.
+        """Return the ranges with one more, of slots without an owner.
 
-        Raises :class:`~kafka_keyshared.errors.ConfigError` where another worker has some of them,
-        the worker itself included; :meth:`taken_over` is for that.
+        Raises :class:`~kafka_keyshared.errors.ConfigError` if any worker, including this one, has
+        some of the slots. :meth:`taken_over` accepts such slots.
         """
         return _made(self.workers, (*self.ranges, self._asked(first, last, worker)))
 
     def taken_over(self, first: int, last: int, worker: str) -> StickyRanges:
-        """Return the ranges with these slots assigned to the worker, whoever has them.
+        """Return the ranges with these slots assigned to the worker, regardless of their owners.
 
-        What the others have beside them stays theirs. :func:`.moves` says who has given what.
+        The other slots of those ranges stay with their workers. :func:`.moves` returns the changed
+        owners.
         """
         asked = self._asked(first, last, worker)
         return _made(self.workers, (*self._beside(asked), asked))
 
     def withdrawn(self, first: int, last: int) -> StickyRanges:
-        """Return the ranges without these slots: they are nobody's then, whoever has them.
+        """Return the ranges without these slots: they have no owner then.
 
-        Raises :class:`~kafka_keyshared.errors.ConfigError` for what is no range.
+        Raises :class:`~kafka_keyshared.errors.ConfigError` for an invalid range.
         """
         return _made(self.workers, self._beside(Range(*_slots((first, last), "nobody"), "")))
 
     def given(self, first: int, last: int, worker: str | None, *, take_over: bool) -> StickyRanges:
-        """Return the ranges as an order wants them: the slots are the worker's, or nobody's (None).
+        """Return the ranges after an order: the worker gets the slots; None leaves them unowned.
 
-        What a worker has of them is refused unless it is taken over, or is to be nobody's.
+        Slots in the range of a worker are refused, unless they are taken over or left unowned.
         """
         if worker is None:
             return self.withdrawn(first, last)
@@ -146,14 +148,14 @@ class StickyRanges(Routing):
         return make(first, last, worker)
 
     def with_worker(self, name: str) -> StickyRanges:
-        """Return the ranges with one more worker there; it gets those that were assigned to it.
+        """Return the ranges with one more worker present; it gets those that were assigned to it.
 
         Raises :class:`~kafka_keyshared.errors.ConfigError` when the worker is there already.
         """
         return _made(checked((*self.workers, name), _WHAT), self.ranges)
 
     def without_worker(self, name: str) -> StickyRanges:
-        """Return the ranges with one worker away; what is assigned to it waits for it.
+        """Return the ranges with one worker away; the records of its ranges wait for it.
 
         Raises :class:`~kafka_keyshared.errors.ConfigError` when it is not there or is the last.
         """
@@ -172,7 +174,7 @@ class StickyRanges(Routing):
         return found.worker if found.worker in self.workers else Unowned.AWAY
 
     def _beside(self, asked: Range) -> list[Range]:
-        """Return what is left of the ranges when these slots are taken out."""
+        """Return the rest of the ranges when these slots are taken out."""
         first = bisect_left(self.ranges, asked.first, key=_last)
         behind = bisect_right(self.ranges, asked.last, key=_first)
         left = [
@@ -197,7 +199,7 @@ class StickyRanges(Routing):
 
 
 def read_back(ranges: Mapping[str, str], workers: Sequence[str]) -> StickyRanges:
-    """Return the ranges that :func:`written` has written, with these workers there.
+    """Return the ranges that :func:`written` has written, with these workers present.
 
     There may be none: the last one may have been withdrawn.
     """
@@ -207,14 +209,14 @@ def read_back(ranges: Mapping[str, str], workers: Sequence[str]) -> StickyRanges
 
 
 def nobodys(routing: Routing) -> str:
-    """Return the slots that are in no range, written as those of a worker are; often none."""
+    """Return the slots in no range, in the form of a worker's slots; often empty."""
     return ",".join(f"{first}-{last}" for first, last, _ in routing.uncovered())
 
 
 def written(routing: Routing) -> dict[str, str]:
-    """Return by worker the slots that are its own, where they are in ranges, as settings have them.
+    """Return each worker's slots in the form of the settings, if the routing is in ranges.
 
-    Those that are assigned are named whether or not their worker is there.
+    Assigned ranges are included for workers that are away.
     """
     found: dict[str, list[str]] = {}
     if isinstance(routing, StickyRanges):
@@ -268,7 +270,7 @@ def _slots(span: tuple[int, int], whose: str) -> tuple[int, int]:
 
 
 def _in_order(asked: Iterable[Range]) -> tuple[Range, ...]:
-    """Return the ranges by their slots, neighbours of one worker made one; refuse overlaps."""
+    """Return the ranges in slot order, adjacent ones of a worker joined; refuse overlaps."""
     found: list[Range] = []
     for each in sorted(asked, key=_first):
         before = found[-1] if found else None

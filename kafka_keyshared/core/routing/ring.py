@@ -1,9 +1,9 @@
-"""The vnode ring, the default routing: few slots move when a worker joins or leaves.
+"""Ring routing, the default: few slots move when workers change.
 
-The ring is that of Danube's Key-Shared dispatcher: every worker has some vnodes on a ring of 2**32
-points, and a point belongs to the first vnode at or after it, wrapping at the end. Slot s
-is asked at the ring point s * 65,536, so the ring is projected to a table once per membership
-change and never looked at per record.
+The ring is that of Danube's Key-Shared dispatcher. Every worker has some vnodes on a ring of 2**32
+points. A point belongs to the first vnode at or after it, wrapping at the end. Slot s is looked up
+at the ring point s * 65,536. So the ring is projected to a table once per membership change and is
+never read per record.
 """
 
 from __future__ import annotations
@@ -24,25 +24,27 @@ DEFAULT_VNODES = 100
 """Vnodes per worker, as in Danube's Key-Shared dispatcher."""
 
 ROUTING_VNODES = 200
-"""Vnodes per worker where records are routed: so many keep each worker within 20 % of the even
-part, as Pulsar wants it of 20 consumers."""
+"""Vnodes per worker for the routing of records.
+
+This number keeps each worker within 20 % of an even share, as Pulsar requires for 20 consumers.
+"""
 
 # The ring has 2**32 points and the table 2**16 slots, so a slot stands for 2**16 points.
 _POINT_BITS_PER_SLOT = 16
 
-# A vnode is kept as one number, its point above its worker's place in the order of the names: such
+# A vnode is stored as one number: its point above its worker's rank in the order of the names. Such
 # numbers are sorted in a third of the time that tuples take.
 _RANK_BITS = 20
 _RANK_MASK = (1 << _RANK_BITS) - 1
 
 _SMALL = 4_000
-"""Vnodes of a ring that is remembered: those of 20 workers as they are by default."""
+"""Vnodes of a ring that is cached: those of 20 workers with the default number."""
 
 _WHAT = "the ring"
 
 
 class Vnode(NamedTuple):
-    """One point on the ring: the worker's name, which of its vnodes it is, and where it stands."""
+    """One point on the ring: the worker's name, the number of the vnode, and its point."""
 
     worker: str
     number: int
@@ -53,14 +55,14 @@ class Vnode(NamedTuple):
 class VnodeRing(Routing):
     """An immutable ring over named workers.
 
-    The owner of every slot follows from the set of names, their weights and ``vnodes`` alone: not
-    from the order of the names, the machine or Python's hash seed. ``workers`` keeps the order it
-    was given in. A worker has ``vnodes`` times its weight vnodes, at least one; the weight is 1
-    where none is given, and one with a weight of 2 gets about twice the slots of one with 1. The
-    weight of one that leaves is kept for its return.
+    The owner of every slot follows only from the set of names, their weights and ``vnodes``. It
+    does not depend on the order of the names, the machine or Python's hash seed. ``workers`` keeps
+    the order it was given in. A worker has ``vnodes`` times its weight vnodes, at least one. The
+    default weight is 1; a worker with a weight of 2 gets about twice the slots of one with 1. The
+    weight of a worker that leaves is kept for its return.
 
-    Raises :class:`~kafka_keyshared.errors.ConfigError` for no workers, a name given twice, an
-    empty name, fewer than one vnode, a weight that is not above 0 or is nobody's.
+    Raises :class:`~kafka_keyshared.errors.ConfigError` for no workers, a name given twice, an empty
+    name, fewer than one vnode, a weight that is not above 0 or has no worker.
     """
 
     workers: tuple[str, ...]
@@ -68,9 +70,9 @@ class VnodeRing(Routing):
     weights: tuple[float, ...]
     # Both sorted; of vnodes that share a point the first in name order comes first.
     _ring: tuple[int, ...] = field(repr=False, compare=False)
-    # For each place in the order of the names the index of the worker.
+    # The index of the worker for each rank in the order of the names.
     _ranked: tuple[int, ...] = field(repr=False, compare=False)
-    # Of workers that have left; the ring is the same without them.
+    # Weights of workers that have left; the ring is the same without them.
     _kept: Mapping[str, float] = field(repr=False, compare=False)
 
     def __init__(
@@ -106,7 +108,7 @@ class VnodeRing(Routing):
         return self._worker(self._ring[self._place(slot)])
 
     def owner_among(self, slot: int, names: AbstractSet[str]) -> Owner:
-        """Return whose ``slot`` is on a ring of these workers alone: the walk goes on to theirs."""
+        """Return the owner of ``slot`` on a ring of only these workers, by walking to theirs."""
         place = self._place(slot)
         if names.isdisjoint(self.workers):
             return Unowned.AWAY
@@ -121,7 +123,7 @@ class VnodeRing(Routing):
         """
         vnode = self._ring[self._place(slot)]
         name, point = self._worker(vnode), vnode >> _RANK_BITS
-        # Looked up again instead of kept for every vnode: nothing that runs asks for it.
+        # Looked up again instead of stored for every vnode, because no running code needs it.
         return Vnode(name, _vnode_points(name, self.count(name)).index(point), point)
 
     def count(self, name: str) -> int:
@@ -139,7 +141,7 @@ class VnodeRing(Routing):
     def with_worker(self, name: str, weight: float | None = None) -> VnodeRing:
         """Return the ring with one more worker, the last in ``workers``; it only takes slots.
 
-        Unless a weight is given, one that was here before has the one that it had. Raises
+        Without a given weight, a worker that returns keeps its former weight. Raises
         :class:`~kafka_keyshared.errors.ConfigError` when the worker is there already or its weight
         is not above 0.
         """
@@ -149,7 +151,7 @@ class VnodeRing(Routing):
         return VnodeRing((*self.workers, name), self.vnodes, weights)._keeping(kept)
 
     def without_worker(self, name: str) -> VnodeRing:
-        """Return the ring without one worker; only the slots of that one change their owner.
+        """Return the ring without one worker; only its slots change their owner.
 
         Raises :class:`~kafka_keyshared.errors.ConfigError` when it is not there or is the last.
         """
@@ -174,10 +176,10 @@ class VnodeRing(Routing):
     def arcs(self) -> Iterator[tuple[int, int]]:
         """Yield (owner, number of slots) around the ring from slot 0; together they are 65,536.
 
-        Every slot has an owner. With 100 vnodes the parts are near the even one and not equal to
-        it: for ``worker-0`` to ``worker-7`` they lie between 0.86 and 1.10 of an eighth; over many
-        sets of 8 names their standard deviation is 9 % of it. More vnodes bring them closer (200:
-        6 %, 400: 5 %).
+        Every slot has an owner. With 100 vnodes the shares are near an even one but not equal to
+        it. For ``worker-0`` to ``worker-7`` they lie between 0.86 and 1.10 of an eighth. Over many
+        sets of 8 names their standard deviation is 9 % of it. More vnodes reduce it (200: 6 %, 400:
+        5 %).
         """
         ranked = self._ranked
         parts = _remembered_parts if len(self._ring) <= _SMALL else _parts
@@ -214,20 +216,20 @@ def _count(vnodes: int, weight: float) -> int:
 
 
 def _in_order_of_points(names: tuple[str, ...], counts: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the vnodes of workers, given in the order of their names, as numbers, sorted."""
+    """Return the vnodes of workers as sorted numbers; ``names`` are in name order."""
     ring = [
         vnode | rank
         for rank, (name, count) in enumerate(zip(names, counts, strict=True))
         for vnode in _sorted_vnodes(name, count)
     ]
-    ring.sort()  # parts that are sorted are merged, in a quarter of the time
+    ring.sort()  # merges the sorted parts, in a quarter of the time
     return tuple(ring)
 
 
 def _parts(ring: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """Return around a ring, from slot 0 on, each arc as its owner's place and its slots.
+    """Return the arcs around a ring, from slot 0 on: the owner's rank and its number of slots.
 
-    Neighbours of one owner are one arc.
+    Adjacent arcs of one owner are joined.
     """
     ranks: list[int] = []
     counts: list[int] = []
@@ -241,7 +243,7 @@ def _parts(ring: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
 
     start = 0
     for vnode in ring:
-        # The vnode owns the slots whose point is not after its own, down to the one before.
+        # The vnode owns the slots with a point up to its own, down to the previous vnode.
         end = (vnode >> _RANK_BITS + _POINT_BITS_PER_SLOT) + 1
         if end > start:
             add(vnode & _RANK_MASK, end - start)
@@ -260,7 +262,7 @@ _remembered_parts = lru_cache(maxsize=16)(_parts)
 def _vnode_points(name: str, vnodes: int) -> tuple[int, ...]:
     """Return the ring points of a worker: FNV-1a of "{name}-{i}", finished with murmur3's mixer.
 
-    Remembered, because those that stay are on each ring that is made as others come and go.
+    Cached, because the remaining workers are on every ring that is made as others join and leave.
     """
     prefix = fnv1a_32(f"{name}-".encode())
     return tuple(murmur3_mix32(each) for each in fnv1a_32_numbered(prefix, vnodes))
@@ -268,5 +270,5 @@ def _vnode_points(name: str, vnodes: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1_000)
 def _sorted_vnodes(name: str, vnodes: int) -> tuple[int, ...]:
-    """Return the vnodes of a worker as they are kept, sorted, but for its place among the names."""
+    """Return the stored numbers of a worker's vnodes, sorted, without its rank."""
     return tuple(sorted(point << _RANK_BITS for point in _vnode_points(name, vnodes)))

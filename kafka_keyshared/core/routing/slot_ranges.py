@@ -1,4 +1,4 @@
-"""Ranges of slots as people write them: ``0-10000,20001-30000``, both ends included."""
+"""Text form of slot ranges: ``0-10000,20001-30000``, both ends included."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ class SlotRange(NamedTuple):
 
 
 def parse_ranges(text: str) -> tuple[SlotRange, ...]:
-    """Return the ranges that are written with commas between them; ``7`` means ``7-7``.
+    """Return the ranges of a comma-separated text; ``7`` means ``7-7``.
 
-    Raises :class:`ConfigError` for what is none and for what :func:`check_ranges` refuses.
+    Raises :class:`ConfigError` for a malformed range and for ranges that :func:`check_ranges`
+    refuses.
     """
     found = []
     for piece in text.split(","):
@@ -45,10 +46,10 @@ def parse_ranges(text: str) -> tuple[SlotRange, ...]:
 
 
 def check_ranges(ranges: Iterable[Any]) -> tuple[SlotRange, ...]:
-    """Return pairs of first and last slot as ranges, in their order on the line of slots.
+    """Return pairs of first and last slot as ranges, ascending.
 
-    Raises :class:`ConfigError` for no range at all, for what is no pair of whole numbers, and for
-    a range that is inverted, goes beyond the slots there are, or overlaps another.
+    Raises :class:`ConfigError` for no range at all and for a value that is no pair of whole
+    numbers. Also for a range that is inverted, goes beyond the existing slots, or overlaps another.
     """
     given = [_checked(each) for each in ranges]
     if not given:

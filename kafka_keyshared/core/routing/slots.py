@@ -1,7 +1,7 @@
-"""Many slots at once, as runs of neighbours: a worker that comes moves tens of thousands of them.
+"""Sets of slots, stored as runs of adjacent slots.
 
-They move arc by arc, in a few hundred runs, and the owner of the client does nothing else while
-it sees to that.
+A joining worker moves tens of thousands of slots. They move arc by arc, in a few hundred runs,
+because the owner thread does nothing else during the move.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from itertools import chain, starmap
 from typing import TypeAlias, overload
 
 Run: TypeAlias = tuple[int, int]
-"""Slots next to one another: the first one, and the one behind the last."""
+"""Adjacent slots: the first one, and the one behind the last."""
 
 Arcs: TypeAlias = Sequence[tuple[int, int]]
-"""Whose slots are, from slot 0 on: the slot behind each arc, and the owner of the arc."""
+"""Owners from slot 0 on: the slot behind each arc, and the owner of the arc."""
 
 Move: TypeAlias = tuple[Run, int, int]
-"""Slots that have changed hands, with whose they were and whose they are."""
+"""Slots that have changed their owner, the old owner, and the new one."""
 
 
 class Slots(Sequence[int]):
@@ -27,7 +27,7 @@ class Slots(Sequence[int]):
     __slots__ = ("_starts", "runs")
 
     def __init__(self, runs: Iterable[Run] = ()) -> None:
-        """Join these, which may be in any order and overlap."""
+        """Join these runs, which may be in any order and overlap."""
         joined: list[Run] = []
         start = end = -1
         for first, behind in sorted(runs):
@@ -76,7 +76,7 @@ class Slots(Sequence[int]):
         return f"Slots({self.runs})"
 
     def without(self, others: Slots) -> Slots:
-        """Return those that are not among the others."""
+        """Return the slots that are not among the others."""
         left: list[Run] = []
         away = iter((*others.runs, (1 << 64, 1 << 64)))
         first, behind = next(away)
@@ -91,7 +91,7 @@ class Slots(Sequence[int]):
         return Slots(left)
 
     def by_owner(self, arcs: Arcs) -> dict[int, list[Run]]:
-        """Return them by whose they are, in the order of the first of each."""
+        """Return the runs by owner, in the order of the first slot of each."""
         found: dict[int, list[Run]] = {}
         arc = 0
         for start, end in self.runs:
@@ -113,7 +113,7 @@ class Slots(Sequence[int]):
 
 
 def moved(before: Arcs, after: Arcs) -> Iterator[Move]:
-    """Yield the runs that have changed hands, with whose they were and whose they are."""
+    """Yield the runs that have changed their owner, with the old and the new owner."""
     earlier = iter(before)
     behind, old = next(earlier)
     start = 0

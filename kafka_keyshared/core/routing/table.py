@@ -1,7 +1,7 @@
-"""The slot table: to which row each slot goes just now.
+"""The slot table: the row that each slot goes to now.
 
-The routing says who owns which slot; it is projected to the table when workers come and go, and
-nothing else is looked at per record.
+The routing defines the owner of each slot. It is projected to the table when workers join and
+leave. Routing a record reads only the table.
 """
 
 from __future__ import annotations
@@ -30,17 +30,15 @@ Rows: TypeAlias = list[list[Record]] | dict[int, list[Record]]
 
 
 class SlotTable:
-    """For each slot the id of the worker that owns it, and the row that takes its records.
+    """The owner's worker id and the row of records for each slot.
 
-    ``rows`` are the lists of records themselves, so that routing a record appends to one of them
-    and asks nobody. ``version`` changes whenever it is projected anew. ``routing`` is the ring of
-    the workers unless another is given; ``unowned`` takes the records of slots that are no
-    worker's, and what stands in ``owners`` for them is the :class:`.Unowned`.
+    ``rows`` has the lists of records themselves, so routing a record is one append. ``version``
+    changes with every projection. ``routing`` is the ring of the workers unless another is given.
+    ``unowned`` has the lists for the records of slots without a worker; ``owners`` has the
+    :class:`.Unowned` there. ``arcs`` has the same owners as ``owners``, as arcs of the routing.
 
-    ``arcs`` are the owners once more, as the routing has them.
-
-    Where workers filter, ``filtered`` makes the slots, which are wide ones, and an entry is found
-    when it is asked for.
+    If workers filter, ``filtered`` computes the slots, which are wide ones. An entry is computed
+    when it is first read.
     """
 
     def __init__(
@@ -71,13 +69,13 @@ class SlotTable:
         *,
         closed: Slots | None = None,
     ) -> Sequence[Move]:
-        """Project the routing to the table, brought to these workers; ``routing`` replaces it.
+        """Project the routing to the table with these workers; ``routing`` replaces the old one.
 
-        Return which slots have changed hands. ``filters`` replace those that there are. ``closed``
-        are all slots that are closed now, which this opens; where they are given, only they are
-        written and what changes hands. Raises :class:`ConfigError` where the workers cannot have
-        this routing or these filters, and :class:`InvariantError` where a slot is no worker's and
-        nothing takes its records. Then nothing has changed.
+        Return the slots that have changed their owner. ``filters`` replace the existing ones.
+        ``closed`` are all slots that are closed now; this opens them. If they are given, only these
+        and the moved slots are written. Raises :class:`ConfigError` if the workers cannot have this
+        routing or these filters. Raises :class:`InvariantError` if a slot has no worker and no list
+        takes its records. Then nothing has changed.
         """
         able = {worker.name: worker for worker in workers}
         routing = (routing or self.routing).brought_to([*able])
@@ -125,9 +123,9 @@ class SlotTable:
         return arcs, takers, owned
 
     def _write(self, runs: Iterable[tuple[Run, int]], takers: Mapping[int, list[Record]]) -> None:
-        """Write owners and rows of these runs where the old ones stand.
+        """Overwrite owners and rows of these runs in the existing lists.
 
-        New lists of that size take longer, and so does what is done slot by slot.
+        New lists of that size take longer, and so does writing slot by slot.
         """
         owners, rows = self.owners, self.rows
         if not (owners and isinstance(owners, list) and isinstance(rows, list)):
@@ -141,13 +139,13 @@ class SlotTable:
                 rows[start:end] = [takers[owner]] * (end - start)
 
     def slots_to(self, row: list[Record]) -> set[int]:
-        """Return the slots whose records this takes just now."""
+        """Return the slots whose records this row takes now."""
         rows = self.rows
         slots, takers = (rows, rows.values()) if isinstance(rows, dict) else (range(SLOTS), rows)
         return set(compress(slots, map(is_, takers, repeat(row))))
 
     def close(self, slots: Iterable[int] | Slots, row: list[Record]) -> None:
-        """Have this take the records of the slots, until they are opened or projected anew."""
+        """Let this row take the records of the slots, until they are opened or projected again."""
         if isinstance(slots, Slots) and isinstance(self.rows, list):
             for start, end in slots.runs:
                 self.rows[start:end] = [row] * (end - start)
@@ -157,7 +155,7 @@ class SlotTable:
             rows[slot] = row
 
     def open(self, slots: Iterable[int] | Slots, workers: Mapping[int, Worker]) -> None:
-        """Have the owners of the slots take their records, those that are workers among these."""
+        """Open the slots: their owners, looked up in ``workers``, take their records again."""
         if isinstance(slots, Slots) and isinstance(self.rows, list):
             for owner, runs in slots.by_owner(self.arcs).items():
                 row = self._taker(owner, runs[0][0], workers)
@@ -193,7 +191,7 @@ def _every(arcs: Arcs) -> Iterator[tuple[Run, int]]:
 
 
 class _Later(dict[int, _Entry]):
-    """Entries of wide slots, each found when it is asked for; as many as have been."""
+    """Entries of wide slots, computed at the first read; as many as have been read."""
 
     def __init__(self, find: Callable[[int], _Entry]) -> None:
         super().__init__()

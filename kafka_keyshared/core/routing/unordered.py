@@ -1,6 +1,6 @@
-"""Unordered: slots do not count, each record goes to whichever worker's turn it is.
+"""Unordered routing: records go to the workers in turn, without slots.
 
-As a shared subscription of Danube or Pulsar: the most even load, and no order at all.
+It corresponds to a shared subscription of Danube or Pulsar: the most even load, and no order.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _WHAT = "the unordered routing"
 
 @dataclass(frozen=True, slots=True, init=False)
 class Unordered(Routing):
-    """No slot is anybody's in particular, so none ever moves or drains.
+    """Slots have no particular owner, so none ever moves or drains.
 
-    Records take their turns through ``workers``: they go the way of those without a key.
+    Records take their turns through ``workers``, like records without a key.
 
     Raises :class:`~kafka_keyshared.errors.ConfigError` for no workers, a name given twice or an
     empty name.
@@ -35,12 +35,12 @@ class Unordered(Routing):
         object.__setattr__(self, "workers", checked(workers, _WHAT))
 
     def owner_among(self, slot: int, names: AbstractSet[str]) -> Owner:
-        """Say that it is anybody's, if any of these workers is there."""
+        """Return ``Unowned.ANYBODY`` if any of these workers is present, else ``Unowned.AWAY``."""
         check_slot(slot)
         return Unowned.AWAY if names.isdisjoint(self.workers) else Unowned.ANYBODY
 
     def arcs(self) -> Iterator[tuple[int, int]]:
-        """Yield the one arc, which is anybody's."""
+        """Yield the one arc, with the owner ``Unowned.ANYBODY``."""
         yield Unowned.ANYBODY, SLOTS
 
     def with_worker(self, name: str) -> Unordered:

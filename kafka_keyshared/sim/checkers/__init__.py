@@ -1,7 +1,7 @@
-"""What must hold, whatever happens: one checker for each invariant, over books of their own.
+"""Checkers of the invariants that hold in every simulated run.
 
-Nothing here asks an instance what it believes. What is right is worked out from the history and
-from the rules, once more and by other code.
+Each checker keeps its own books. It never asks an instance for its state. It works out the correct
+behaviour from the history and the rules, in separate code.
 """
 
 from __future__ import annotations
@@ -45,12 +45,11 @@ def every_checker(
     idle_most: float = IDLE_MOST,
     go_on: bool = False,
 ) -> list[Checker]:
-    """Return one checker for each invariant, which share their books.
+    """Return one checker for each invariant. They share their books.
 
-    ``revoke_deadline`` and ``bound`` are in seconds; ``span`` is how many offsets ahead of the
-    position a record may be before it may be parked; ``careful`` says that members begin carefully.
-    What they are for: :class:`Serial`,
-    :class:`Liveness`.
+    ``revoke_deadline`` and ``bound`` are in seconds. ``span`` is how many offsets ahead of the
+    position a record may be before it may be parked. ``careful`` says that members start carefully.
+    :class:`Serial` and :class:`Liveness` explain their use.
     """
     books = Books(history, settings)
     found: list[Checker] = [

@@ -1,8 +1,8 @@
-"""The books that checkers keep together: every record, who has it, and what has become of it.
+"""Shared books of the checkers: every record, its worker and its outcome.
 
-They are worked out from what the history tells and from the rules, never from the state of an
-instance. Books hear of everything before the checkers that use them, which find in ``delivery`` and
-the like what the latest happening was about.
+The books are worked out from the history and the rules, never from the state of an instance. They
+receive each event before the checkers that use them. The checkers find the subject of the latest
+event in ``delivery`` and the similar attributes.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ from kafka_keyshared.sim.happenings import LimitUnheard, MetadataTaken
 from kafka_keyshared.sim.history import History
 
 Part = tuple[Assignment | None, Sent]
-"""What a commit says of a partition, and the assignment in which it was sent, if there was one."""
+"""The part of a commit for one partition, and the assignment that sent it, if there was one."""
 
 ATTEMPTS = ("failed", "retry", "died", "given_back", "put_off", "dead_letter")
 NO_ATTEMPT = ("given_back", "put_off")
 
 METADATA_USUAL = 4_096
-"""What brokers take unless they are set to take less."""
+"""Metadata bytes that brokers accept unless they are set to accept less."""
 
 METADATA_LEAST = 90
-"""With less than that a member does without settled sets."""
+"""Below this limit in bytes a member does without settled sets."""
 
 
 class Books(Letters):
     """Every record in every subscription, and every commit.
 
-    What the happening of this moment is about: ``delivery`` (begun, ended, its letter; ``beside``
-    says of one that has ended whether its worker had gone on beside it),
-    ``deliveries`` (delivered, handed over, taken back), ``doubled`` (what was handed over although
-    a worker had it), ``heads`` (what came to stand first in its lane by it), ``ahead`` (what is not
-    settled before the one that begins in its lane), ``sent`` (the parts of a commit, with the
-    assignment of each; None where there is none), ``passed`` (what was dropped unrun, as it turns
-    out by a later one of its lane).
+    These attributes describe the current event. ``delivery`` is the record that began, ended or got
+    its dead letter. ``beside`` says of an ended record whether its worker had gone on beside it.
+    ``deliveries`` are the records that were delivered, leased or taken back. ``doubled`` are
+    records that were leased although a worker had them. ``heads`` are records that became first in
+    their lane. ``ahead`` is the unsettled record before the one that begins in its lane. ``sent``
+    holds the parts of a commit with their assignments (None if there is none). ``passed`` are
+    records dropped without a run, as a later record of their lane shows.
     """
 
     def __init__(self, history: History, settings: Sequence[SubscriptionSettings]) -> None:
         super().__init__(history, settings)
-        # By a commit's number, its parts.
+        # The parts of each commit, by its number.
         self.commits: dict[int, dict[TopicPartition, Part]] = {}
         self.beside = False
         self._apart: set[Delivery] = set()
@@ -73,7 +73,7 @@ class Books(Letters):
         self.passed: list[Delivery] = []
         self.ahead: Delivery | None = None
         self.sent: dict[TopicPartition, Part] = {}
-        # The least that brokers have taken beside a position so far.
+        # The smallest metadata limit of the brokers so far.
         self.metadata_least = METADATA_USUAL
         listeners: dict[type[Any], Any] = {
             happened.Delivered: self._delivered,
@@ -101,7 +101,7 @@ class Books(Letters):
         made: list[Delivery] = []
         self.deliveries, self.heads = made, []
         if assignment.over is not None:
-            return  # nobody may use them
+            return  # an ended assignment may not use records
         if assignment.start is None:
             assignment.early.append((self.now, told.offsets))
             return
@@ -113,15 +113,17 @@ class Books(Letters):
             begins = [] if assignment.begins is None else assignment.begins.entries
             known = [each[0] for each in begins if each is not None]
             first = assignment.early[0][1][0]
-            # Where the group has not got to, only that is behind which was taken in.
+            # Without a committed position, a position beyond the first early record means that the
+            # member has taken that record in.
             if told.position > first and None in begins and told.position not in known:
                 self._used(assignment, 0)
         super()._reading(told)
 
     def _used(self, assignment: Assignment, committed: int) -> None:
-        """Begin with what came before it was said where: its member has not dropped it.
+        """Start the assignment at the records that arrived before its start was known.
 
-        If nothing has come, it has been told where to begin, and commits just that.
+        The member has evidently not dropped them. If no record arrived, the member learned its
+        start and commits exactly that.
         """
         early, assignment.early = assignment.early, []
         self._starts(assignment, early[0][1][0] if early else committed)
@@ -156,7 +158,7 @@ class Books(Letters):
             each.stage = Stage.SETTLED
             return
         if assignment.member in fate.known_to and sub in self.tracked:
-            # Settled by this very member, which may know it still or have it run again.
+            # This member settled it. It may still know that, or run the record again.
             each.stage = Stage.SETTLED
             return
         self._open(assignment, sub, each)
@@ -193,14 +195,14 @@ class Books(Letters):
         if assignment is None:
             raise HistoryError(f"nobody has heard of an assignment {number}")
         if assignment.early:
-            self._used(assignment, 0)  # whose key cannot be read gets a letter, and no worker
+            self._used(assignment, 0)  # an unreadable key gets a dead letter, no worker
         found = assignment.deliveries[sub].get(offset)
         if found is None and (found := assignment.unused[sub].pop(offset, None)) is not None:
             assignment.deliveries[sub][offset] = found
             found.stage = Stage.OPEN
             self._open(assignment, sub, found)
         elif found is None:
-            # It was never delivered there: that is for the checkers to say.
+            # The record was never delivered there. The checkers report that.
             fate = assignment.log.fates[sub].get(offset)
             if fate is None:
                 raise HistoryError(f"{assignment.partition}@{offset} was never written")
@@ -227,7 +229,7 @@ class Books(Letters):
                 each.since = self.now
 
     def _pass_over(self, each: Delivery, queue: Iterable[Delivery]) -> None:
-        """Find what of its lane no worker has, and comes before one that begins: it is dropped."""
+        """Settle as dropped the unleased records of the lane ahead of one that begins."""
         ahead = takewhile(partial(is_not, each), queue)
         self.heads = []
         self.passed = [one for one in ahead if one.worker is None and not one.running]
@@ -286,7 +288,7 @@ class Books(Letters):
             raise HistoryError(f"{told}: no such outcome")
 
     def _failed(self, each: Delivery, told: happened.Ended) -> None:
-        """Do what the policy says of a failed attempt; one of an assignment that is over is not."""
+        """Apply the policy to a failed attempt, unless the assignment is over."""
         if each.assignment.over is not None:
             return
         settings = self.settings[told.subscription]
@@ -316,12 +318,12 @@ class Books(Letters):
                 each.stage = Stage.BLOCKED
 
     def _was_dropped(self, each: Delivery) -> None:
-        """It turns out that the policy has dropped what may have run again."""
+        """Settle a record of uncertain retry as dropped, if the policy drops poison records."""
         if self.settings[each.fate.sub].poison == "drop":
             self._settle(each, "dropped by the policy")
 
     def _open_again(self, each: Delivery, sub: str) -> None:
-        """What counted as settled, and ran all the same, is first in its lane again."""
+        """Reopen a record that counted as settled and ran again. It is first in its lane."""
         if each.stage is Stage.SETTLED:
             each.stage = Stage.OPEN
             self._open(each.assignment, sub, each)
@@ -341,10 +343,10 @@ class Books(Letters):
             each.stage = Stage.SETTLED
             assignment.open[fate.sub] -= 1
             assignment.member.open[fate.sub] -= 1
-        # Too late, it counts for nothing, and yet nothing of its lane is before it any more.
+        # A record that settles too late counts for nothing, but it leaves the queue of its lane.
         if each.queued:
             each.queued = False
-            each.lane.freed = self.now  # what waits behind it may be of another partition
+            each.lane.freed = self.now  # the next record may be of another partition
             queue = assignment.queues[fate.sub][each.lane]
             queue.remove(each)
             if queue:
@@ -370,7 +372,7 @@ class Books(Letters):
                 self._settled_unseen(assignment, sent)
 
     def _settled_unseen(self, assignment: Assignment, sent: Sent) -> None:
-        """Find what a commit covers of that of which it was not sure whether it was dropped."""
+        """Settle as dropped the unsure records that a commit covers."""
         for sub, settings in self.settings.items():
             if settings.poison == "drop":
                 for each in list(assignment.unsure):
@@ -382,7 +384,7 @@ class Books(Letters):
         if told.result == CommitResult.TOO_LARGE:
             self.member(told.member).bare = True
 
-    # --- what brokers take ---
+    # --- metadata limits of the brokers ---
 
     def _metadata_taken(self, told: MetadataTaken) -> None:
         self.metadata_least = min(self.metadata_least, told.most)
@@ -390,13 +392,13 @@ class Books(Letters):
     def _limit_unheard(self, told: LimitUnheard) -> None:
         self.member(told.member).bare = True
 
-    # --- what is left to do ---
+    # --- remaining work ---
 
     def owed(self, log: Log, sub: str) -> Iterator[Fate]:
-        """Yield the records of a log that a subscription still has to settle, the last one first.
+        """Yield the unsettled records of a log for a subscription, the last one first.
 
-        What was removed is owed only by an assignment that has it still; without reliability
-        nothing is.
+        A removed record is owed only by an assignment that still holds it. An unreliable
+        subscription owes nothing.
         """
         if sub not in self.tracked:
             return
@@ -407,7 +409,7 @@ class Books(Letters):
                 yield each
 
     def whereabouts(self, fate: Fate) -> str:
-        """Return in words what has become of a record, and where it is now."""
+        """Return a description of a record's history and current state."""
         reader = self.readers.get(fate.log.partition)
         if reader is None:
             return f"{fate}: nobody ever read the partition"

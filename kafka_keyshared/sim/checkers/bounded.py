@@ -1,4 +1,4 @@
-"""I10: nobody has more than he may."""
+"""Checker I10: leases and windows stay within their limits."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from kafka_keyshared.sim.checkers.records import Delivery, Lane, Member, Stage
 from kafka_keyshared.sim.history import History, Listener
 
 POLL_SHARE = 20
-"""The polls of a full window may bring one part in so many of it."""
+"""Polls at a full window may exceed it by one part in this many."""
 
 
 FOUND_WITHIN = 10.0
-"""Seconds in which the place of a partition is found and told that the client has lost.
+"""Seconds within which a position that the client lost is found and reported.
 
-A member of an eager group is told where to read all of its partitions when one has been found:
-the others may be lost still, and nothing of them is used.
+In an eager group, one found position makes the client report the start of every partition. The
+others may still be lost, and the member uses nothing from them.
 """
 
 
 class Much(NamedTuple):
-    """More than a window holds, until when it may be given back, how many, and what came then."""
+    """A surplus over a window: deadline for giving it back, count, and the last deliveries."""
 
     until: float
     held: int
@@ -34,19 +34,21 @@ class Much(NamedTuple):
 
 
 class Bounded(Checker):
-    """I10, bounded: leases and windows are kept.
+    """I10, bounded: leases and windows stay within their limits.
 
-    A worker has no more in hand than ``leases_per_worker``, beside what is stuck, with
-    ``max_leases_per_key`` no more of one lane, and with ``lease_bytes_per_worker`` no more bytes,
-    or one record. Where it is reliable, a member has received no more of what is not settled than
-    ``window_records``, or than ``window_bytes`` has of the smallest records, and what the polls of
-    a full window may bring: a twentieth of it. One that stops polls on, and uses nothing of what it
-    gets. Nor does one whose client has lost its place, until it is told where to read on: what
-    comes meanwhile counts once a worker has it, or it turns out not to come again. What comes too
-    much may be given back in the same round, and read again.
+    A worker holds at most ``leases_per_worker`` leases, not counting stuck records. With
+    ``max_leases_per_key`` a lane has at most one lease. With ``lease_bytes_per_worker`` a worker
+    holds at most that many bytes, or one record.
 
-    Of what is paused by hand nothing comes once the order is answered, also after a rebalance,
-    unless the client refuses to pause it.
+    In a reliable subscription, the unsettled records stay within ``window_records``. They also stay
+    within the number of smallest records that ``window_bytes`` holds. Polls at a full window may
+    exceed this by a twentieth. A stopping member polls on and uses nothing that it gets. A member
+    whose client lost its position uses nothing either, until it learns where to resume. Records
+    that arrive until then count once a worker has them, or once they turn out not to arrive again.
+    A member may give a surplus back in the same round and read it again.
+
+    No record arrives from a partition that is paused by hand once the order is answered. This also
+    holds after a rebalance, unless the client refuses the pause.
     """
 
     invariant = "I10 bounded"
@@ -65,14 +67,14 @@ class Bounded(Checker):
         self._bytes: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         self._smallest: int | None = None
         self._much: dict[tuple[int, str], Much] = {}
-        # When the client of each member last lost a place.
+        # When each member's client last lost a position.
         self._lost_at: dict[int, float] = {}
         self._alone = {each.name for each in settings if each.max_leases_per_key is not None}
         self.books.before.append(self._judge)
         self._most = {each.name: _most_records(each) for each in settings}
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It looks at what is delivered, and at all that a worker gets or gives back."""
+        """Listen to deliveries, and to every lease that starts or ends."""
         return {
             happened.Delivered: self._delivered,
             happened.Reading: self._placed,
@@ -98,7 +100,7 @@ class Bounded(Checker):
         member = self.books.members[told.member]
         for sub, count in member.open.items():
             if count <= self._most[sub] or member.stopping_at or sub not in self.books.tracked:
-                continue  # of what is dropped nobody hears
+                continue  # drops are not reported there
             taken_in = count - _loose(member, sub)
             if taken_in > self._most[sub]:
                 those = [each for each in self.books.deliveries if each.fate.sub == sub]
@@ -110,9 +112,9 @@ class Bounded(Checker):
                 self._much[told.member, sub] = Much(until, taken_in, those)
 
     def _placed(self, told: happened.Reading | happened.Misplaced | happened.Released) -> None:
-        """Let go of what came too much, and is to come again: its member has not used it.
+        """Forget a surplus that the member did not use and will read again.
 
-        Or its partition has gone.
+        Also forget it once its partition has gone.
         """
         member = self.books.members[told.member]
         if isinstance(told, happened.Misplaced):
@@ -135,7 +137,8 @@ class Bounded(Checker):
             for sub, settings in self.settings.items():
                 spare = settings.window_bytes // POLL_SHARE
                 fit = (settings.window_bytes + spare) // max(1, told.size)
-                # The last one that fits may be a little too large, and one more come by a poll.
+                # The last record that fits may be slightly too large, and a poll may bring one
+                # more.
                 self._most[sub] = min(_most_records(settings), fit + 2)
 
     def _anything(self, told: object) -> None:
@@ -147,7 +150,7 @@ class Bounded(Checker):
         self._judge(float("inf"))
 
     def _judge(self, now: float | None = None) -> None:
-        """Say what has come too much and was not given back in time."""
+        """Report each surplus that was not given back in time."""
         if not self._much:
             return
         for (number, sub), much in list(self._much.items()):
@@ -186,9 +189,9 @@ class Bounded(Checker):
             of_lane = self._of_lane[told.member]
             for each in self.books.deliveries:
                 if each.lane.slot is None:
-                    continue  # nothing waits for it, nor does it for itself of another assignment
+                    continue  # no record waits for it, not even itself in another assignment
                 of_lane[each.lane] += 1
-                # One without a key may still run from before its partition went.
+                # A record without a key may still run from before its partition was revoked.
                 if of_lane[each.lane] > 1 and each.lane.slot is not None:
                     self.violated(
                         told.member, f"{each} was given out while another one of its lane is"
@@ -201,7 +204,7 @@ class Bounded(Checker):
         self._beside(told, -1)
 
     def _beside(self, told: happened.WentOn | happened.Ended, times: int) -> None:
-        """What a worker has gone on beside is not in its hands, until it has ended."""
+        """Exclude a record that its worker has gone on beside from the leases, until it ends."""
         if self.books.delivery is not None:
             self._leases[told.member][told.subscription, told.worker] += times
             size = times * _size(self.books.delivery)
@@ -242,7 +245,7 @@ def _size(each: Delivery) -> int:
 
 
 def _loose(member: Member, sub: str) -> int:
-    """Return how many of those that are not settled may never have been taken in."""
+    """Return the number of unsettled records that the member may never have taken in."""
     return sum(
         each.fate.sub == sub and each.stage is Stage.OPEN and each.worker is None
         for assignment in member.live.values()

@@ -1,4 +1,4 @@
-"""What is paused by hand at which member, as the orders say that it was given."""
+"""Partitions paused by hand at each member, derived from its orders."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from kafka_keyshared.sim.pause_history import PauseHeard, PauseOrdered, PauseRef
 
 
 class PausedByHand:
-    """Every order to pause or to resume, the latest last; of a partition the last one counts.
+    """Orders to pause or resume, the latest last.
 
-    ``lifted`` are the partitions that a member goes on with by the order of this moment.
+    The last order that names a partition counts. ``lifted`` lists the partitions that a member
+    resumes by the current order.
     """
 
     def __init__(self, history: History, members: Mapping[int, Member]) -> None:
         self._members = members
         self._orders: dict[int, list[PauseOrdered]] = defaultdict(list)
-        # Those that have come about.
+        # Numbers of the orders that took effect.
         self._taken: set[int] = set()
         self._refused: dict[int, set[TopicPartition]] = defaultdict(set)
         self.lifted: list[TopicPartition] = []
@@ -32,12 +33,12 @@ class PausedByHand:
         history.listen(happened.Gone, self._gone)
 
     def wanted(self, member: int, partition: TopicPartition) -> bool:
-        """Say whether somebody wants nothing fetched from the partition at the member."""
+        """Return whether an order stops the member from fetching the partition."""
         last = self._last(member, partition)
         return last is not None and last.paused
 
     def holds(self, member: int, partition: TopicPartition) -> bool:
-        """Say whether that has come about, and the client has not refused it."""
+        """Return whether the pause took effect and the client did not refuse it."""
         last = self._last(member, partition)
         if last is None or not last.paused or last.number not in self._taken:
             return False

@@ -1,4 +1,4 @@
-"""Whether each life of a crash loop leaves progress, and names what it runs."""
+"""Checker I10: careful starts make progress in a crash loop."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kafka_keyshared.sim.happenings import LimitHeard
 from kafka_keyshared.sim.history import History, Listener
 
 NAMED_WITHIN = 1.0
-"""Seconds for which records wait for the commit that names them."""
+"""Seconds that records wait for the commit that names them."""
 
 COMMITTED_WITHIN = 0.6
-"""Seconds from the first settlement of a careful start to its commit: rounds take their time."""
+"""Seconds from the first settlement of a careful start to its commit, including the rounds."""
 
 COMMITTED_SOON = 15.0
 """Seconds after which a partition that is read has a committed offset."""
@@ -27,18 +27,18 @@ SETTLED_MOST = 5.0
 """Seconds for which a start is careful."""
 
 FEW = 8
-"""Records of a partition that start at first."""
+"""Records of a partition that may start at first."""
 
 DOUBLED_EVERY = 0.05
-"""Seconds after which twice as many may start, as they may with each commit."""
+"""Seconds after which the number of records that may start doubles. Each commit doubles it too."""
 
 
 DENIED = "began is not committed, as a right is missing"
-"""What the last line of a stop says of a partition that has no committed offset."""
+"""Text in the last log line of a stop for a partition that has no committed offset."""
 
 
 class _Life:
-    """What has come of one assignment so far. Times are in seconds."""
+    """Progress of one assignment. Times are in seconds."""
 
     def __init__(self, *, careful: bool, since: float) -> None:
         self.careful = careful
@@ -51,13 +51,14 @@ class _Life:
 
 
 class CarefulStarts(Checker):
-    """I10, careful starts: no life of a crash loop is lived in vain.
+    """I10, careful starts: each life of a crash loop makes progress.
 
-    An assignment whose first record has started has soon sent a commit that names records. After an
-    unclean end the first record starts when such a commit was sent, or when it has waited for that;
-    few records start at first, and what settles is committed at once. A clean stop leaves no
-    running record in a commit. A partition that is read has a committed offset soon, also without a
-    record; or the last line of a clean stop says that it was denied.
+    Soon after its first record has started, an assignment sends a commit that names records. After
+    an unclean end the first record starts after such a commit, or after it has waited long enough
+    for one. Few records start at first, and the first settlement is committed at once. After a
+    clean stop no commit names a running record. A partition that is read soon has a committed
+    offset, even without a record. Otherwise the last line of a clean stop says that the commit was
+    denied.
     """
 
     invariant = "I10 careful starts"
@@ -74,16 +75,16 @@ class CarefulStarts(Checker):
         super().__init__(history, settings, books, go_on=go_on)
         self._free_since = free_since
         self._lives: dict[int, _Life] = {}
-        # Since when each assignment is read.
+        # When each assignment was first read.
         self._read_since: dict[int, float] = {}
-        # Members with a commit that is not answered, or was refused, since when.
+        # Unanswered commits of each member, and when its last commit was refused.
         self._unanswered: dict[int, set[int]] = {}
         self._troubled: dict[int, float] = {}
-        # What brokers take of a member that has been told a limit.
+        # The metadata limit that each member has learned from the brokers.
         self._limits: dict[int, int] = {}
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It looks at starts, settlements and commits, and at how members go."""
+        """Listen to starts, settlements, commits and the ends of members."""
         return {
             happened.Reading: self._reading,
             happened.Began: self._began,
@@ -98,17 +99,17 @@ class CarefulStarts(Checker):
         self._limits[told.member] = min(told.most, self._limits.get(told.member, told.most))
 
     def _limited(self, member: Member, least: int) -> bool:
-        """Say whether brokers take less than that from this member."""
+        """Return whether brokers accept less metadata than ``least`` from this member."""
         return member.bare or self._limits.get(member.number, METADATA_USUAL) < least
 
     def _names_none(self, member: Member) -> bool:
-        """Say whether brokers may take no text from this member that names a record."""
+        """Return whether brokers may refuse every text from this member that names a record."""
         return self._limited(member, METADATA_LEAST)
 
     def _may_name_none(self, member: Member) -> bool:
-        """Say whether names may be cut away: settled sets and attempts come first.
+        """Return whether names may be cut from the text: settled sets and attempts come first.
 
-        Then its text may be the one that is stored already, and no commit is sent.
+        The text may then equal the stored one, and the member sends no commit.
         """
         return self._limited(member, METADATA_USUAL)
 
@@ -119,8 +120,9 @@ class CarefulStarts(Checker):
     def _life(self, assignment: Assignment) -> _Life:
         life = self._lives.get(assignment.number)
         if life is None:
-            # Of several texts that it may have begun with, nobody knows which one it was. What a
-            # member itself was to commit when it lost the partition names no suspect to it.
+            # If the assignment may have begun with any of several texts, all must name running
+            # records. A member that regains a lost partition treats none of its own running records
+            # as suspects.
             before = assignment.remembered
             regained = before is not None and before.over is End.LOST
             unclean = (
@@ -135,7 +137,7 @@ class CarefulStarts(Checker):
         return life
 
     def _kept(self, member: int, since: float) -> bool:
-        """Say whether the member could not commit all the while since then."""
+        """Return whether the member may have been unable to commit since then."""
         trouble = self._troubled.get(member, -inf)
         return bool(
             self._unanswered.get(member)
@@ -161,7 +163,7 @@ class CarefulStarts(Checker):
             return
         begun = life.begun[told.subscription] = life.begun.get(told.subscription, 0) + 1
         doubled = life.commits + floor((now - life.since) / DOUBLED_EVERY)
-        # Each time as many as run, and all that ran before have settled.
+        # Each doubling admits as many as run, and all earlier ones may have settled.
         if doubled < 20 and begun > FEW * 2 ** (doubled + 1):
             self.violated(
                 told.member,
@@ -226,7 +228,7 @@ class CarefulStarts(Checker):
             )
 
     def _unnamed(self, member: int, assignment: Assignment, life: _Life) -> None:
-        """Report a life that ran records for a while, and in which no commit was sent."""
+        """Report an assignment that ran records for a while without sending a commit."""
         first, now = life.first_at, self.books.now
         if first is None or life.commits or now - first < COMMITTED_WITHIN:
             return
@@ -265,6 +267,6 @@ class CarefulStarts(Checker):
 
 
 def _leaves(assignment: Assignment) -> bool:
-    """Say whether its partition is about to go; a stop commits once, at its end."""
+    """Return whether the partition is about to go. A stop commits once, at its end."""
     stops = assignment.member.stopping_at is not None
     return assignment.misplaced or assignment.revoking_at is not None or stops

@@ -1,6 +1,7 @@
-"""What an assignment begins with besides its position: attempts, copies, and diverted lanes.
+"""Attempts, copies and diverted lanes that an assignment begins with.
 
-By the commit with which it began; where several may have been there, as far as all of them agree.
+They come from the commit at which the assignment began. If several commits are possible, only notes
+on which all of them agree are certain.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ _T = TypeVar("_T")
 
 
 def diverted(assignment: Assignment, sub: str) -> None:
-    """Take note of the lanes that are diverted when it begins, and of those that may be."""
+    """Record the lanes that are diverted when the assignment begins, and those that may be."""
     lanes = [notes.get(sub, NOTHING).lanes for notes in assignment.notes]
     before = assignment.remembered
-    # What a member knows of a partition that it has lost counts; the group may not know it.
+    # A member's own notes on a lost partition count, although the group may lack them.
     if before is not None:
         assignment.perhaps_diverted[sub].update(before.diverted[sub], before.perhaps_diverted[sub])
     else:
@@ -29,7 +30,7 @@ def diverted(assignment: Assignment, sub: str) -> None:
 
 
 def tried(assignment: Assignment, sub: str, each: Delivery) -> None:
-    """Take note of how often a record was tried before it was delivered here."""
+    """Record how often a record was tried before this delivery."""
     counts, copied = {0} if not assignment.notes else set(), set()
     for notes in assignment.notes:
         times, archived = notes.get(sub, NOTHING).tried.get(each.offset, (0, False))
@@ -50,7 +51,7 @@ def tried(assignment: Assignment, sub: str, each: Delivery) -> None:
 
 @lru_cache(maxsize=1_000)
 def notes_of(text: str, position: int, whose: Whose) -> dict[str, Notes]:
-    """Return what a text says besides of lanes and records; nothing for one of another log."""
+    """Return the notes of lanes and records in a commit text, or none if it is of another log."""
     try:
         return read_notes(text, position, whose)
     except CommitTextError:
@@ -58,10 +59,10 @@ def notes_of(text: str, position: int, whose: Whose) -> dict[str, Notes]:
 
 
 def noted(entry: tuple[int, str] | None, start: int, log: Log) -> dict[str, Notes]:
-    """Return what an entry says to who begins with it at ``start``.
+    """Return the notes of an entry for an assignment that begins at ``start``.
 
-    What it says of records that the log has not got yet is of another log; what retention has
-    removed below ``start`` runs no more.
+    Notes of records beyond the end of the log are of another log. Records below ``start`` were
+    removed by retention and do not run.
     """
     if entry is None:
         return {}
@@ -76,7 +77,7 @@ def noted(entry: tuple[int, str] | None, start: int, log: Log) -> dict[str, Note
 
 
 def hash_of(topic: str, partition: int, key: bytes | None) -> bytes:
-    """Return what stands for a lane in commit metadata, by its description."""
+    """Return the hash of a lane in commit metadata, computed from the format's description."""
     if key is None:
         key = b"\x00null".ljust(65, b"\x00")
     name = topic.encode()

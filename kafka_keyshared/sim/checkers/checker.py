@@ -1,4 +1,4 @@
-"""What all checkers have in common: they listen, keep books, and say what is broken."""
+"""Base class of all checkers, and the violation that they raise."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.history import History, Listener
 
 FreeSince = Callable[[int], float]
-"""Says for a member since when the simulation has let its owner run; infinity while it does not."""
+"""Returns the time since which a member's owner thread may run; infinity while it may not."""
 
 
 def always(member: int) -> float:
-    """Say that the simulation has never kept the owner of that member waiting."""
+    """Return minus infinity: the simulation never blocks the owner thread."""
     del member
     return float("-inf")
 
 
-class Violation(AssertionError):  # noqa: N818 - it is what was found, and raised where asked for
-    """An invariant is broken: which, when (seconds of the timeline), by whom, and how in words.
+class Violation(AssertionError):  # noqa: N818 - a finding, raised only on request
+    """An invariant that does not hold.
 
-    ``member`` is None for what nobody in particular has done.
+    It carries the invariant, the time in timeline seconds, the member and a description. ``member``
+    is None if no single member is responsible.
     """
 
     def __init__(self, invariant: str, time: float, member: int | None, words: str) -> None:
@@ -36,10 +37,10 @@ class Violation(AssertionError):  # noqa: N818 - it is what was found, and raise
 
 
 class Checker(ABC):
-    """One invariant, held against all that happens.
+    """One invariant, checked against every event of the history.
 
-    Checkers that are given the same books share them. The first violation is raised, out of
-    whatever has happened, unless ``go_on`` is set; each is kept in ``violations``.
+    Checkers that are given the same books share them. A violation is raised from the event that
+    reveals it, unless ``go_on`` is set. Every violation is kept in ``violations``.
     """
 
     invariant: ClassVar[str]
@@ -61,10 +62,10 @@ class Checker(ABC):
 
     @abstractmethod
     def listeners(self) -> Mapping[type, Listener]:
-        """Return what is to be called for which kind of happening."""
+        """Return the listener for each kind of event."""
 
     def violated(self, member: int | None, words: str) -> None:
-        """Note a violation, and raise it unless the run is to go on."""
+        """Record a violation, and raise it unless the run is to go on."""
         violation = Violation(self.invariant, self.books.now, member, words)
         self.violations.append(violation)
         if not self._go_on:

@@ -1,4 +1,4 @@
-"""I5: commits never fall, and end with the assignment."""
+"""Checker I5: commits never go back, and end with the assignment."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from kafka_keyshared.sim.checkers.records import Assignment, Sent
 from kafka_keyshared.sim.history import History, Listener
 
 FOLLOWED_WITHIN = 15.0
-"""Seconds after which a commit that was stored over a later one is made good by one more.
+"""Seconds within which a member repeats a commit over which an earlier one was stored.
 
-A member that was told of a failure waits for 10 s, in which it cannot know.
+A member whose commit failed waits for 10 s, and cannot know the stored state in that time.
 """
 
 
 class CommitSequence(Checker):
-    """I5, commit sequence: the positions sent in an assignment never fall, and none is sent later.
+    """I5, commit sequence: the positions sent in an assignment never decrease.
 
-    Position and set are of one moment: the record at the position is not in the sets of all, and
-    what a set has it keeps until the position has passed it, unless the broker has refused sets.
-    What is stored falls only by a commit that comes late, which is followed by the later one again
-    as long as the assignment lasts.
+    No commit is sent after the assignment. Position and set describe one moment: the record at the
+    position is not in the sets of all subscriptions. An offset stays in a set until the position
+    has passed it, unless the broker refused sets. The stored position decreases only by a commit
+    that arrives late. The member then repeats the later commit, as long as the assignment lasts.
     """
 
     invariant = "I5 commit sequence"
@@ -40,14 +40,14 @@ class CommitSequence(Checker):
     ) -> None:
         super().__init__(history, settings, books, go_on=go_on)
         self._last: dict[int, Sent] = {}
-        # By partition the commit that the broker has: its number and what it says.
+        # The broker's commit by partition: its number, its assignment and its content.
         self._has: dict[TopicPartition, tuple[int, Assignment | None, tuple[int, str]]] = {}
-        # The number of a commit over which an earlier one was stored, and when that was.
+        # The number of each overwritten commit, its assignment, and when it was overwritten.
         self._owed: dict[TopicPartition, tuple[int, Assignment, float]] = {}
         self.late = 0
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It looks at each commit that is sent or stored, and at what is owed at the end."""
+        """Listen to sent and stored commits, and to the end of the run."""
         return {
             happened.CommitSent: self._sent,
             happened.CommitStored: self._stored,
@@ -104,9 +104,10 @@ class CommitSequence(Checker):
                 )
 
     def _settled_there(self, assignment: Assignment, sub: str, offset: int) -> bool:
-        """Say whether it is a record that this very assignment has settled.
+        """Return whether this assignment itself has settled the record.
 
-        What the one before had settled may stand at the position, if it was not delivered yet.
+        A record that the previous assignment settled may stand at the position if it is
+        undelivered.
         """
         delivery = assignment.deliveries[sub].get(offset)
         known = offset in assignment.perhaps.get(sub, ())
@@ -146,9 +147,10 @@ class CommitSequence(Checker):
 
 
 def _began_at(assignment: Assignment) -> int:
-    """Return below which it commits nothing.
+    """Return the position below which the assignment commits nothing.
 
-    One that was left to begin by itself may have stood before what retention has removed since.
+    An assignment that began by the reset policy may have begun below records that retention has
+    removed since.
     """
     begins = assignment.begins
     if assignment.left_to_begin and begins is not None:

@@ -1,4 +1,4 @@
-"""I15: where workers share what waits, none is idle while there is something that it may have."""
+"""Checker I15: no worker idles while a shared record could start."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kafka_keyshared.sim.checkers.shared_work import Crew, SharedWork, Taken
 from kafka_keyshared.sim.history import History, Listener
 
 IDLE_MOST = 0.05
-"""Seconds for which a worker may have nothing while a record could start."""
+"""Seconds for which a worker may be idle while a record could start."""
 
 
 class WorkConservation(Checker):
-    """I15, work conservation: no worker is idle for long beside a shard that is ready.
+    """I15, work conservation: no worker is idle for long while a shard is ready.
 
-    Whatever a worker is handed is looked at: had it been possible to start it for longer than
-    ``idle_most`` seconds, and has a worker had nothing for as long, then that one was passed over,
-    or the shard was not put back.
+    The checker looks at each leased record. It compares two times with ``idle_most`` seconds: how
+    long the record could have started, and how long a worker was idle. If both are longer, the idle
+    worker was passed over, or the shard was not put back.
     """
 
     invariant = "I15 work conservation"
@@ -39,7 +39,7 @@ class WorkConservation(Checker):
         work.judges.append(self._judge)
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It is called for what workers are handed."""
+        """Return no listeners: :class:`SharedWork` calls the checker for each lease."""
         return {}
 
     def _judge(self, member: int, sub: str, crew: Crew, taken: Taken) -> None:

@@ -1,7 +1,7 @@
-"""Who may have which record, as the settings of a subscription have declared it.
+"""Workers that may take each record, as the settings declare.
 
-It is worked out by looking at every worker for every key, so that a mistake in how the core looks
-fewer of them up is none here.
+This looks at every worker for every key. The core looks up fewer workers, so a mistake in that
+lookup is not repeated here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafka_keyshared.model import Undecodable
 from kafka_keyshared.sim.keys import key_by
 
 EVERYTHING = b"everything"
-"""The key that all records go by where everything is one lane."""
+"""The key of every record where everything is one lane."""
 
 
 class Declared:
@@ -28,11 +28,11 @@ class Declared:
 
     @property
     def may_be_away(self) -> bool:
-        """Whether a record may have to wait for a worker that is not there."""
+        """Whether a record may have to wait for a worker that is away."""
         return bool(self._settings.routing.ranges or self._settings.routing.filters)
 
     def read(self, own: bytes | None) -> tuple[bytes | None, bool]:
-        """Return the key of a record with this own one; and whether no worker gets that record."""
+        """Return the routing key for a record's own key, and whether no worker gets the record."""
         try:
             key = key_by(self._settings, own)
         except Undecodable:
@@ -40,13 +40,13 @@ class Declared:
         return key, key is None and self._settings.null_keys == "reject"
 
     def alone(self, key: bytes | None) -> bool:
-        """Say whether a record with this key is a lane of its own."""
+        """Return whether a record with this key is a lane of its own."""
         mode = self._settings.routing.mode
         nulls = key is None and self._settings.null_keys != "one-lane"
         return mode == "unordered" or (mode != "exclusive" and nulls)
 
     def key(self, key: bytes | None) -> bytes | None:
-        """Return the key that a record's lane goes by."""
+        """Return the key of a record's lane."""
         return EVERYTHING if self._settings.routing.mode == "exclusive" else key
 
     def takers(self, key: bytes | None) -> frozenset[str]:
@@ -78,7 +78,7 @@ class Declared:
         return routing.mode != "sticky" or any(first <= slot <= last for first, last in own)
 
     def slot(self, key: bytes | None) -> int:
-        """Return a number that keys share only if they have one owner: by slot and takers."""
+        """Return a number from slot and takers. Two keys share it only if they have one owner."""
         takers = self.takers(key)
         if takers not in self._sets:
             self._sets.append(takers)

@@ -1,4 +1,4 @@
-"""I14: where workers share what waits, each shard has its turn."""
+"""Checker I14: shared shards are served in turn."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ SLICES_MAX = 2
 
 
 class Fairness(Checker):
-    """I14, fairness: no shard that may be taken waits for more batches than there are shards.
+    """I14, fairness: a ready shard never waits for more batches than there are shards.
 
-    Ready shards are served in turn. A batch takes from the first ones that its worker may have, and
-    puts each behind all others. So a batch that does not take from a ready shard moves at least one
-    other shard from before it to behind it, and there are no more of these than shards with
-    records. The owner may hand out more before it hears that the shard is free: as many batches as
+    Ready shards are served in turn. A batch takes from the first shards that its worker may have,
+    and puts each behind all others. So a batch that does not take from a ready shard moves at least
+    one other shard from before it to behind it. There are no more of these than shards with
+    records. The owner may lease more before it learns that the shard is free: as many batches as
     its workers hold.
 
-    The checker leaves out shards of which a lane was closed meanwhile: what waits in such a lane
-    takes a turn of its shard, although nothing of it starts. It leaves out subscriptions
+    The checker leaves out shards of which a lane was closed in that time. Records in such a lane
+    take a turn of their shard, although none of them starts. It leaves out subscriptions
 
     - whose workers settle records one by one: they get a batch in several parts;
     - with one lease for each key: records whose lane has become free go before shards;
@@ -53,7 +53,7 @@ class Fairness(Checker):
         work.judges.append(self._judge)
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It is called for what workers are handed."""
+        """Return no listeners: :class:`SharedWork` calls the checker for each lease."""
         return {}
 
     def _judge(self, member: int, sub: str, crew: Crew, taken: Taken) -> None:

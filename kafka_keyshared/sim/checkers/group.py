@@ -1,4 +1,4 @@
-"""The logs and the group, as checkers keep them: who reads what, from where, since when."""
+"""Members and assignments of the checkers' books."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ CHANGES: tuple[type[Any], ...] = (
     *(happened.Reading, happened.Revoking, happened.Released, happened.Stopping, happened.Gone),
     *(happened.Waiting, happened.Answered, happened.Owned, happened.WorkerDied),
 )
-"""What may change why a record does not run."""
+"""Events that may change the reason why a record does not run."""
 
 
 class Group(Logs):
-    """Every member, every assignment, over the logs.
+    """Every member and every assignment, over the logs.
 
-    What the happening of this moment is about: ``ended`` (assignments that are over by it), ``cut``
-    (what ran in a process that is gone by it).
+    Two attributes describe the current event: ``ended`` are the assignments that it ended, ``cut``
+    are the records that ran in a process that it ended.
     """
 
     def __init__(self, history: History, settings: Sequence[SubscriptionSettings]) -> None:
@@ -47,14 +47,14 @@ class Group(Logs):
         self.timeline = history.timeline
         self.members: dict[int, Member] = {}
         self.by_hand = PausedByHand(history, self.members)
-        # Those of them that are not gone.
+        # The members that are not gone.
         self.present: dict[int, Member] = {}
         self.assignments: dict[int, Assignment] = {}
-        # Who began to read a partition last, over or not.
+        # The latest assignment of each partition, over or not.
         self.readers: dict[TopicPartition, Assignment] = {}
         self.ended: list[Assignment] = []
         self.cut: list[Delivery] = []
-        # Whoever looks at what was so up to now, before any of it is changed.
+        # Callbacks that look at the state before an event changes it.
         self.before: list[Callable[[], None]] = []
         for kind in CHANGES:
             history.listen(kind, self._before)
@@ -89,7 +89,7 @@ class Group(Logs):
     # --- the group ---
 
     def member(self, number: int) -> Member:
-        """Return what is known of a member."""
+        """Return the state of a member."""
         try:
             return self.members[number]
         except KeyError:
@@ -109,7 +109,7 @@ class Group(Logs):
             member.pending[partition] = Start(told.stored.get(partition), stolen=told.too_late)
 
     def _steal(self, partition: TopicPartition, by: Member) -> None:
-        """Note of whoever else has the partition, or is about to begin it, that it is another's."""
+        """Mark the partition as stolen at every other member that has it or is about to read it."""
         for member in self.present.values():
             if member is by:
                 continue
@@ -136,7 +136,7 @@ class Group(Logs):
         if told.position is None:
             return
         if found.start is None or found.start > max(told.position, found.log.last + 1):
-            # Not known before, or a place that this log has never had.
+            # Unknown before, or a position that this log never had.
             self._starts(found, told.position)
         else:
             self._seeks(found, told.position)
@@ -155,7 +155,7 @@ class Group(Logs):
         found.previous = self.readers.get(told.partition)
         had = member.had.get(told.partition)
         while had is not None and (had.start is None or not log.follows(had.log)):
-            had = had.remembered  # it never began: there is nothing of it to remember
+            had = had.remembered  # it never began, so there is nothing to remember
         found.remembered = had
         member.had[told.partition] = found
         if before is not None:
@@ -167,9 +167,9 @@ class Group(Logs):
         return found
 
     def _starts(self, assignment: Assignment, position: int) -> None:
-        """Take note of where it starts, and of what the commit covers from which it does.
+        """Record the start of an assignment, and the offsets that its start commit covers.
 
-        Its records that are settled already it vouches for from here on.
+        From here on the assignment vouches for those records that are already settled.
         """
         assignment.start = assignment.end = position
         known = [None] if assignment.begins is None else assignment.begins.entries
@@ -189,7 +189,7 @@ class Group(Logs):
                     fate.vouch(assignment)
 
     def _seeks(self, assignment: Assignment, position: int) -> None:
-        """What was delivered from there on comes again, unless a worker has it already."""
+        """Mark the records from ``position`` on as unused, unless a worker has them."""
         for sub, deliveries in assignment.deliveries.items():
             for offset in list(assignment.log.between(position, assignment.end)):
                 each = deliveries.get(offset)
@@ -199,9 +199,9 @@ class Group(Logs):
             assignment.end = max(position, assignment.start or 0)
 
     def _may_be_unused(self, assignment: Assignment, position: int) -> None:
-        """Let go of what its client may have lost, and what can never come again.
+        """Remove records that the client may have lost and that can never arrive again.
 
-        Whether its member has it is seen when a worker gets it, or when somebody orders its lane.
+        A later lease or lane order shows that the member has such a record.
         """
         for sub, deliveries in assignment.deliveries.items():
             waiting = [e for e in deliveries.values() if e.stage is Stage.OPEN and e.worker is None]
@@ -212,7 +212,7 @@ class Group(Logs):
 
     @staticmethod
     def _not_used(assignment: Assignment, sub: str, each: Delivery) -> None:
-        """Take it out of what its member has."""
+        """Remove a record from those that its member has."""
         del assignment.deliveries[sub][each.offset]
         each.stage = Stage.AGAIN
         if each.queued:
@@ -297,13 +297,13 @@ class Group(Logs):
         self.present.pop(told.member, None)
 
     def runs_no_more(self, each: Delivery) -> None:
-        """Note that its handler is out of it, or gone."""
+        """Record that its handler has returned or is gone."""
         each.running = False
         each.lane.running.remove(each)
         each.lane.freed = self.now
         each.assignment.running -= 1
 
-    # --- what the broker has ---
+    # --- commits at the broker ---
 
     def _commit_stored(self, told: happened.CommitStored) -> None:
         for partition, entry in told.entries.items():
@@ -316,7 +316,7 @@ class Group(Logs):
         self._may_begin_with(told.partition, entry)
 
     def _may_begin_with(self, partition: TopicPartition, entry: tuple[int, str]) -> None:
-        """Note of whoever does not know yet where to begin that it may be told this."""
+        """Add a possible start for each member that does not know its start yet."""
         for member in self.present.values():
             start = member.pending.get(partition)
             reader = member.live.get(partition)
@@ -328,9 +328,10 @@ class Group(Logs):
 
 @lru_cache(maxsize=1_000)
 def sections_of(text: str, position: int, whose: Whose) -> dict[str, set[int]] | None:
-    """Return what a text says to be settled beyond the position; None for one of another log.
+    """Return the offsets that a text settles beyond the position; None for a text of another log.
 
-    Nobody changes it: the same text is read when it is sent, and by whoever begins with it.
+    Callers do not change the result: the same text is read when it is sent and when an assignment
+    begins with it.
     """
     try:
         return read_commit(text, position, whose)
@@ -339,7 +340,7 @@ def sections_of(text: str, position: int, whose: Whose) -> dict[str, set[int]] |
 
 
 def _is_unused(each: Delivery) -> bool:
-    """Say whether it came and nobody has done anything with it yet."""
+    """Return whether a record arrived and its member has not used it yet."""
     if each.worker is not None:
         return False
     refused = each.lane.refused and each.stage in (Stage.LETTERING_ALONE, Stage.BLOCKED)
@@ -349,8 +350,7 @@ def _is_unused(each: Delivery) -> bool:
 def _beyond(entry: tuple[int, str] | None, start: int, log: Log) -> dict[str, set[int]]:
     """Return the offsets from ``start`` on that an entry covers, by subscription.
 
-    A text that is not ours covers nothing; what it says of records that the log has not got yet is
-    of another log.
+    A text in another format covers nothing. Offsets beyond the end of the log are of another log.
     """
     if entry is None:
         return {}

@@ -1,4 +1,4 @@
-"""I6, of the rule of Pulsar 3.x: who joins waits."""
+"""Checker I6: a joining worker waits, as in Pulsar 3.x."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from kafka_keyshared.sim.happenings import FiltersDeclared, Resized, WorkerJoine
 from kafka_keyshared.sim.history import History, Listener
 
 Place = tuple[int, str]
-"""A member, and a subscription there."""
+"""A member and one of its subscriptions."""
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A worker that has joined, and has been given nothing that is new since then.
+    """A worker that has joined and got no new record since.
 
-    ``ends`` are the positions after what was delivered until then, by partition, and ``older`` is
-    what was unsettled of it. ``may_go_on`` says that at some time nobody else was there.
+    ``ends`` are the received ends by partition when it joined. ``older`` are the records that were
+    unsettled then. ``may_go_on`` says that at some time no other worker was there.
     """
 
     since: float
@@ -32,27 +32,26 @@ class Waiting:
     may_go_on: bool = False
 
     def left(self) -> list[Delivery]:
-        """Return what it still waits for."""
+        """Return the older records that the worker still waits for."""
         self.older = [each for each in self.older if not not_owed(each)]
         return self.older
 
     def is_new(self, each: Delivery) -> bool:
-        """Say whether it came since; what comes again with its partition does not count."""
+        """Return whether a record arrived after the worker joined, and is no redelivery."""
         came = each.fate.offset < self.ends.get(each.assignment.partition, 0)
         return each.first > self.since and not came
 
 
 class Joining(Checker):
-    """I6, joining: where new workers wait, one gets nothing that came after it joined too early.
+    """I6, joining: where new workers wait, no joined worker gets a newer record too early.
 
-    Too early is while anything is unsettled in its subscription that its member had received
-    before. What came before it joined it may get at once, also when that comes again, because its
-    partition has come back; and so it may what has run before and runs again. Where everybody else
-    has gone, or may have, it is no new one.
+    Too early means: while any record of the subscription is unsettled that its member received
+    before the worker joined. The worker gets older records at once. This includes records that
+    arrive again because their partition came back, and records that run again. A worker does not
+    count as new if all others have gone, or may have.
 
-    Two are not judged: a record without a key where there are filters, because whoever joins may be
-    the only one that takes it; and with one lease per key the record that follows in a lane, which
-    goes on with it at once.
+    Two cases are not judged. With filters, a joining worker may be the only one that takes a record
+    without a key. With one lease per key, a worker goes on with the next record of a lane at once.
     """
 
     invariant = "I6 who joins waits"
@@ -66,18 +65,18 @@ class Joining(Checker):
         go_on: bool = False,
     ) -> None:
         super().__init__(history, settings, books, go_on=go_on)
-        # The names of the workers that are certainly there; and those that may wait.
+        # Names of the workers that are certainly there, and the workers that may wait.
         self._there: dict[Place, dict[int, str]] = {}
         self._waits: dict[Place, dict[int, Waiting]] = {}
-        # Those that may have gone on because nobody else was there, or wait still.
+        # Workers that may have gone on because no other was there, or still wait.
         self._unclear: dict[Place, set[int]] = {}
-        # Where a worker filters although nobody did at first.
+        # Places where a worker filters although none did at first.
         self._filtered: set[Place] = set()
-        # By member, what has run and had not settled then.
+        # Records of each member that ran and did not settle.
         self._tried: dict[int, set[Delivery]] = {}
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It looks at who joins and goes, and at what those are given who have joined."""
+        """Listen to workers that join and leave, and to the leases of joined workers."""
         if not any(each.new_workers_wait for each in self.settings.values()):
             return {}
         return {
@@ -116,7 +115,7 @@ class Joining(Checker):
     def _left(self, told: WorkerLeft | happened.WorkerDied) -> None:
         place = told.member, told.subscription
         self._there.get(place, {}).pop(told.worker, None)
-        if isinstance(told, WorkerLeft):  # one that has died may be replaced, and waits on
+        if isinstance(told, WorkerLeft):  # a dead worker may be replaced, and waits on
             self._waits.get(place, {}).pop(told.worker, None)
         self._look_who_is_there(place)
 
@@ -127,7 +126,7 @@ class Joining(Checker):
         self._look_who_is_there(place)
 
     def _look_who_is_there(self, place: Place) -> None:
-        """Where nobody is there who waits for nothing, nobody has to wait from now on."""
+        """Release all waiting workers if every worker that is there waits."""
         there, waits = self._there.get(place, {}), self._waits.get(place, {})
         if not there.keys() <= waits.keys() | self._unclear.get(place, set()):
             return

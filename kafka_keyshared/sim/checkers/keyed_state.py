@@ -1,4 +1,4 @@
-"""I6 of state: what a handler remembers of a key is where the key is, and goes on there."""
+"""Checker I6 for state: it follows its key."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kafka_keyshared.sim.history import History, Listener
 
 
 class Place(NamedTuple):
-    """Where the state of a slot is: in a worker's hands, or given up by it and on its way.
+    """Place of a slot's state: at a worker, or released and on its way.
 
-    ``target`` is the worker that was told to adopt it.
+    ``target`` is the worker that is to adopt it.
     """
 
     worker: int
@@ -34,23 +34,23 @@ class Place(NamedTuple):
 
 
 class Kept:
-    """What a process has of the state of one subscription: by slot where, by key how much."""
+    """State of one subscription in a process: its place by slot, its counts by key."""
 
     def __init__(self, slot_of: Callable[[bytes], int]) -> None:
         self.slot_of = slot_of
         self.places: dict[int, Place] = {}
         self.counts: dict[int, dict[bytes, int]] = defaultdict(dict)
-        # Of these it is not known whether their state was lost with a worker, or was saved.
+        # Slots whose state was either lost with a worker or saved.
         self.unsure: set[int] = set()
         self.died: set[int] = set()
 
 
 class KeyedState(Checker):
-    """State follows its key: it is in one worker's hands, and no resize loses or doubles any.
+    """State follows its key: one worker has it, and no resize loses or doubles any.
 
-    A record runs where the state of its slot is, and not before it has come; each key's count goes
-    on by one with each record. What a worker had whose thread has died, or that has left, is lost,
-    and that is no fault; who ends in order has nothing left of what others are to have.
+    A record runs where the state of its slot is, and only after it has arrived. Each record raises
+    the count of its key by one. State is lost with a worker that left or whose thread died. That is
+    no fault. A worker that ends in order has no state left that other workers are to have.
     """
 
     invariant = "I6 one owner (state)"
@@ -67,7 +67,7 @@ class KeyedState(Checker):
         self._kept: dict[tuple[int, str], Kept] = {}
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It looks at what handlers remember, give up and take over."""
+        """Listen to state that handlers remember, release and adopt."""
         return {
             happened.Began: self._began,
             happened.Gone: self._gone,
@@ -91,13 +91,13 @@ class KeyedState(Checker):
         each = self.books.delivery
         if kept is None or each is None or each.lane.slot is None:
             return
-        # Where everything is one lane, its keys are in many slots, and their state goes in parts.
+        # Where everything is one lane, its keys are in many slots, and their state moves in parts.
         if self.settings[told.subscription].routing.mode == "exclusive":
             return
         slot = each.lane.slot % SLOTS
         place = kept.places.get(slot)
         if place is not None and place.on_its_way and {place.worker, place.target} & kept.died:
-            self._unsure(kept, slot)  # given up with the worker, before that is told
+            self._unsure(kept, slot)  # it went with the worker, whose end is not reported yet
         elif place is not None and (place.on_its_way or place.worker != told.worker):
             self.violated(
                 told.member,
@@ -129,7 +129,7 @@ class KeyedState(Checker):
         kept.places[slot] = here
         counts[told.key] = told.runs
 
-    # --- what is handed over ---
+    # --- handover ---
 
     def _released(self, told: told_of.StateReleased) -> None:
         kept = self._of(told.member, told.subscription)
@@ -171,7 +171,7 @@ class KeyedState(Checker):
                 )
             kept.places[slot] = Place(told.worker)
 
-    # --- what ends ---
+    # --- ends of workers ---
 
     def _lost(self, told: told_of.StateLost) -> None:
         kept = self._of(told.member, told.subscription)

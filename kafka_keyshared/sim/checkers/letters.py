@@ -1,4 +1,4 @@
-"""The books of dead letters, and of what somebody has ordered of closed lanes."""
+"""Books of dead letters, and of orders for closed lanes."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ AFTER_THE_LAST = {
     "block_and_dlq": Stage.ARCHIVING,
     "divert": Stage.LETTERING,
 }
-"""What a record waits for whose attempts are used up, by the policy."""
+"""Stage of a record whose attempts are used up, by poison policy."""
 
 LETTERED_OTHERWISE = (Stage.SETTLED, Stage.ARCHIVING, Stage.BLOCKED, Stage.LETTERING_ALONE)
-"""A letter of what is in one of these does not divert its lane."""
+"""A dead letter of a record in one of these stages does not divert its lane."""
 
 
 class Letters(Group):
-    """What has become of dead letters, and of orders for lanes.
+    """Outcomes of dead letters and of orders for lanes.
 
-    What the happening of this moment is about: ``delivery``, and ``heads`` (what came to stand
-    first in its lane by it). ``ranges`` knows what is whose by order, and ``skipped``
-    is how many records went unrun for that. ``unasked`` says that a letter was sent of what no
-    handler had there, and whose lane is not diverted.
+    ``delivery`` and ``heads`` describe the current event: its record, and the records that became
+    first in their lane. ``ranges`` knows the owners of ordered ranges. ``skipped`` is how many
+    records were settled unrun because of them. ``unasked`` says that a dead letter was sent for a
+    record that no handler had, and whose lane is not diverted.
     """
 
     def __init__(self, history: History, settings: Sequence[SubscriptionSettings]) -> None:
@@ -55,11 +55,11 @@ class Letters(Group):
 
     @abstractmethod
     def _settle(self, each: Delivery, how: str) -> None:
-        """Note that it is settled, and how."""
+        """Record that it is settled, and how."""
 
     @abstractmethod
     def _open_again(self, each: Delivery, sub: str) -> None:
-        """Note that it is not settled, where it has counted so."""
+        """Reopen a record that counted as settled."""
 
     # --- dead letters ---
 
@@ -69,7 +69,7 @@ class Letters(Group):
         assignment, poison = each.assignment, self.settings[sub].poison
         diverts = poison == "divert" and bool(each.lane.hash) and not each.lane.refused
         if diverts and assignment.over is None and each.fate.settled_in is not assignment:
-            self._open_again(each, sub)  # its member had settled it once, and does not know it
+            self._open_again(each, sub)  # its member settled it once, and does not know that
         if each.stage is Stage.UNSURE:
             each.stage = AFTER_THE_LAST.get(poison, Stage.LETTERING)
         each.copying = each.stage is Stage.ARCHIVING
@@ -106,7 +106,7 @@ class Letters(Group):
             each.fate.copied = each.archived = True
 
     def may_be_stopped(self, each: Delivery) -> bool:
-        """Say whether so many letters of its partition were acknowledged that nothing starts."""
+        """Return whether the dead-letter limit of the partition may stop all its starts."""
         limit = self.settings[each.fate.sub].dlq_limit
         letters = each.assignment.letters[each.fate.sub]
         return limit is not None and letters >= min(limit.in_a_row, limit.share * limit.records)
@@ -139,7 +139,7 @@ class Letters(Group):
             else:
                 each.stage = Stage.LETTERING_ALONE
         elif each.stage in (Stage.RETRYING, Stage.OPEN):
-            # It keeps its count, also where it was given to a worker for it and taken back.
+            # It keeps its count, even if a worker got it for that purpose and gave it back.
             each.since = self.now
         elif each.stage is Stage.UNSURE:
             each.tries = 0
@@ -148,11 +148,12 @@ class Letters(Group):
             each.tries = each.tries_most = 0
             each.stage, each.since = Stage.RETRYING, self.now
         elif each.stage is Stage.LETTERING:
-            # Its own letter is on its way, and is sent again until it arrives; what follows runs.
+            # Its own dead letter is in flight and is repeated until it arrives. The rest of the
+            # lane runs.
             each.stage = Stage.LETTERING_ALONE
 
     def _ordered(self, assignment: Assignment, sub: str, offset: int) -> Delivery | None:
-        """Return the head of an ordered lane: its member has it, whatever its client has lost."""
+        """Return the head of an ordered lane. Its member has it, even after a lost position."""
         if offset in assignment.unused[sub]:
             return self._find(sub, offset, assignment.number)
         return assignment.deliveries[sub].get(offset)
@@ -160,9 +161,9 @@ class Letters(Group):
     def _divert_no_more(
         self, member: Member, told: happened.LaneOrdered, head: Delivery | None
     ) -> None:
-        """Take the lane out of all that this member reads.
+        """Remove the lane from the diverted lanes of everything that this member reads.
 
-        Where a key alone was named it may be any of its lanes that there are.
+        An order that names only a key may be for any existing lane of that key.
         """
         sub = told.subscription
         hashes = {each for at in member.live for each in self._hashes(sub, told.key, at)}
@@ -175,12 +176,13 @@ class Letters(Group):
             if len(hashes) > 1:
                 assignment.perhaps_diverted[sub] |= known & hashes
 
-    # --- what is nobody's ---
+    # --- records that no worker takes ---
 
     def _skipped(self, told: SettledUnrun) -> None:
-        """Settle what was made nobody's by order: of all else that is dropped it is known already.
+        """Settle records that an order left without a worker. Other drops are already known.
 
-        Who says that of what is somebody's has settled nothing here, and its commit says too much.
+        A member that reports a record with a worker settles nothing here, and its commit covers too
+        much.
         """
         self.heads, self.skipped = [], 0
         for _, offset, number in told.records:

@@ -1,4 +1,4 @@
-"""I9: what can run runs soon, and in the end everything is done."""
+"""Checker I9: runnable records start soon, and everything settles in the end."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from kafka_keyshared.sim.history import History, Listener
 from kafka_keyshared.sim.keys import BACK_WITHIN
 
 START_WITHIN = 1.0
-"""Seconds in which a record starts that nothing keeps."""
+"""Seconds within which a record starts that nothing holds back."""
 
 SMALL_FOR = 10.0
-"""Seconds in which a partition may begin with few records: its last owner ended unclean."""
+"""Seconds for which a partition may start with few records, after its last owner's unclean end."""
 
 SUSPECTS_FOR = 30.0
 """Seconds after which the records have started that ran when the last owner died."""
 
 DEAD_FOR = 4.0
-"""Seconds after which a worker that died is replaced, or its records are at others."""
+"""Seconds after which a dead worker is replaced, or other workers have its records."""
 
-REVOKE_SLACK = 1.1  # a leader that is silent costs twice the half second for which it is asked
+REVOKE_SLACK = 1.1  # a silent leader costs two requests of half a second
 
 LONG = float("-inf")
 
 
 class Hands:
-    """What a worker has, in the order in which it was given, and since when it does nothing."""
+    """Records of a worker in the order of their leases, and since when it runs nothing."""
 
     __slots__ = ("has", "idle_since", "runs")
 
@@ -45,10 +45,10 @@ class Hands:
 
 
 class Crew:
-    """The workers of a subscription at a member; since when none has anything, or one is dead.
+    """Workers of a subscription at a member, and when all became idle or one died.
 
-    ``dead`` are those that have died, of which nothing was seen since, and that may be given
-    something; ``unseen`` those to whom that happened once.
+    ``dead`` are workers that died, have done nothing since, and may get records. ``unseen`` are all
+    workers that died and have started nothing since.
     """
 
     __slots__ = ("dead", "died_at", "hands", "has", "idle_since", "unseen")
@@ -62,7 +62,7 @@ class Crew:
         self.unseen: set[int] = set()
 
     def of(self, worker: int) -> Hands:
-        """Return what a worker has."""
+        """Return the records of a worker."""
         found = self.hands.get(worker)
         if found is None:
             found = self.hands[worker] = Hands()
@@ -70,9 +70,9 @@ class Crew:
 
 
 def begun_by(each: Delivery, free: float) -> float:
-    """Return when a record that no worker has may start, as far as its partition begins.
+    """Return when a record without a worker may start, as far as the start of its partition allows.
 
-    ``free`` is since when its member's owner is kept no more.
+    ``free`` is since when nothing blocks the owner of its member.
     """
     assignment, sub = each.assignment, each.fate.sub
     named = {offset for notes in assignment.notes for offset in notes.get(sub, NOTHING).running}
@@ -87,23 +87,26 @@ def begun_by(each: Delivery, free: float) -> float:
 
 
 class Liveness(Checker):
-    """I9, liveness: a record that can run starts within a second; after the faults all is done.
+    """I9, liveness: a runnable record starts within a second; after the faults everything settles.
 
-    It can run when it is first in its lane and its delay is over. Its worker has to do nothing; of
-    one that no worker has, all of the subscription have nothing. It does not count while the owner
-    is kept: inside a rebalance, by a question to the cluster, or by the simulation
-    (``free_since``); while the lane runs or waits elsewhere in the process; where it is so far
-    ahead of the position (``span`` offsets) that it may be parked; while its partition begins
-    (``careful``); where it may be for a worker
-    that is not there; while keys cannot be read, and until they are tried
-    again; where workers that join wait, while something older is unsettled; where its
-    partition may have come to its dead-letter limit; while that has to be read again, or goes, or
-    its member stops. A revoke ends with its deadline.
+    A record is runnable when it is first in its lane and its delay is over. Its worker must run
+    nothing. If no worker has it, all workers of the subscription must be idle. The time does not
+    count
 
-    No member that says that it has left keeps its group waiting. After the faults a member that has
-    nothing to do reads on where there is something to read.
-    ``bound`` seconds after the faults have stopped (and the last record was written) everything is
-    settled and committed.
+    - while the owner is blocked in a rebalance, by a query to the cluster, or by the simulation
+      (``free_since``);
+    - while the lane runs, or waits elsewhere in the process;
+    - if the record is ``span`` offsets ahead of the position, so that it may be parked;
+    - while its partition makes a careful start (``careful``);
+    - if it may be for a worker that is away;
+    - while keys cannot be read, and until they are retried;
+    - if joining workers wait while an older record is unsettled;
+    - if its partition may have reached its dead-letter limit;
+    - while its partition must be read again or is revoked, or its member stops.
+
+    A revoke ends with its deadline. No member that says that it has left keeps its group waiting.
+    After the faults an idle member reads on where there are records. Everything is settled and
+    committed ``bound`` seconds after the faults have stopped and the last record was written.
     """
 
     invariant = "I9 liveness"
@@ -128,7 +131,7 @@ class Liveness(Checker):
         self._span = span
         self.free_since = free_since
         self._crews: dict[int, dict[str, Crew]] = {}
-        # When to look at what again; the number is there so that no two are compared further.
+        # When to check which record again. The number breaks ties, so that no records are compared.
         self._looks: list[tuple[float, int, Delivery]] = []
         self._number = 0
         self._done_by: float | None = None
@@ -136,16 +139,16 @@ class Liveness(Checker):
         self._look_idle_at = float("-inf")
         # A partition that its dead-letter limit has stopped is not read on.
         self._may_stop = any(each.dlq_limit is not None for each in settings)
-        # Since when every key can be read, or will have been tried again; infinity while not.
+        # Since when every key can be read, or will have been retried; infinity while one cannot.
         self.read_since = LONG
-        # Where somebody filters since, and may have gone, or all others have.
+        # Where a worker filters since. It may have gone, or all others may have.
         self._filtering: set[tuple[int, str]] = set()
-        # Members that say that they are out of their group.
+        # Members that say that they have left their group.
         self._left: set[int] = set()
         self.books.before.append(self._time)
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It looks at what a worker gets or gives back, and elsewhere to see what time it is."""
+        """Listen to leases and returns, and to other events to check the time."""
         return {
             happened.Joined: self._joined,
             happened.Delivered: self._heads,
@@ -169,7 +172,7 @@ class Liveness(Checker):
             PendingGivenUp: self._pending_given_up,
         }
 
-    # --- what is told ---
+    # --- events ---
 
     def _joined(self, told: happened.Joined) -> None:
         self._crews[told.member] = {name: Crew() for name in self.settings}
@@ -187,7 +190,7 @@ class Liveness(Checker):
         if not hands.has:
             hands.idle_since = self.books.now
         if told.worker in crew.unseen:
-            crew.dead.add(told.worker)  # nobody has noticed yet, even if all of it was taken back
+            crew.dead.add(told.worker)  # the death is not noticed yet, even if all was taken back
         before = len(hands.has)
         hands.has.update(dict.fromkeys(self.books.deliveries))
         crew.has += len(hands.has) - before
@@ -236,7 +239,7 @@ class Liveness(Checker):
         self._heads(told)
 
     def _retries(self, each: Delivery, told: happened.Ended, now: float) -> None:
-        """Note when it is due again; nobody but its handler knows that of one that has asked."""
+        """Record when the retry is due. A delay that a handler asked for is known only to it."""
         retry = self.settings[told.subscription].retry
         if told.outcome in ("retry", "put_off"):
             each.since = float("inf")
@@ -282,7 +285,7 @@ class Liveness(Checker):
                 "session was over",
             )
 
-    # --- what is due ---
+    # --- checks that are due ---
 
     def _look_at(self, when: float, each: Delivery) -> None:
         self._number += 1
@@ -293,7 +296,7 @@ class Liveness(Checker):
         self._time()
 
     def _time(self) -> None:
-        """Look at what is due by now."""
+        """Run the checks that are due."""
         now = self.books.timeline.now
         looks = self._looks
         while looks and looks[0][0] <= now:
@@ -313,11 +316,11 @@ class Liveness(Checker):
             self._judge_all()
 
     def _look(self, each: Delivery, now: float) -> float | None:
-        """Return since when the record could run as far as is known; None if it is not to."""
+        """Return since when the record could run, as far as is known; None if it is not to run."""
         assignment = each.assignment
         member = assignment.member
         going = assignment.over or assignment.revoking_at is not None or member.stopping_at
-        dropped = each.worker is None and each.fate.sub not in self.books.tracked  # or it may be
+        dropped = each.worker is None and each.fate.sub not in self.books.tracked  # or may be
         if going or dropped or each.running or each.stage not in (Stage.OPEN, Stage.RETRYING):
             return None
         free = self.free_since(member.number)
@@ -329,7 +332,7 @@ class Liveness(Checker):
             where = "no worker has it, and none has anything"
         else:
             hands = crew.of(each.worker)
-            # What a member has received, it takes up when it likes.
+            # A pull member takes up received records when it likes.
             busy = hands.runs > 0 or self.settings[each.fate.sub].individually
             idle = hands.idle_since
             where = f"worker {each.worker} has it, and runs nothing"
@@ -338,7 +341,7 @@ class Liveness(Checker):
         since = max(
             each.since, each.lane.freed, idle, member.free_since, free, assignment.lifted_at
         )
-        # An owner that is kept counts no beats.
+        # A blocked owner counts no heartbeats.
         died = max(crew.died_at, member.free_since, free) if crew.dead else crew.died_at
         since = max(since, died + DEAD_FOR)
         if self._careful and each.worker is None:
@@ -356,14 +359,14 @@ class Liveness(Checker):
         return None
 
     def waits(self, each: Delivery, member: Member) -> bool:
-        """Say whether something in its process is in its way."""
+        """Return whether something in its process holds the record back."""
         assignment, lane, sub = each.assignment, each.lane, each.fate.sub
         sent = assignment.sent
         position = sent.position if sent is not None else assignment.start or 0
         filtering = (member.number, sub) in self._filtering
         away = filtering or self.books.declared[sub].may_be_away
         if self.settings[sub].key_of is not None and self.read_since > self.books.now:
-            away = True  # it may be behind one in its partition whose key cannot be read
+            away = True  # it may be behind an unreadable key in its partition
         if each.worker is None and (away or each.offset - position > self._span):
             return True
         if lane.slot is None:
@@ -390,7 +393,7 @@ class Liveness(Checker):
         return False
 
     def _waits_for_older(self, each: Delivery, member: Member) -> bool:
-        """Say whether it may be for a worker that joins, and waits for what came before it."""
+        """Return whether it may be for a joining worker that waits for older records."""
         sub = each.fate.sub
         if each.worker is not None or not self.settings[sub].new_workers_wait:
             return False

@@ -1,4 +1,4 @@
-"""The logs as checkers keep them: every record that was written, and what has become of it."""
+"""Logs of the checkers: every written record and its outcome."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kafka_keyshared.sim.topic_names import topic_id
 
 
 class HistoryError(Exception):
-    """The history tells of what cannot be, whatever an instance does: the simulation is wrong."""
+    """The history has an impossible event: the simulation is wrong, not an instance."""
 
 
 class Logs:
-    """Every log that there is. ``unfinished`` counts the records that are owed, by subscription."""
+    """Every log. ``unfinished`` counts the records that are owed, by subscription."""
 
     def __init__(self, history: History, settings: Sequence[SubscriptionSettings]) -> None:
         self.settings = {each.name: each for each in settings}
@@ -31,9 +31,9 @@ class Logs:
             if not isinstance(each.key_of, DerivedKey | None):
                 raise HistoryError(f"{each.name!r} has keys that checkers cannot work out")
         self.logs: dict[TopicPartition, Log] = {}
-        # How often each was made anew.
+        # How often each log was created again.
         self._times_made: Counter[TopicPartition] = Counter()
-        # What the broker has of the group.
+        # The group's commits at the broker.
         self.stored: dict[TopicPartition, tuple[int, str]] = {}
         self.unfinished = dict.fromkeys(self.settings, 0)
         self.tracked = [name for name, each in self.settings.items() if each.reliable]
@@ -65,7 +65,7 @@ class Logs:
             self.unfinished[sub] += 1
 
     def _lane(self, sub: str, told: happened.Appended) -> Lane:
-        """Return the lane of a record: what the settings call the unit of order."""
+        """Return the lane of a record: the unit of order by the settings."""
         settings = self.settings[sub]
         declared = self.declared[sub]
         own, refused = declared.read(told.key)
@@ -85,7 +85,7 @@ class Logs:
         return lane
 
     def _hashes(self, sub: str, key: bytes | None, partition: TopicPartition) -> list[bytes]:
-        """Return what stands for the lane of a key's records in a partition."""
+        """Return the hash of the lane of a key's records in a partition."""
         scope = self.settings[sub].order_scope
         topic = "" if scope == "subscription" else partition.topic
         return [carried.hash_of(topic, partition.partition if scope == "partition" else -1, key)]
@@ -106,12 +106,12 @@ class Logs:
                 self.unfinished[sub] -= sum(not fate.finished for fate in fates.values())
 
     def _may_begin_with(self, partition: TopicPartition, entry: tuple[int, str]) -> None:
-        """Be told of what the broker has from now on."""
+        """Handle a new entry at the broker, which is valid from now on."""
 
     def _cut_off(self, told: happened.CutOff) -> None:
-        """Have a log of its own of what is left: the offsets of the rest will be given out again.
+        """Replace a truncated log by a new one. The removed offsets will be assigned again.
 
-        What has become of what is left is known on, whoever reads it.
+        The outcomes of the remaining records stay known.
         """
         old = self.logs.pop(told.partition, None)
         if old is None:

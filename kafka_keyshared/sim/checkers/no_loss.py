@@ -1,4 +1,4 @@
-"""I1: no record is lost."""
+"""Checker I1: no record is lost."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from kafka_keyshared.sim.history import Listener
 
 
 class NoLoss(Checker):
-    """I1, no loss: every record that was written ends done, dropped or in the dead-letter topic.
+    """I1, no loss: every written record ends done, dropped or in the dead-letter topic.
 
-    In every subscription, by the end of the run. What was removed from its log is owed only by an
-    assignment that has it still.
+    This holds in every subscription by the end of the run. A record that was removed from its log
+    is owed only by an assignment that still has it.
     """
 
     invariant = "I1 no loss"
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It looks once, at the end."""
+        """Listen to the end of the run."""
         return {happened.Finished: self._finished}
 
     def _finished(self, told: happened.Finished) -> None:

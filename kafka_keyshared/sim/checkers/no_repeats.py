@@ -1,4 +1,4 @@
-"""I7: what is settled does not run again, unless it cannot be known."""
+"""Checker I7: settled records do not run again without an accepted reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kafka_keyshared.sim.history import History, Listener
 MOMENT = 1e-9
 
 KEPT_SECONDS = 300.0
-"""For so long a member remembers what it had settled of a partition that it has lost."""
+"""Seconds for which a member remembers its settled records of a lost partition."""
 
 UNHEARD = {
     End.LOST: "its partition was lost",
@@ -36,26 +36,32 @@ UNHEARD = {
 
 
 class NoRepeats(Checker):
-    """I7, duplicates: a settled record begins again only where its settling could not be known.
+    """I7, duplicates: a settled record starts again only if its settlement could not be known.
 
-    That is: its process was killed or has halted, its partition was lost, it ended when the
-    deadline of the revoke (in seconds) or of the stop was over, the last commit that covers it was
-    not stored, the log was cut off when that was to be sent, its topic had been made anew and that
-    was noticed later, the broker has refused sets, its place was out of range and nobody told its
-    member whether that is still the same log, or a callback had raised, after which a process that
-    cannot trust its own state commits nothing. Who begins a log anew that was cut off knows what it
-    had settled of what is left. Never what the commit covers with which an assignment began: so no
-    more is repeated than had settled since the commit that the broker has.
-    Who has not heard that its partition is another's knows nothing of what settles there; nor has a
-    worker heard that its partition has gone which has not answered yet what it gives back.
-    After a clean stop it has all that settled. A partition that was lost and comes back to its
-    member within five minutes, with no commit but that member's, repeats nothing at all; unless the
-    group has given it up only while the member was about to give it back, and committed. What a
-    worker has ended last may be unknown where it was lost, or where that worker has died; and all
-    that it was in then. Without reliability it may begin again in another assignment, and never in
-    the same.
+    The accepted reasons are
 
-    ``repeats`` counts the others, by why.
+    - its process was killed or halted, or its partition was lost;
+    - it ended after the deadline of the revoke (in seconds) or of the stop;
+    - the last commit that covers it was not stored, or the log was truncated before that commit;
+    - its topic had been created again, which was noticed late;
+    - the broker refused sets;
+    - its position was out of range, and the member could not learn whether the log is the same;
+    - a callback raised: a process that cannot trust its own state commits nothing.
+
+    A member that restarts a truncated log knows which of the remaining records it settled. Records
+    that are covered by the start commit of an assignment never repeat. So only records repeat that
+    settled after the broker's commit. A member that has not learned that its partition went to
+    another member knows nothing of what settles there. A worker that has not answered a recall has
+    not learned that its partition has gone.
+
+    After a clean stop the broker has all settled records. A lost partition repeats nothing if it
+    comes back to its member within five minutes and only that member committed. The exception is a
+    partition that was lost while the member was about to give it back, and committed. The last
+    record of a worker may be unknown if it was lost, or if the worker died. The same holds for all
+    records that a worker ran when it died. Without reliability a record may start again in another
+    assignment, never in the same.
+
+    ``repeats`` counts the accepted repeats by reason.
     """
 
     invariant = "I7 no repeats"
@@ -72,20 +78,20 @@ class NoRepeats(Checker):
         super().__init__(history, settings, books, go_on=go_on)
         self._deadline = revoke_deadline - MOMENT
         self.repeats: Counter[str] = Counter()
-        # By member, subscription and worker what ended there last, and what beside it; and what of
-        # that was of a partition when that was lost, by the assignment's number.
+        # By member, subscription and worker: the last record that ended there, and the last beside
+        # it. By assignment number: those of its partition when that was lost.
         self._last: dict[tuple[tuple[int, str, int], bool], Fate] = {}
         self._unclear: dict[int, list[Fate]] = {}
         self._dead: set[tuple[int, str, int]] = set()
-        # What ended with its worker, which may have been in many records at once.
+        # Records that ended with their worker, which may have run several at once.
         self._died_in: dict[tuple[int, str, int], list[Fate]] = {}
-        # Assignments, by their numbers, whose log did not answer when it was asked for last.
+        # Numbers of assignments whose log did not answer the last query.
         self._silent: set[int] = set()
-        # Since when a member commits nothing any more.
+        # Since when each member commits nothing.
         self._raised: dict[int, float] = {}
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It looks at each start and end of a record, at losses, and at stops that were clean."""
+        """Listen to starts and ends of records, to losses and to the ends of members."""
         return {
             happened.Began: self._began,
             happened.Ended: self._ended,
@@ -145,7 +151,7 @@ class NoRepeats(Checker):
         self._note_unclear(told.member, lost=told.lost)
 
     def _reading(self, told: happened.Reading) -> None:
-        self._note_unclear(told.member, lost=True)  # of what it has begun anew, if anything
+        self._note_unclear(told.member, lost=True)  # of restarted assignments, if any
 
     def _callback_raised(self, told: CallbackRaised) -> None:
         self._raised.setdefault(told.member, self.books.now)
@@ -159,10 +165,10 @@ class NoRepeats(Checker):
             change(live[partition].number)
 
     def _note_unclear(self, member: int, *, lost: bool) -> None:
-        """Note of what it is not known that it has ended.
+        """Note the records whose end may be unknown.
 
-        That is of the last record of each worker: until it takes the next one. Who waits for that
-        waits in vain for one that is dead.
+        They are the last record of each worker, until it takes the next one. A dead worker takes
+        none.
         """
         mine = [
             fate
@@ -175,11 +181,11 @@ class NoRepeats(Checker):
             self._unclear[each.number] = [fate for fate in mine if each.log.has(fate)]
 
     def _excuse(self, fate: Fate, before: Assignment, now: Assignment) -> str:
-        """Return why nobody could know that the record had settled; '' where somebody could."""
+        """Return why no member could know that the record had settled; '' if one could."""
         unclear = self._is_unclear(fate, before)
         late = _noticed_late(before)
         while before.anew not in (None, now):
-            before = before.anew  # its member knows on what it knew
+            before = before.anew  # its member keeps its knowledge
             unclear = unclear or self._is_unclear(fate, before)
             late = late or _noticed_late(before)
         beside = before.over is None or before.number > now.number
@@ -198,7 +204,7 @@ class NoRepeats(Checker):
             covered = sent.covers(fate.sub, fate.offset)
         remade = end is End.REMADE
         excuses = {
-            # Who begins a log anew that was cut off knows what has settled of what is left.
+            # A member that restarts a truncated log knows which of the remaining records settled.
             "its commit was not stored, or written over": covered and not remade,
             "its log was cut off, and no commit could be": before.outlived and not remade,
             "its topic was made anew, which was noticed late": late,
@@ -209,7 +215,7 @@ class NoRepeats(Checker):
             and not before.clean,
             "its log was silent": before.misplaced and before.number in self._silent,
             "a callback had raised": self._had_raised(before),
-            # It has not run: a slot that drained last of all was found to be nobody's there.
+            # It has not run: the last slot that drained there turned out to have no owner.
             "it was skipped behind the last commit": fate.how == SKIPPED
             and (sent is None or fate.at >= sent.at),
         }
@@ -223,7 +229,7 @@ class NoRepeats(Checker):
         return any(each is fate for each in self._unclear.get(before.number, ()))
 
     def _regained(self, fate: Fate, before: Assignment, now: Assignment) -> bool:
-        """Say whether the member has had to know of it, and that nobody has been there since."""
+        """Return whether the member must know of it, and no other has been there since."""
         left = before.found
         if before.sent is not None:
             left = before.sent.position, before.sent.text
@@ -240,7 +246,7 @@ class NoRepeats(Checker):
         )
 
     def _late(self, fate: Fate, before: Assignment) -> bool:
-        """Say whether it ended when nobody waited for it any more."""
+        """Return whether it ended when the member had stopped waiting for it."""
         if before.revoking_at is not None:
             return fate.at >= before.revoking_at + self._deadline
         since = before.member.stopping_at
@@ -249,7 +255,7 @@ class NoRepeats(Checker):
         return fate.at >= max(since, since if before.sent is None else before.sent.at)
 
     def _gone(self, told: happened.Gone) -> None:
-        """A stop that counts as clean has left everything that settled with the broker."""
+        """Check that a clean stop has left every settled record with the broker."""
         if told.how != "stopped" or not told.clean:
             self._note_unclear(told.member, lost=False)
             return
@@ -259,13 +265,14 @@ class NoRepeats(Checker):
             position, text = self.books.stored.get(assignment.partition, (0, ""))
             sections = sections_of(text, position, assignment.log.whose)
             if sections is None:
-                continue  # a tool has written over it since
+                continue  # a tool has overwritten it
             for sub in self.books.tracked:
                 deliveries, known = assignment.deliveries[sub], sections.get(sub, set())
                 for offset, each in deliveries.items():
                     if offset < position or offset in known or each.stage is not Stage.SETTLED:
                         continue
-                    # Of one from before it may not know; what no worker gets may still wait.
+                    # An earlier record may be unknown here. A record that no worker gets may still
+                    # wait.
                     unrun = each.fate.how in (SKIPPED, REFUSED)
                     if each.fate.settled_in is assignment and not unrun:
                         self.violated(
@@ -276,7 +283,7 @@ class NoRepeats(Checker):
 
 
 def _noticed_late(before: Assignment) -> bool:
-    """Say whether it had read of a log that was another one, until its member began that anew."""
+    """Return whether it read from a log that had been replaced, until its member restarted it."""
     return before.over is End.REMADE and not before.outlived
 
 

@@ -1,4 +1,4 @@
-"""What travels besides the settled set is true, and enough to go on by."""
+"""Checker I4 for the notes that commits carry besides the settled set."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from kafka_keyshared.sim.commit_text import NOTHING, Notes
 from kafka_keyshared.sim.history import Listener
 
 FEW = 15
-"""So many records that failed have room for their attempts, wherever they stand."""
+"""Failed records whose attempts always fit into the metadata, at any offsets."""
 
 UNSETTLED = (Stage.RETRYING, Stage.ARCHIVING, Stage.BLOCKED)
 
 
 class TrueNotes(Checker):
-    """I4, safe commit, of what goes with it: attempts, copies, and lanes that are diverted.
+    """I4, safe commit, for its notes: attempts, copies and diverted lanes.
 
-    A commit never says that a record was tried more often than it was, or that a copy of it was
-    written when none was acknowledged. Of a record that was tried twice it says so, where only a
-    few have failed. Each lane of which a record was diverted is in it, and no other. No record is
-    dead-lettered that no handler had, unless its lane is diverted or its key cannot be read; and
-    none is archived again whose copy the commit knows with which its assignment began.
+    A commit never says that a record was tried more often than it was. It never says that a copy
+    was written when none was acknowledged. It says that a record was tried twice, if only a few
+    records have failed. It names every lane of which a record was diverted, and no other. No record
+    is dead-lettered that no handler had, unless its lane is diverted or its key cannot be read. No
+    record is archived again if the start commit of its assignment knows its copy.
     """
 
     invariant = "I4 true notes"
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It looks at each commit that is sent, and at each dead letter."""
+        """Listen to sent commits and dead letters."""
         return {happened.CommitSent: self._sent, happened.LetterSent: self._letter}
 
     def _sent(self, told: happened.CommitSent) -> None:
@@ -58,7 +58,7 @@ class TrueNotes(Checker):
         for offset, (times, archived) in notes.tried.items():
             each = deliveries.get(offset)
             if each is None:
-                continue  # it is handed on as it came
+                continue  # it is passed on unchanged
             if times > each.tries_most:
                 self._wrong(
                     assignment, sent, f"says {times} attempts of {each}: {each.tries_most} at most"
@@ -71,12 +71,12 @@ class TrueNotes(Checker):
         waiting = [each for each in failed.values() if each.stage in UNSETTLED]
         if len(waiting) <= FEW and not self._cut():
             for each in waiting:
-                # The last one may not be reported yet.
+                # The last attempt may not be reported yet.
                 if notes.tried.get(each.offset, (0, False))[0] < each.tries - 1:
                     self._wrong(assignment, sent, f"does not say {each.tries} attempts of {each}")
 
     def _cut(self) -> bool:
-        """Say whether notes may be missing: settled sets come first where brokers take less."""
+        """Return whether notes may be missing. Settled sets come first if metadata is limited."""
         return self.books.metadata_least < METADATA_USUAL
 
     def _letter(self, told: happened.LetterSent) -> None:

@@ -1,4 +1,4 @@
-"""I6: a slot is at one worker."""
+"""Checker I6: a slot is at one worker."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from kafka_keyshared.sim.happenings import FiltersDeclared, WorkerJoined
 from kafka_keyshared.sim.history import History, Listener
 
 Place = int | tuple[int, bytes | None] | Lane
-"""A slot; where workers have begun to filter, a slot and a key; where they share all, a lane."""
+"""A slot; with later filters, a slot and a key; where workers share all records, a lane."""
 
 Slots = dict[Place, tuple[int, int]]
-"""By place the worker that has records of it, and how many."""
+"""By place: the worker that has records of it, and how many."""
 
 
 class OneOwner(Checker):
-    """I6, one owner: the records of a slot that are in hand in a process are at one worker.
+    """I6, one owner: the leased records of a slot in a process are at one worker.
 
-    In hand is what was handed over and has neither ended nor come back. Another worker gets none of
-    the slot before the last of them; no record is in hand twice; what begins, ends or comes back
-    was in hand there. A worker gets what was declared for it, and nothing else. Where somebody has
-    joined who filters a slot may have several workers, and each of its keys has one; where workers
-    share what waits, each of its lanes has one.
+    A record is leased until it has ended or come back. Another worker gets no record of the slot
+    before the last of them. No record is leased twice. A record that begins, ends or comes back was
+    leased there. A worker gets only the records that were declared for it. Once a filtering worker
+    has joined, a slot may have several workers and each of its keys has one. Where workers share
+    records, each lane has one worker.
     """
 
     invariant = "I6 one owner"
@@ -43,12 +43,12 @@ class OneOwner(Checker):
     ) -> None:
         super().__init__(history, settings, books, go_on=go_on)
         self._hands: dict[int, dict[str, Slots]] = defaultdict(lambda: defaultdict(dict))
-        # What those take that filter since, and the names of those that have joined.
+        # The filters of workers that filter since, and the names of joined workers.
         self._filters: dict[tuple[int, str], dict[str, list[str]]] = defaultdict(dict)
         self._names: dict[tuple[int, str], dict[int, str]] = defaultdict(dict)
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It looks at all that a worker gets or gives back."""
+        """Listen to every lease that starts or ends."""
         return {
             happened.HandedOver: self._handed_over,
             happened.TakenBack: self._taken_back,
@@ -71,7 +71,7 @@ class OneOwner(Checker):
         name = self._names[told.member, told.subscription].get(worker, "")
         filters = filtering.get(name) if filtering else None
         for each in self.books.deliveries:
-            # One that has joined since is no worker of the settings.
+            # A worker that joined later is not in the settings.
             takers = self.books.ranges.takers(told.member, told.subscription, each.lane)
             if worker < len(names) and names[worker] not in takers:
                 self.violated(
@@ -96,7 +96,7 @@ class OneOwner(Checker):
         self._names[told.member, told.subscription][told.worker] = told.name
 
     def _filters_declared(self, told: FiltersDeclared) -> None:
-        """Go by keys from now on, also of what workers have already."""
+        """Track places by key from now on, including the records that workers already have."""
         place = told.member, told.subscription
         if place not in self._filters:
             hands: Slots = {}
@@ -135,7 +135,7 @@ class OneOwner(Checker):
             slots[slot] = worker, count - 1
 
     def _place_of(self, member: int, each: Delivery, slot: int) -> Place:
-        """Return what is at one worker: a slot; a key or a lane of it where it has several."""
+        """Return the unit that one worker has: a slot, or a key or lane of it."""
         sub = each.fate.sub
         if self.settings[sub].shares:
             return each.lane
@@ -149,14 +149,14 @@ class OneOwner(Checker):
 
 
 def _takes(patterns: Sequence[str], each: Delivery) -> bool:
-    """Say whether a worker that filters takes a record; one that has no key it never does."""
+    """Return whether a filtering worker takes a record. It never takes one without a key."""
     if each.lane.slot is None:
         return False
     return any(fnmatchcase((each.lane.key or b"").decode(), pattern) for pattern in patterns)
 
 
 def _gather(hands: Slots, deliveries: Iterable[Delivery]) -> None:
-    """Count what workers have by keys."""
+    """Count the records of workers by key."""
     for each in deliveries:
         if each.worker is not None and each.lane.slot is not None:
             place = each.lane.slot, each.lane.key

@@ -1,4 +1,4 @@
-"""I3: each lane in the order of its offsets."""
+"""Checker I3: each lane runs in the order of its offsets."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Stage
 from kafka_keyshared.sim.history import History, Listener
 
 STOP_GRACE = 1.0
-"""Seconds in which an owner that is free hears of its stop."""
+"""Seconds within which an unblocked owner learns of its stop."""
 
 
 CLOSED = (Stage.LETTERING, Stage.LETTERING_ALONE, Stage.ARCHIVING, Stage.BLOCKED)
 
 
 class Order(Checker):
-    """I3, order: in a lane nothing starts before what is ahead of it has settled.
+    """I3, order: no record starts before the earlier records of its lane have settled.
 
-    Within an assignment a record starts only if all that was delivered before it in its lane is
-    settled; not while it is dead-lettered or blocked, or its lane is diverted; not once its
-    partition goes, or its member stops, unless its worker is still to answer a recall. An
-    assignment begins no lower than what the broker has stored and skips nothing that is not
-    settled; so does a seek. Without reliability what no worker has counts as dropped once
-    what follows it in its lane has begun.
+    Within an assignment a record starts only if everything delivered before it in its lane is
+    settled. It does not start while it is dead-lettered or blocked, or its lane is diverted. It
+    does not start once its partition is revoked or its member stops, unless its worker has yet to
+    answer a recall.
+
+    An assignment begins no lower than the stored position and skips no unsettled record. The same
+    holds for a seek. Without reliability, a record without a worker counts as dropped once a later
+    record of its lane has begun.
     """
 
     invariant = "I3 order"
@@ -45,7 +47,7 @@ class Order(Checker):
         self._started: set[int] = set()
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It looks at each start of a record, and where partitions are read from."""
+        """Listen to starts of records, and to the positions from which partitions are read."""
         return {
             happened.Began: self._began,
             happened.Reading: self._reading,
@@ -89,7 +91,7 @@ class Order(Checker):
         where = f"at worker {told.worker} {each.assignment}"
         self.violated(told.member, f"{each} began {where} {words}")
 
-    # --- where a partition is read from ---
+    # --- start positions ---
 
     def _handed_over(self, told: happened.HandedOver) -> None:
         for number in dict.fromkeys(number for _, _, number in told.records):
@@ -121,7 +123,7 @@ class Order(Checker):
         self._skips(assignment, assignment.end, position)
 
     def _starts(self, assignment: Assignment) -> None:
-        """Hold the start against what the broker had when the member asked for it."""
+        """Check the start against the positions that the broker had when the member asked."""
         self._started.add(assignment.number)
         start, begins = assignment.start, assignment.begins
         if begins is None or start is None:
@@ -136,7 +138,7 @@ class Order(Checker):
         self._skips(assignment, max(positions), start)
 
     def _skips(self, assignment: Assignment, known: int, position: int) -> None:
-        """Look at what is between where it was known to be, and where it is read from."""
+        """Check the records between the known position and the position that is read from."""
         log = assignment.log
         for offset in log.between(known, position):
             for sub in self.books.tracked:
@@ -150,6 +152,6 @@ class Order(Checker):
 
 
 def _perhaps_settled(ahead: Delivery) -> bool:
-    """Say whether its member may know it as settled: by one of several texts it may begin with."""
+    """Return whether its member may know it as settled, by one of its possible start texts."""
     settled = ahead.assignment.perhaps.get(ahead.fate.sub, ())
     return ahead.offset in settled and ahead.worker is None and not ahead.tries

@@ -1,4 +1,4 @@
-"""I13: the diagnosis names an outage of what all handlers depend on, and its end."""
+"""Checker I13: the diagnosis names a dependency outage and its end."""
 
 from __future__ import annotations
 
@@ -13,46 +13,47 @@ from kafka_keyshared.sim.happenings import DependencyAway, HealthLooked
 from kafka_keyshared.sim.history import History, Listener
 
 Named = Callable[[int], Collection[str]]
-"""Says of which subscriptions of a member its diagnosis has that most attempts fail."""
+"""Returns the subscriptions of a member for which its diagnosis says that most attempts fail."""
 
 KEYS = 6
-"""Different keys that have to have failed: twice what the rule wants, for some may be revoked."""
+"""Different keys that must have failed: twice the rule's number, because some may be revoked."""
 WITHIN = 5.0
 GAPS = 5
-"""Seconds without a success, or mean times between two successes, after which it is named."""
+"""Seconds without a success, or mean times between successes, after which it must be named."""
 SLACK = 3.0
-"""Seconds that a member may need beyond that: its owner rests, and looks twice a second."""
+"""Extra seconds that a member may need: its owner rests, and checks twice a second."""
 LATELY = 15.0
-"""Seconds within which something has to have been tried: what is idle is not failing."""
+"""Seconds within which an attempt must have failed: an idle subscription is not failing."""
 QUIET = 3.0
 DONE = 5
-"""Successes after the last failure, and the seconds since then, after which it is over."""
+"""Successes after the last failure, and seconds since then, after which the outage is over."""
 SLICE = 15.0
-"""Seconds that a slice may take: only with its end the core hears of the records that are done."""
+"""Seconds that a slice may take. The core learns of its finished records only at its end."""
 SETTLING = 6.0
-"""Seconds after an outage in which successes do not count yet: the rule begins anew meanwhile."""
+"""Seconds after an outage in which successes do not count, because the rule starts again."""
 
 
 class _Seen:
-    """What a subscription of a member has gone through."""
+    """Attempts of one subscription of a member."""
 
     def __init__(self, now: float) -> None:
         self.began = now
         self.done = 0
         self.done_since = 0
-        self.failed_at = now  # what was before is not known
+        self.failed_at = now  # earlier failures are unknown
         self.fails_since: float | None = None
         self.lanes: set[Lane] = set()
 
 
 class Outages(Checker):
-    """I13, outages named: while the dependency is away each member says so in time, and its end.
+    """I13, outages named: each member reports an outage of the dependency in time, and its end.
 
-    A member that had many different keys fail for the first time, and nothing succeed, names most
-    attempts failing within :data:`WITHIN` seconds, or :data:`GAPS` times the mean time between two
-    successes. It names that no longer once attempts have succeeded and none has failed for
-    :data:`QUIET` seconds. Nothing is asked of one whose owner is kept waiting, or that has lost
-    partitions meanwhile, or where handlers fail all the time (``calm`` is False).
+    A member must report that most attempts fail if many different keys failed for the first time
+    and no attempt succeeded. It has :data:`WITHIN` seconds, or :data:`GAPS` times the mean time
+    between two successes. The report ends once attempts have succeeded and none has failed for
+    :data:`QUIET` seconds. The rule does not apply to a member whose owner is blocked, or that has
+    lost partitions in that time. It does not apply where handlers fail all the time (``calm`` is
+    False).
     """
 
     invariant = "I13 outages named"
@@ -75,7 +76,7 @@ class Outages(Checker):
         self._seen: dict[tuple[int, str], _Seen] = {}
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It hears how handlers end, and looks when it is told to."""
+        """Listen to ends of handlers, and check the diagnosis on request."""
         return {
             happened.Ended: self._ended,
             happened.Released: self._released,
@@ -90,7 +91,7 @@ class Outages(Checker):
         if each is None or told.outcome in ("given_back", "died"):
             return
         if each.assignment.member.stopping_at is not None:
-            return  # its diagnosis hears of what ends only when its stop takes up the reports
+            return  # the diagnosis learns of ends only when the stop processes the reports
         place = told.member, told.subscription
         seen = self._seen.get(place)
         if seen is None:

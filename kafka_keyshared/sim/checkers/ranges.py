@@ -1,4 +1,4 @@
-"""Who may have what in a process, as was ordered there of ranges since it began."""
+"""Owners of slot ranges in each process, by its orders."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kafka_keyshared.sim.range_history import RangeAssigned
 
 
 class OrderedRanges:
-    """What ranges are whose: as declared at first, then as the latest order there says."""
+    """Owners of slot ranges: as declared at first, then by the latest order."""
 
     def __init__(self, history: History, declared: dict[str, Declared]) -> None:
         self._declared = declared
-        # What was assigned since a process began, the latest last.
+        # Ranges assigned since each process began, the latest last.
         self._assigned: dict[int, dict[str, list[RangeAssigned]]] = defaultdict(
             lambda: defaultdict(list)
         )

@@ -1,4 +1,4 @@
-"""What the books of a simulated run are made of: logs, lanes, records, and who reads them."""
+"""Data of the checkers' books: logs, lanes, records, assignments and members."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from kafka_keyshared.model import TopicPartition, named_key
 from kafka_keyshared.sim.commit_text import Notes, Whose
 
 FAR = 1 << 62
-"""Beyond every offset."""
+"""An offset beyond every offset."""
 
 SKIPPED = "skipped as nobody's"
-"""How a record is settled that no worker was declared to take: here, when it is delivered."""
+"""Settlement of a record that no worker was declared to take: here, when it is delivered."""
 
 REFUSED = "dropped for its key"
-"""How one is settled whose key cannot be read; behind one that cannot be read now it waits, too."""
+"""Settlement of a record with an unreadable key. It too waits behind a key unreadable for now."""
 
 DROPPED = "dropped without a worker"
-"""How one is settled, without reliability, of whose lane a later one has begun."""
+"""Settlement, without reliability, of a record when a later one of its lane has begun."""
 
 WRITTEN_OFF = "written off with its worker"
-"""How one is settled that its worker had in hand and had not started when it was evicted."""
+"""Settlement of a record that its worker had not started when it was evicted."""
 
 
 class Stage(enum.Enum):
-    """What a delivered record waits for."""
+    """The next step of a delivered record."""
 
     OPEN = "it is to run"
     RETRYING = "it waits for its next attempt"
@@ -41,15 +41,15 @@ class Stage(enum.Enum):
 
 
 NOT_OWED = (Stage.SETTLED, Stage.AGAIN, Stage.UNSURE)
-"""Of what is in one of these it is not certain that its member has still to settle it."""
+"""In these stages it is uncertain whether the member still has to settle the record."""
 
 
 class Lane:
     """One lane of one subscription. ``slot`` is None for a lane of one record without a key.
 
-    ``running`` are the deliveries whose handlers run, of any member; ``freed`` is when one of them
-    ended last. ``hash`` is what stands for it in commit metadata. ``refused`` says that it is a
-    record's whose key cannot be read, or is to be there and is not: no worker gets that.
+    ``running`` are the deliveries whose handlers run, at any member. ``freed`` is when the last of
+    them ended. ``hash`` stands for the lane in commit metadata. ``refused`` says that the key of
+    its one record cannot be read, or is required and missing. No worker gets that record.
     """
 
     __slots__ = ("freed", "hash", "key", "refused", "running", "slot")
@@ -66,13 +66,13 @@ class Lane:
 
 
 class Fate:
-    """What has become of one record in one subscription, whoever had it.
+    """Outcome of one record in one subscription, at all members.
 
     ``settled_in`` is the assignment that vouches for it: the one in which it settled, later one
     that began with a commit that covers it. ``in_time`` says that the assignment was not over.
-    ``known_to`` are the members in whose assignments it settled in time: they may know of it.
-    ``letter`` says that the dead-letter topic has it, heard of or not; ``copied`` that a copy of it
-    was acknowledged there, to whichever member.
+    ``known_to`` are the members in whose assignments it settled in time. They may know of it.
+    ``letter`` says that the dead-letter topic has it, acknowledged or not. ``copied`` says that a
+    copy was acknowledged there to any member.
     """
 
     __slots__ = (
@@ -100,17 +100,17 @@ class Fate:
 
     @property
     def finished(self) -> bool:
-        """Say whether nothing is owed any more: it is settled, or its dead letter is there."""
+        """Whether nothing is owed: it is settled, or its dead letter is stored."""
         return self.settled_in is not None or self.letter
 
     def vouch(self, assignment: Assignment) -> None:
-        """Note that it is settled in an assignment that is not over."""
+        """Record that it is settled in an assignment that is not over."""
         self.settled_in, self.in_time = assignment, True
         if assignment.member not in self.known_to:
             self.known_to += (assignment.member,)
 
     def story(self) -> str:
-        """Return in words what has become of it so far."""
+        """Return a description of its history."""
         if self.settled_in is not None:
             late = "" if self.in_time else ", too late for its assignment"
             return f"{self.how} at {self.at:.3f} {self.settled_in}{late}"
@@ -120,10 +120,10 @@ class Fate:
 
 
 class Log:
-    """A partition from its making to its end, and every record that was ever in it.
+    """A partition from its creation to its end, and every record that was ever in it.
 
-    ``covered`` is the last offset beyond all of them that a commit has called settled;
-    ``left_of`` the log of which it is what was left when that was cut off.
+    ``covered`` is the last offset beyond all records that a commit has called settled. ``left_of``
+    is the log that was truncated to this one.
     """
 
     __slots__ = ("covered", "dead", "fates", "left_of", "offsets", "partition", "sizes", "whose")
@@ -139,25 +139,25 @@ class Log:
         self.covered = -1
 
     def has(self, fate: Fate) -> bool:
-        """Say whether it is of a record that is, or was, in this log."""
+        """Return whether the record is, or was, in this log."""
         return self.fates[fate.sub].get(fate.offset) is fate
 
     def follows(self, log: Log) -> bool:
-        """Say whether it is that log, or what is left of it."""
+        """Return whether it is that log, or a remainder of it."""
         return self is log or (self.left_of is not None and self.left_of.follows(log))
 
     def last_to_read(self) -> int | None:
-        """Return the last offset at which there still is a record, None where there is none."""
+        """Return the last offset that still has a record; None if there is none."""
         fates = next(iter(self.fates.values()))
         return next((each for each in reversed(self.offsets) if not fates[each].removed), None)
 
     @property
     def last(self) -> int:
-        """Return the offset that was written last, -1 before there was any."""
+        """Return the last written offset; -1 if there is none."""
         return self.offsets[-1] if self.offsets else -1
 
     def between(self, start: int, end: int) -> Iterator[int]:
-        """Yield the offsets of the records from one position to another, the removed ones too."""
+        """Yield the offsets of the records from one position to another, including removed ones."""
         offsets = self.offsets
         for index in range(bisect_left(offsets, start), len(offsets)):
             if offsets[index] >= end:
@@ -168,11 +168,11 @@ class Log:
 class Delivery:
     """A record as one assignment delivered it to one subscription.
 
-    ``worker`` has it in hand, running or not. ``since`` is when it came to stand first in its lane,
-    or is due again; ``first`` when it was delivered. It was tried ``tries`` times at least and
-    ``tries_most`` at most: one from before counts as the commit says with which it began.
-    ``archived`` says that the commit knows of a copy of it, ``copying`` that its letter is one;
-    ``posted`` says that there was one.
+    ``worker`` has it leased, running or not. ``since`` is when it became first in its lane, or is
+    due again. ``first`` is when it was delivered. It was tried at least ``tries`` and at most
+    ``tries_most`` times. Earlier attempts count as the start commit says. ``archived`` says that
+    the commit knows a copy of it, ``copying`` that its dead letter is one, ``posted`` that there
+    was one.
     """
 
     __slots__ = (
@@ -212,14 +212,14 @@ class Delivery:
 
 
 def not_owed(each: Delivery) -> bool:
-    """Say whether it may be that its member has nothing to settle there any more."""
+    """Return whether its member may have nothing left to settle there."""
     assignment = each.assignment
     over = assignment.over is not None
     return over or each.stage in NOT_OWED or each in assignment.loose
 
 
 class End(enum.Enum):
-    """How an assignment ended."""
+    """Ways in which an assignment ends."""
 
     REVOKED = "revoked"
     LOST = "lost"
@@ -232,18 +232,21 @@ class End(enum.Enum):
 class Assignment:
     """A partition's time at a member.
 
-    ``start`` is where it is read from, None until that is known; ``end`` the position after what
-    was delivered. ``sure`` and ``perhaps`` are the offsets from there on that the commit covers
-    with which it began: more than one may have been there while the member asked. ``told_lost``
-    says that the member heard that it was lost, not that it is to give it up; ``stolen`` says
-    that the group has given the partition to another member, unheard by this one; ``misplaced``
-    that what was delivered may have to be read again, and ``loose`` is what has come since;
-    ``left_to_begin`` says that it was first read from where the reset policy says, and
-    ``early`` is what came, and when, before it was said where to begin: a member that does not know
-    that yet uses none of it. ``clean`` says that its process ended so. ``diverted`` has for each
-    subscription the hashes of the lanes that are so there, ``perhaps_diverted`` of those that may
-    be; ``notes`` are what it may have begun with. ``unused`` is what its client may have lost, and
-    what is gone from the log; ``outlived`` says that the log was another one when it ended.
+    ``start`` is the position that it is read from, None until it is known. ``end`` is the received
+    end. ``sure`` and ``perhaps`` are the offsets from there on that the start commit covers. There
+    are two, because the commit may have changed while the member asked. ``notes`` are the notes
+    that it may have begun with. ``diverted`` has the hashes of the diverted lanes by subscription,
+    ``perhaps_diverted`` those of lanes that may be diverted.
+
+    ``told_lost`` says that the member learned of a loss, not of a revoke. ``stolen`` says that the
+    group gave the partition to another member, unknown to this one. ``outlived`` says that the log
+    had been replaced when it ended. ``clean`` says that its process ended cleanly.
+
+    ``misplaced`` says that delivered records may have to be read again. ``loose`` are the records
+    that arrived since. ``unused`` are records that the client may have lost and that are gone from
+    the log. ``left_to_begin`` says that the reset policy chose the first position. ``early`` are
+    the records, with times, that arrived before the start was known. A member without a start uses
+    none of them.
     """
 
     def __init__(
@@ -254,11 +257,11 @@ class Assignment:
         self.log = log
         self.partition = log.partition
         self.begins = start
-        # Who read the partition before.
+        # The assignment that read the partition before.
         self.previous: Assignment | None = None
-        # The one that its member has begun anew in its place.
+        # The assignment that its member began in its place.
         self.anew: Assignment | None = None
-        # The member's own time at it before, whoever has read it since.
+        # The member's own previous assignment of it, whichever member has read it since.
         self.remembered: Assignment | None = None
         self.start: int | None = None
         self.end = 0
@@ -282,10 +285,10 @@ class Assignment:
             self.unused[sub] = {}
             self.diverted[sub] = set()
             self.perhaps_diverted[sub] = set()
-        # How many letters of it were acknowledged, until its limit was lifted.
+        # Dead letters acknowledged until the limit was lifted.
         self.letters: Counter[str] = Counter()
         self.lifted_at = float("-inf")
-        # When the first of its records came.
+        # When its first record arrived.
         self.first_at: float | None = None
         self.running = 0
         self.revoking_at: float | None = None
@@ -305,10 +308,10 @@ class Assignment:
         return f"in assignment {self.number} of member {self.member.number}"
 
     def is_not_given_back(self, sub: str, worker: int, deadline: float) -> bool:
-        """Say whether a worker has not answered yet, for whose answer nobody could wait longer.
+        """Return whether a worker has not answered a recall that could not be awaited any longer.
 
-        The partition was lost, or the deadline of its revoke was over, in seconds: a worker that
-        is to give back what it has not started may start that until it has heard of it.
+        The partition was lost, or the deadline of its revoke (in seconds) was over. A worker may
+        start leased records until the recall reaches it.
         """
         if not self.member.recalling[sub, worker]:
             return False
@@ -318,9 +321,9 @@ class Assignment:
 
 
 class Start:
-    """What the broker had, from when a partition came to a member until it began to read it.
+    """Commits at the broker, from a partition's assignment to its first read.
 
-    ``stolen`` says that it is another member's since.
+    ``stolen`` says that it has gone to another member since.
     """
 
     __slots__ = ("entries", "stolen")
@@ -331,7 +334,7 @@ class Start:
 
 
 class Sent:
-    """A commit of one partition; ``sections`` is None where its text cannot be read."""
+    """A commit of one partition. ``sections`` is None if its text cannot be read."""
 
     __slots__ = ("at", "number", "position", "sections", "text")
 
@@ -345,42 +348,42 @@ class Sent:
         self.at = at
 
     def covers(self, sub: str, offset: int) -> bool:
-        """Say whether that record is settled by it."""
+        """Return whether the commit covers that record."""
         return offset < self.position or offset in (self.sections or {}).get(sub, ())
 
 
 class Member:
-    """One process of the group, with what it reads and what runs in it.
+    """One process of the group, with its assignments and running records.
 
-    ``bare``: brokers take less metadata than it may have counted on when it leased records.
+    ``bare`` says that brokers accept less metadata than it may have expected at its leases.
     """
 
     def __init__(self, number: int, subs: Iterator[str]) -> None:
         self.number = number
         self.bare = False
         self.live: dict[TopicPartition, Assignment] = {}
-        # What it has last read of each partition, and may remember.
+        # Its latest assignment of each partition, which it may remember.
         self.had: dict[TopicPartition, Assignment] = {}
         self.pending: dict[TopicPartition, Start] = {}
         self.revoking: set[TopicPartition] = set()
-        # In the order of their start; a dict, because what ends first may be any of them.
+        # In the order of their start. A dict, because any of them may end first.
         self.running: dict[Delivery, None] = {}
         self.open: dict[str, int] = dict.fromkeys(subs, 0)
-        # How often workers are asked for what they have not started, and have not answered.
+        # Recalls that workers have not answered.
         self.recalling: Counter[tuple[str, int]] = Counter()
         self.stopping_at: float | None = None
-        # How many things keep its owner, and since when none has.
+        # How many things block its owner, and since when none does.
         self.kept = 0
         self.free_since = float("-inf")
 
     def unsettled(self, sub: str) -> Iterator[Delivery]:
-        """Yield what it has received, for this subscription, and has certainly not settled."""
+        """Yield the received records of a subscription that it has certainly not settled."""
         for assignment in self.live.values():
             for each in assignment.deliveries[sub].values():
                 if not not_owed(each):
                     yield each
 
     def keep(self, now: float, by: int) -> None:
-        """Note that so many more things keep the owner from its rounds."""
+        """Change by ``by`` how many things keep the owner from its rounds."""
         self.kept += by
         self.free_since = now

@@ -1,4 +1,4 @@
-"""Whether a member reads on that has nothing to do, once faults are over and all is resumed."""
+"""Partitions that an idle member fails to read after the faults."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.records import Assignment, Member
 
 READ_WITHIN = 20.0
-"""Seconds in which something comes of a partition, where nothing is in its way."""
+"""Seconds within which a record of an unobstructed partition arrives."""
 
 
 class Idle:
-    """Partitions with something to read, at members that have nothing in hand, and since when.
+    """Partitions with unread records at idle members, and since when.
 
-    Nothing holds such a partition back, unless somebody has paused it: every other reason is of
-    records that the member has received and not settled.
+    Only a pause by hand holds such a partition back. Every other reason needs records that the
+    member has received and not settled.
     """
 
     def __init__(self, books: Books, free_since: Callable[[int], float]) -> None:
         self._books = books
         self._free_since = free_since
-        # By assignment and what of it was delivered then.
+        # By assignment and its received end.
         self._since: dict[tuple[int, int], float] = {}
 
     def unread(self, now: float) -> Iterator[tuple[Member, TopicPartition, int, float]]:
-        """Yield what should have been read on by now: from which offset, and since when."""
+        """Yield each partition that should have been read on: from which offset, and since when."""
         waits: dict[tuple[int, int], float] = {}
         for member in self._books.present.values():
             if self._is_busy(member, now):
@@ -37,7 +37,7 @@ class Idle:
                 place = each.number, each.end
                 since = waits[place] = self._since.get(place, now)
                 if now - since >= READ_WITHIN:
-                    waits[place] = float("inf")  # said once
+                    waits[place] = float("inf")  # reported once
                     yield member, partition, max(each.end, each.start or 0), since
         self._since = waits
 

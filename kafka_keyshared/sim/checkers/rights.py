@@ -1,4 +1,4 @@
-"""A missing right ends an instance only after its time."""
+"""Checker of the timeout before an instance ends for missing rights."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kafka_keyshared.sim.happenings import RightsChanged
 from kafka_keyshared.sim.history import History, Listener
 
 FOR_RIGHTS = "the brokers have refused all work"
-"""So begins the reason of a process that has ended for missing rights."""
+"""Beginning of the reason of a process that has ended for missing rights."""
 
 
 class PatientWithRights(Checker):
-    """A process that ends for missing rights has been without them for as long as it may be.
+    """A process that ends for missing rights has lacked them for the full timeout.
 
-    The group, or else every topic, has to have been refused at least ``timeout`` seconds before it
-    stops; None: no process ends for that.
+    The group or every topic was refused at least ``timeout`` seconds before it stops. None means
+    that no process ends for that reason.
     """
 
     invariant = "patience with rights"
@@ -40,7 +40,7 @@ class PatientWithRights(Checker):
         self._stopping: dict[int, float] = {}
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It looks at rights, and at processes that end."""
+        """Listen to changes of rights, and to processes that end."""
         return {
             RightsChanged: self._changed,
             happened.Stopping: self._stops,

@@ -1,4 +1,4 @@
-"""I4: a commit covers what is settled, and nothing else."""
+"""Checker I4: a commit covers only settled records."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kafka_keyshared.sim.history import History, Listener
 
 
 class SafeCommit(Checker):
-    """I4, safe commit: what a commit covers when it is sent, by position or set, is settled.
+    """I4, safe commit: the records that a sent commit covers, by position or set, are settled.
 
-    Settled in the assignment for which it is sent, or before it as far as its member knows: by the
-    commit that it began with, or by itself. Nothing is covered that was not delivered, but for
-    offsets at which there is no record. The text beside the position can be read. Where nothing is
-    reliable nothing is committed, and beside others nothing is said of what is not.
+    Each is settled in the assignment that commits, or earlier as far as its member knows. The
+    member knows that from its start commit or from itself. No undelivered offset is covered, except
+    offsets without a record. The text beside the position can be read. Without a reliable
+    subscription there is no commit. A commit says nothing about unreliable subscriptions.
     """
 
     invariant = "I4 safe commit"
@@ -32,12 +32,12 @@ class SafeCommit(Checker):
         go_on: bool = False,
     ) -> None:
         super().__init__(history, settings, books, go_on=go_on)
-        # By assignment and subscription: up to where, and what beyond, was looked at and is right.
+        # By assignment and subscription: the position and the set that were checked and are right.
         self._below: dict[tuple[int, str], int] = {}
         self._beyond: dict[tuple[int, str], set[int]] = {}
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It looks at each commit that is sent."""
+        """Listen to sent commits and appended records."""
         return {happened.CommitSent: self._sent, happened.Appended: self._appended}
 
     def _appended(self, told: happened.Appended) -> None:
@@ -50,7 +50,7 @@ class SafeCommit(Checker):
         del told
         for assignment, sent in self.books.sent.values():
             if assignment is None:
-                continue  # said by CommitSequence
+                continue  # CommitSequence reports it
             if sent.sections is None:
                 self._wrong(assignment, sent, f"has a text that cannot be read: {sent.text!r}")
             self._delivered(assignment, sent)
@@ -105,7 +105,7 @@ class SafeCommit(Checker):
                 f"covers {delivery}, which is not settled there: {state}; {delivery.fate.story()}",
             )
         elif fate is None and offset > assignment.log.last:
-            # A marker, or nothing yet: then no record may ever come to stand there.
+            # A marker, or no record yet. No record may ever appear there.
             assignment.log.covered = max(offset, assignment.log.covered)
         elif fate is not None and not fate.removed and assignment.member not in fate.known_to:
             self._wrong(

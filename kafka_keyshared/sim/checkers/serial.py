@@ -1,4 +1,4 @@
-"""I2: what is of one lane runs one after the other."""
+"""Checker I2: records of one lane run one after the other."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ MOMENT = 1e-9
 class Serial(Checker):
     """I2, serial: no two handler intervals of one lane overlap.
 
-    In one process never; but nothing waits for a record without a key, which may meet itself after
-    its partition has gone and come back, and a member that settles by offsets has several of a
-    lane, in order (``receives``: workers are members, for all that is known). Between processes
-    only where one of the two has lost the partition, whether or not it has heard of that (a worker
-    may start what it has until it has answered that it gives it back), or the earlier one has let
-    it go when the deadline of the revoke (in seconds) was over: before that, nothing may run.
+    In one process there are two exceptions. Nothing waits for a record without a key, which may
+    overlap itself after its partition has gone and come back. A member that settles by offsets has
+    several records of a lane, in order (``receives``: workers may be members).
+
+    Between processes an overlap needs one of two reasons. One of them has lost the partition, known
+    or not. A worker may start leased records until it has answered the recall. Or the earlier one
+    released the partition after the deadline of the revoke (in seconds). Before the deadline,
+    nothing may run when it is released.
     """
 
     invariant = "I2 serial"
@@ -42,7 +44,7 @@ class Serial(Checker):
         self._receives = receives
 
     def listeners(self) -> Mapping[type, Listener]:
-        """It looks at each start, and at what runs when a partition or a process goes."""
+        """Listen to starts of records, and to partitions and processes that go."""
         return {
             happened.Began: self._began,
             happened.Released: self._released,

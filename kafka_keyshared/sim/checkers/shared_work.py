@@ -1,8 +1,8 @@
-"""A model of workers that share what waits: their batches, the shards in them, who is idle.
+"""Model of workers that share records: batches, shards and idle workers.
 
-It is worked out from the history and from the rules. A *shard* is an even part of the slots; a
-batch is what one call hands to a worker, and its shards are with that worker until all of it has
-ended or come back. :mod:`kafka_keyshared.core.shards` says the rules.
+It is worked out from the history and the rules. A *shard* is an even part of the slots. A batch is
+the records that one call leases to a worker. Its shards are with that worker until all of it has
+ended or come back. :mod:`kafka_keyshared.core.shards` has the rules.
 """
 
 from __future__ import annotations
@@ -21,30 +21,29 @@ from kafka_keyshared.sim.happenings import Resized, WorkerJoined, WorkerLeft
 from kafka_keyshared.sim.history import History
 
 LONG_FOR = 0.05
-"""Seconds for which a record runs until it may be detached, and its lane closed."""
+"""Seconds after which a running record may be detached and its lane closed."""
 
 DETACHED_WITHIN = 0.35
 """Seconds after which a shard is ready again whose only leased record still runs.
 
 A record is detached when it has run for 0.05 s. The owner looks every 0.025 s, and may rest for 0.1
-s in between; the worker has to give back the rest first.
+s in between. The worker must give back the rest first.
 """
 
 NEAR = 5_000
-"""So many offsets ahead of the position a record is never parked, where metadata has its usual
-room."""
+"""Offsets ahead of the position at which a record is never parked, with usual metadata limits."""
 
 METADATA_BESIDE = 60
-"""Characters of metadata that may have no offsets in them: how they begin, attempts and notes."""
+"""Characters of metadata that may have no offsets: the beginning, attempts and notes."""
 
 OFFSETS_OF_A_CHARACTER = 2
-"""So many offsets each character of a settled set stands for at least, in a bitmap."""
+"""Least number of offsets that a character of a settled set stands for, in a bitmap."""
 
 LONG = float("-inf")
 
 
 class Batch:
-    """What one call has handed to a worker; ``left`` is what has neither ended nor come back."""
+    """Records leased to a worker in one call. ``left`` neither ended nor came back."""
 
     __slots__ = ("began_at", "left", "shards", "touched_at", "worker")
 
@@ -54,14 +53,14 @@ class Batch:
         self.worker = worker
         self.left = set(records)
         self.shards = set(shards)
-        # When something of it began or came back last.
+        # When a record of it last began or came back.
         self.began_at = self.touched_at = now
 
 
 class _Worker:
-    """What a worker has. ``idle_since`` is when it came to have nothing.
+    """State of a worker. ``idle_since`` is when it became idle.
 
-    ``left`` says that it goes, by its own will or by order: it still runs what it has begun.
+    ``left`` says that it leaves, by itself or by order. It still runs its started records.
     """
 
     __slots__ = ("batches", "idle_since", "left", "name", "present")
@@ -75,9 +74,9 @@ class _Worker:
 
 
 class _Shard:
-    """Which batches have records of a shard, and when the last one that had was over.
+    """Batches that have records of a shard, and when the last one ended.
 
-    ``closed_at`` is when a lane of it was closed last; infinity where that may go on.
+    ``closed_at`` is when a lane of it was last closed; infinity if that may go on.
     """
 
     __slots__ = ("closed_at", "freed_at", "freed_by", "held_by")
@@ -90,9 +89,10 @@ class _Shard:
 
 
 class Crew:
-    """The workers of one subscription at one member, and the shards that they have.
+    """The workers of one subscription at one member, and their shards.
 
-    There are ``count`` shards. ``handed_at`` are the times of all batches with keyed records.
+    ``count`` is the number of shards. ``handed_at`` are the times of all batches with keyed
+    records.
     """
 
     def __init__(self, names: Sequence[str], count: int, now: float) -> None:
@@ -103,28 +103,28 @@ class Crew:
         self.handed_at: list[float] = []
         # Lanes in which a record has failed.
         self.troubled: set[Lane] = set()
-        # When each record that runs has begun.
+        # When each running record began.
         self.began_at: dict[Delivery, float] = {}
 
     def shard(self, number: int) -> _Shard:
-        """Return what is known of a shard."""
+        """Return the state of a shard."""
         found = self.shards.get(number)
         if found is None:
             found = self.shards[number] = _Shard()
         return found
 
     def shard_of(self, lane: Lane) -> int | None:
-        """Return the number of a lane's shard, None for a record without a key."""
+        """Return the number of a lane's shard; None for a record without a key."""
         return None if lane.slot is None else lane.slot * self.count // SLOTS
 
     def close(self, lane: Lane, at: float) -> None:
-        """Note that a lane is closed, until then at least."""
+        """Record that a lane is closed until then at least."""
         if (number := self.shard_of(lane)) is not None:
             shard = self.shard(number)
             shard.closed_at = max(shard.closed_at, at)
 
     def worker(self, number: int, now: float) -> _Worker:
-        """Return what a worker has."""
+        """Return the state of a worker."""
         found = self.workers.get(number)
         if found is None:
             found = self.workers[number] = _Worker(now)
@@ -132,12 +132,12 @@ class Crew:
 
 
 class Taken(NamedTuple):
-    """A record that a worker is handed, and that could have started before.
+    """A leased record that could have started before.
 
-    ``since`` is since when, and ``passed`` how many batches others were handed in that time.
-    ``idle`` is the worker that has had nothing for longest when it was handed over, None where each
-    has something; ``idle_since`` since when. ``waits_its_turn`` says that nothing but other shards
-    was ahead of its shard: no lane of that was closed since.
+    ``since`` is when it could start. ``passed`` is how many batches were leased after that.
+    ``idle`` is the worker that had been idle for longest at the lease, None if there was none.
+    ``idle_since`` is when it became idle. ``waits_its_turn`` says that only other shards were ahead
+    of its shard: no lane of its shard was closed since.
     """
 
     record: Delivery
@@ -149,15 +149,16 @@ class Taken(NamedTuple):
 
 
 Judge: TypeAlias = Callable[[int, str, Crew, Taken], None]
-"""Called with the member, the subscription and its crew for each that is taken."""
+"""Called with the member, the subscription and its crew for each taken record."""
 
 
 class SharedWork:
-    """Follows what workers are handed that share what waits, and says what could start since when.
+    """Follows the leases of workers that share records, and derives when each record could start.
 
-    Left out is whatever may have kept a record for a reason that the history does not show: lanes
-    in which something has failed, partitions whose client has lost its place, what may be beyond
-    the ceiling of its partition, and what follows a detached record before its shard is ready.
+    It leaves out records that may be held back for a reason that the history does not show. These
+    are lanes with a failure, partitions whose client has lost its position, and records that may be
+    beyond the ceiling of their partition. They are also records behind a detached one, before its
+    shard is ready.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ class SharedWork:
         self._near = near
         self._settings = {each.name: each for each in settings if each.shares}
         self._crews: dict[tuple[int, str], Crew] = {}
-        # Where the committed positions of an assignment were, and since when.
+        # Committed positions of each assignment, and since when.
         self._positions: dict[int, tuple[list[int], list[float]]] = {}
         self._misplaced: set[int] = set()
         self.judges: list[Judge] = []
@@ -198,7 +199,7 @@ class SharedWork:
             for kind, listener in listeners.items():
                 history.listen(kind, listener)
 
-    # --- who is there ---
+    # --- workers ---
 
     def _joined(self, told: happened.Joined) -> None:
         for name, settings in self._settings.items():
@@ -216,7 +217,7 @@ class SharedWork:
     def _died(self, told: happened.WorkerDied) -> None:
         if (crew := self._crew(told)) is not None:
             crew.worker(told.worker, self._books.now).present = False
-            # It may have died before it said that its batch had ended.
+            # It may have died before it reported the end of its batch.
             for shard in crew.shards.values():
                 if shard.freed_by == told.worker:
                     shard.freed_at = float("inf")
@@ -234,7 +235,7 @@ class SharedWork:
             for worker in crew.workers.values():
                 worker.left = worker.left or worker.name not in told.names
 
-    # --- what is in the way ---
+    # --- obstacles ---
 
     def _lost_place(self, told: happened.Misplaced) -> None:
         live = self._books.members[told.member].live
@@ -250,7 +251,7 @@ class SharedWork:
                     times.append(self._books.now)
 
     def _unparked_at(self, each: Delivery) -> float:
-        """Return since when it is certain that the record is not parked; infinity while not."""
+        """Return since when the record is certainly not parked; infinity while it may be."""
         assignment, near = each.assignment, self._near
         if assignment.member.bare:
             near = 0
@@ -265,8 +266,7 @@ class SharedWork:
         return times[at] if at < len(times) else float("inf")
 
     def _could_start(self, crew: Crew, sub: str, each: Delivery) -> float:
-        """Return since when nothing has kept a record from a worker; infinity where that is not
-        known."""
+        """Return since when nothing keeps a record from a worker; infinity if unknown."""
         assignment, lane = each.assignment, each.lane
         member, never = assignment.member, float("inf")
         if not _is_plain(each) or lane in crew.troubled or assignment.number in self._misplaced:
@@ -283,13 +283,13 @@ class SharedWork:
             return never
         free = max(free, member.free_since)
         begun = begun_by(each, free)
-        if begun > free:  # an owner that rests looks at the time when it comes to it
+        if begun > free:  # a resting owner checks the time late
             begun += START_WITHIN
         since = max(each.since, lane.freed, assignment.lifted_at, begun, self._unparked_at(each))
         return max(since, liveness.read_since if self._settings[sub].key_of is not None else LONG)
 
     def _shard_free_at(self, crew: Crew, each: Delivery) -> float:
-        """Return since when the shard of a record is at no worker; infinity while it may be."""
+        """Return since when no worker has the shard of a record; infinity while one may."""
         number = crew.shard_of(each.lane)
         shard = None if number is None else crew.shards.get(number)
         if shard is None:
@@ -298,12 +298,12 @@ class SharedWork:
         for batch in shard.held_by:
             if len(batch.left) > 1 or not all(one.running for one in batch.left):
                 return float("inf")
-            # What is left of it runs: it is detached soon, if anything waits for it.
+            # The rest of it runs. It is detached soon, if a record waits for it.
             waits_since = max(each.since, batch.began_at, batch.touched_at)
             free = max(free, waits_since + DETACHED_WITHIN)
         return free
 
-    # --- what happens ---
+    # --- leases ---
 
     def _handed_over(self, told: happened.HandedOver) -> None:
         crew, now = self._crew(told), self._books.now
@@ -336,7 +336,7 @@ class SharedWork:
         crew.worker(told.worker, now).batches += 1
 
     def _let_go(self, crew: Crew, each: Delivery) -> None:
-        """Note that a record is in its worker's hands no more."""
+        """Record that a record's lease has ended."""
         batch, now = crew.batch_of.pop(each, None), self._books.now
         if batch is None:
             return
@@ -365,7 +365,7 @@ class SharedWork:
         crew, each = self._crew(told), self._books.delivery
         if crew is None or each is None:
             return
-        # One that has died may be given something for a while.
+        # A dead worker may get records for a while.
         crew.worker(told.worker, self._books.now).present = True
         crew.began_at[each] = self._books.now
         if batch := crew.batch_of.get(each):
@@ -390,9 +390,9 @@ class SharedWork:
 
 
 def _waits_its_turn(crew: Crew, each: Delivery, since: float) -> bool:
-    """Say whether no record of a closed lane may have taken a turn of its shard.
+    """Return whether no record of a closed lane may have taken a turn of its shard.
 
-    What is behind in such a lane is put aside at a turn of its shard, which ends with that.
+    A record behind in such a lane is put aside at a turn of its shard. That ends the turn.
     """
     number = crew.shard_of(each.lane)
     shard = None if number is None else crew.shards.get(number)
@@ -402,7 +402,7 @@ def _waits_its_turn(crew: Crew, each: Delivery, since: float) -> bool:
 
 
 def _is_plain(each: Delivery) -> bool:
-    """Say whether it is a first attempt in an assignment that goes on."""
+    """Return whether it is a first attempt in an assignment that goes on."""
     assignment = each.assignment
     going = assignment.over is not None or assignment.revoking_at is not None
     begun = assignment.start is not None and not assignment.early and not assignment.misplaced
@@ -411,7 +411,7 @@ def _is_plain(each: Delivery) -> bool:
 
 
 def _may_be_diverted(assignment: Assignment, each: Delivery) -> bool:
-    """Say whether its lane is one of those that are diverted, or may be, at its member."""
+    """Return whether its lane is, or may be, diverted at its member."""
     sub, hash_ = each.fate.sub, each.lane.hash
     return any(
         hash_ in live.diverted[sub] or hash_ in live.perhaps_diverted[sub]

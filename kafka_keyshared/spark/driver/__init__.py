@@ -1,1 +1,1 @@
-"""The driver: the one part of a Spark run that is a member of the group and has a client."""
+"""The driver of a Spark run, the only part with a client."""

@@ -1,11 +1,12 @@
-"""One batch on Spark: read, given places, one task for each worker, letters written, reports told.
+"""The execution of one batch on Spark.
 
-Nothing of a batch counts before it is committed, and nothing is committed that was not written. So
-what the tasks hand out is kept on the executors' disks before anything is made of it, cut off from
-how it was made: were a task run once more because an executor has gone, its records might end
-otherwise than its first report says. A block that is lost fails the batch instead, and nothing of
-it is committed. Where Spark has run a task twice at the same time, its attempt tells the rows of
-the one that counts from those of the other.
+The driver reads the records, assigns places, and runs one task for each worker. It then writes the
+dead letters and collects the reports. Nothing of a batch counts before it is committed. Nothing is
+committed that was not written. Therefore the output of the tasks is first stored on the executors'
+disks, cut off from its lineage. If Spark re-ran a task after an executor was lost, its records
+might end differently from the task's first report. A lost block fails the batch instead, and
+nothing of the batch is committed. Spark may run a task twice at the same time. The attempt id then
+identifies the rows of the attempt that counts.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ LETTER, OUTPUT, ROW, REPORT = "letter", "output", "row", "report"
 Told: TypeAlias = Letter | HandedOut | LogRow | Report
 
 ROWS = 1_000
-"""Rows of a batch of Arrow's, in and out of a task."""
+"""Rows of an Arrow batch, into and out of a task."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Source:
 
 
 def read(spark: SparkSession, source: Source, job: Job) -> DataFrame:
-    """Return the records of the batch, as tasks take them."""
+    """Return the records of the batch, in the columns that tasks take."""
     partitions: defaultdict[str, list[int]] = defaultdict(list)
     begins: defaultdict[str, dict[str, int]] = defaultdict(dict)
     ends: defaultdict[str, dict[str, int]] = defaultdict(dict)
@@ -73,7 +74,7 @@ def read(spark: SparkSession, source: Source, job: Job) -> DataFrame:
         .option("endingOffsets", json.dumps(ends))
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "true")
-        # As the pods' client has it: what was rolled back is never seen.
+        # As in the pods' client, records of aborted transactions are never seen.
         .option("kafka.isolation.level", source.isolation)
         .load()
     )
@@ -81,7 +82,7 @@ def read(spark: SparkSession, source: Source, job: Job) -> DataFrame:
 
 
 def placed(frame: DataFrame, job: Job) -> DataFrame:
-    """Return the records with their places, and with the keys that were made for them."""
+    """Return the records with their places and their derived keys."""
     from pyspark.sql import functions
 
     places, key_of = Places(job.settings), derived_key(job.settings)
@@ -107,7 +108,7 @@ def _places_of(places: Places) -> Callable[..., Any]:
 
 
 def _typed(function: Callable[..., Any], given: type, returned: type) -> Callable[..., Any]:
-    """Annotate a function as Spark wants it; pandas is known only where Spark is."""
+    """Annotate a function as Spark requires; pandas is known only where Spark is."""
     names = function.__code__.co_varnames[: function.__code__.co_argcount or 1]
     function.__annotations__ = {**dict.fromkeys(names, given), "return": returned}
     return function
@@ -131,16 +132,17 @@ def _keys_of(places: Places, key_of: KeyOf) -> Callable[..., Any]:
 
 
 def _require_the_same(key_of: KeyOf, record: Any, found: tuple[bytes | None, str | None]) -> None:
-    """Refuse a function that has another key for a record when it is asked again.
+    """Refuse a key function that returns another key when it is called again.
 
-    Spark asks again for what was lost with an executor. A record whose key is another one then may
-    be given to a second worker, or to none. Two records of each thousand are asked twice for that.
+    Spark recomputes the keys that are lost with an executor. A record whose key has changed may
+    then go to a second worker, or to none. To detect that, two records of each thousand are keyed
+    twice.
     """
     from kafka_keyshared.model import name_of
 
     key, reason = found
     if reason is not None:
-        return  # it has no key; alone it cannot be judged a second time
+        return  # it has no key, and a single record cannot be judged a second time
     [(again, _)] = read_keys(key_of, [record])
     if again != key:
         raise KeySharedError(
@@ -151,7 +153,7 @@ def _require_the_same(key_of: KeyOf, record: Any, found: tuple[bytes | None, str
 
 
 def run_tasks(frame: DataFrame, job: Job) -> DataFrame:
-    """Return what the tasks hand out; it has been computed, once, and is kept on disk."""
+    """Return the output of the tasks, computed once and stored on disk."""
     from pyspark import StorageLevel
 
     workers = len(job.settings.workers)
@@ -161,10 +163,10 @@ def run_tasks(frame: DataFrame, job: Job) -> DataFrame:
 
 
 def number_of(job: Job) -> Column:
-    """Return what orders records by topic, partition and offset, as one number.
+    """Return a sort key for topic, partition and offset, as one number.
 
-    By one number Spark sorts without comparing rows. Where a batch has offsets so large that there
-    is no room for that, it is three, which it compares.
+    With one number Spark sorts without comparing rows. When the offsets are too large for one
+    number, the sort key is a struct of three columns.
     """
     from pyspark.sql import functions as f
 
@@ -200,7 +202,7 @@ def _task(job: Job) -> Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarro
 def _records(
     drive: Drive, worker: int, batches: Iterable[pyarrow.RecordBatch]
 ) -> Iterator[list[Any]]:
-    """Yield the records of a task, batch by batch; refuse those that are another worker's."""
+    """Yield the records of a task, batch by batch; refuse records of another worker."""
     workers = drive.workers_in_all
     for batch in batches:
         for place in batch.column("place").unique().to_pylist():
@@ -252,9 +254,9 @@ def _bytes(value: str | bytes | None) -> bytes | None:
 
 
 def reports_of(out: DataFrame, workers: int) -> tuple[list[Report], DataFrame]:
-    """Return the reports of all tasks, and what else the attempts handed out that made them.
+    """Return the reports of all tasks, and the other output of the attempts that made them.
 
-    Raises :class:`TornBatchError` unless each worker has told one.
+    Raises :class:`TornBatchError` unless there is one report for each worker.
     """
     rows = out.filter(out.kind == REPORT).select("attempt", "value").collect()
     reports: list[Report] = [pickle.loads(row.value) for row in rows]
@@ -268,9 +270,9 @@ def reports_of(out: DataFrame, workers: int) -> tuple[list[Report], DataFrame]:
 
 
 def write_letters(told: DataFrame, source: Source, expected: int) -> None:
-    """Write the dead letters, and return once the brokers have them all.
+    """Write the dead letters, and return once the brokers have all of them.
 
-    Raises :class:`TornBatchError` when they are not as many as the tasks have told.
+    Raises :class:`TornBatchError` when their number differs from the tasks' reports.
     """
     if not expected:
         return
@@ -282,10 +284,10 @@ def write_letters(told: DataFrame, source: Source, expected: int) -> None:
 def write_outputs(
     told: DataFrame, source: Source, place: handed.Place, name: str, expected: int
 ) -> None:
-    """Write what handlers have handed out, and return once it is there.
+    """Write the outputs of handlers, and return once they are written.
 
-    In a folder a batch has a folder of its own, ``batch=NAME``: one that was not committed is
-    written over when it is run again. Raises :class:`TornBatchError` as :func:`write_letters` does.
+    In a folder each batch has its own folder, ``batch=NAME``. A batch that was not committed is
+    overwritten when it is run again. Raises :class:`TornBatchError` as :func:`write_letters` does.
     """
     if not expected:
         return
@@ -316,7 +318,7 @@ def _to_kafka(rows: DataFrame, source: Source) -> None:
     (
         rows.write.format("kafka")
         .options(**source.connection)
-        # A dead letter may be as large as a record; the broker says what is too large.
+        # A dead letter may be as large as a record. The broker refuses one that is too large.
         .option("kafka.max.request.size", str(64 << 20))
         .option("kafka.acks", "all")
         .save()
@@ -324,9 +326,9 @@ def _to_kafka(rows: DataFrame, source: Source) -> None:
 
 
 def write_rows(told: DataFrame, source: Source, place: str, expected: int) -> None:
-    """Write the rows of a processed log that tasks have handed out, once the letters are there.
+    """Write the processed-log rows of the tasks, once the dead letters are written.
 
-    In a folder a file of them is there whole or not at all, also where Spark runs a task again.
+    In a folder a file of rows is complete or absent, even if Spark runs a task again.
     """
     if not expected:
         return

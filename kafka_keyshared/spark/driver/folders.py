@@ -1,7 +1,7 @@
-"""Outputs of batches in a folder: which of them stay, wherever Hadoop's file systems reach.
+"""Output folders of batches on any Hadoop file system, and their cleanup.
 
-Each batch has a folder of its own, ``batch=NAME``. Notes of batches whose commit is still to come
-are in ``_uncommitted``; readers of Spark and Arrow pass over names that begin with an underscore.
+Each batch has its own folder, ``batch=NAME``. Notes of batches that are not committed yet are in
+``_uncommitted``. Readers of Spark and Arrow skip names that begin with an underscore.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class Files(Protocol):
     """Files below one folder, named by their path in it."""
 
     def texts(self, folder: str) -> Mapping[str, str]:
-        """Return the files of a folder with their text; none where there is no such folder."""
+        """Return the files of a folder with their text; empty when there is no such folder."""
 
     def write(self, file: str, text: str) -> None:
         """Write a file, and return once others can read it."""
 
     def remove(self, path: str) -> None:
-        """Remove a file or a folder with all that it has; do nothing where there is none."""
+        """Remove a file or a folder with all its contents; do nothing when it does not exist."""
 
 
 class HadoopFiles:
-    """Files by Hadoop, as Spark itself writes its output: local, HDFS, object stores."""
+    """Files accessed through Hadoop, as Spark itself writes output: local, HDFS, object stores."""
 
     def __init__(self, spark: SparkSession, place: str) -> None:
         self._jvm = java_of(spark.sparkContext, "_jvm")
@@ -49,7 +49,7 @@ class HadoopFiles:
         return hadoop.getFileSystem(self._conf), hadoop
 
     def texts(self, folder: str) -> dict[str, str]:
-        """Return the files of a folder with their text; none where there is no such folder."""
+        """Return the files of a folder with their text; empty when there is no such folder."""
         system, path = self._of(folder)
         if not system.exists(path):
             return {}
@@ -73,20 +73,20 @@ class HadoopFiles:
             stream.close()
 
     def remove(self, path: str) -> None:
-        """Remove a file or a folder with all that it has; do nothing where there is none."""
+        """Remove a file or a folder with all its contents; do nothing when it does not exist."""
         system, hadoop = self._of(path)
         system.delete(hadoop, True)
 
 
 class WrittenBatches:
-    """The batches of a group in a folder: none of them stays that was written and not committed."""
+    """The batches of a group in a folder; removes batches that were written but not committed."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self._looked = False
 
     def look(self, group: str, starts: Mapping[TopicPartition, StartPoint]) -> None:
-        """Settle what earlier runs left, at the first call: later ones do nothing."""
+        """Clean up after earlier runs at the first call; later calls do nothing."""
         if not self._looked:
             self._settle(group, starts)
             self._looked = True
@@ -94,11 +94,11 @@ class WrittenBatches:
     def begin(
         self, note: Note, starts: Mapping[TopicPartition, StartPoint], *, outputs: bool
     ) -> None:
-        """Make room for the outputs of a batch, before they are written.
+        """Prepare the folder for the outputs of a batch, before they are written.
 
-        Outputs of earlier attempts that were not committed are removed, and the batch is noted.
-        Without ``outputs`` there is nothing to write over an earlier attempt of this batch, so that
-        is removed too: later batches have its records.
+        Removes outputs of earlier attempts that were not committed, and writes a note of the batch.
+        Without ``outputs`` nothing overwrites an earlier attempt of this batch, so that attempt is
+        removed too. Later batches have its records.
         """
         self._settle(note.group, starts)
         if outputs:
@@ -112,9 +112,10 @@ class WrittenBatches:
         self._files.remove(_file(note.batch))
 
     def _settle(self, group: str, starts: Mapping[TopicPartition, StartPoint]) -> None:
-        """Remove the outputs of batches that were not committed, and notes once that is known.
+        """Remove outputs of uncommitted batches, and notes of batches with a known fate.
 
-        A batch that begins where the group stands now is left as it is: it is written over.
+        A batch that begins where the group stands now is left alone, because it will be
+        overwritten.
         """
         name = name_of_batch(group, starts)
         for file, text in self._files.texts(NOTES).items():

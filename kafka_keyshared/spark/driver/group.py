@@ -1,10 +1,10 @@
-"""The driver as the only member of the group, so that what a batch has settled is committed as any
-member's work is, and pods go on from there.
+"""The driver's membership, the only one in the group.
 
-It has every partition, all of them paused: records come by Spark's own source. A thread polls, as a
-member has to, and does whatever else needs the client. When somebody else joins, the partitions are
-asked back; the answer waits for the batch that runs, as long as the poll interval allows it, so
-that its commit comes first.
+The driver commits the settled records of a batch as any member does. Pods resume from there. It
+owns every partition, and all of them are paused, because records come through Spark's own source. A
+thread polls, as a member must, and makes every other call that needs the client. When another
+member joins, the coordinator revokes the partitions. The revoke callback waits for the running
+batch, within the limits of the poll interval, so that its commit comes first.
 """
 
 from __future__ import annotations
@@ -44,33 +44,36 @@ log = log_of("kafka_keyshared.spark")
 
 ASK_TIMEOUT = 10.0
 ID_TIMEOUT = 1.0
-"""Seconds for the ids of topics where no committed text names one."""
+"""Timeout in seconds for the topic ids when no committed metadata names one."""
 
 JOIN_TIMEOUT = 90.0
 COMMIT_TIMEOUT = 60.0
 UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PART"
 UNKNOWN_FOR = 5.0
-"""Seconds after which a topic that a commit does not find is gone; before, metadata may be late."""
+"""Seconds after which a topic that a commit does not find counts as deleted.
+
+Until then the broker's metadata may be late.
+"""
 MAX_POLL_INTERVAL_MS = 300_000
 REVOKE_SHARE = 0.8
-"""How much of the poll interval a batch may take from the moment on that somebody joins."""
+"""Share of the poll interval that a batch may use once another member joins."""
 
 _POLL = 0.1
 
 SENT_AGAIN = (CommitResult.RETRY, CommitResult.DENIED)
-"""Answers after which a commit is sent again for a while: a missing right may be on its way."""
+"""Answers after which a commit is retried for a while: a missing ACL may be granted soon."""
 
 
 class GroupActiveError(KeySharedError):
-    """Others are in the group: two readers of one partition would break the order of its keys."""
+    """The group has other members: two readers of a partition would break the order of its keys."""
 
 
 class GroupLostError(KeySharedError):
-    """The group has gone on without the driver: what the batch has done is not committed."""
+    """The group has moved on without the driver, so the batch is not committed."""
 
 
 def refuse_active(conf: Mapping[str, Any], timeout: float = ASK_TIMEOUT) -> None:
-    """Raise :class:`GroupActiveError` naming the members that the group has."""
+    """Raise :class:`GroupActiveError` naming the members of the group, if there are any."""
     group = str(conf["group.id"])
     admin = AdminClient({**connection_conf(conf), "log_level": 2})
     deadline = time.monotonic() + timeout
@@ -99,11 +102,12 @@ def refuse_active(conf: Mapping[str, Any], timeout: float = ASK_TIMEOUT) -> None
 
 
 class SoleMember:
-    """The group's only member; a context manager that leaves it.
+    """The group's only member; a context manager that leaves the group on exit.
 
-    ``conf`` is the consumer's. Its methods may be called from any one thread. ``lost`` is called
-    in the thread that polls, from when the membership fails until this is closed: whatever runs, or
-    is yet to begin, is not committed any more, and others may be running its records.
+    ``conf`` is the consumer's configuration. Its methods may be called from any one thread. The
+    polling thread calls ``lost`` from the moment the membership fails until this is closed. From
+    then on no batch is committed, running or future, because other members may be running its
+    records.
     """
 
     def __init__(
@@ -124,17 +128,17 @@ class SoleMember:
         self._idle.set()
         self._over = threading.Event()
         self._failure: KeySharedError | None = None
-        # The broker's words when it last refused a right; partitions that come show it is back.
+        # The broker's message when it last refused a request. An assignment clears it.
         self._refused = ""
         self._client: KafkaClient | None = None
         self._thread = threading.Thread(target=self._live, name="keyshared-spark-member")
 
-    # --- what the driver asks for ---
+    # --- called by the driver ---
 
     def __enter__(self) -> Self:
-        """Join the group, and return once every partition is this member's.
+        """Join the group, and return once this member owns every partition.
 
-        Raises :class:`GroupActiveError` when others are in it.
+        Raises :class:`GroupActiveError` when the group has other members.
         """
         refuse_active(self._conf)
         try:
@@ -166,22 +170,22 @@ class SoleMember:
 
     @property
     def contested(self) -> bool:
-        """Whether somebody else has joined, so that this run ends after its batch."""
+        """Whether another member has joined, so that this run ends after its batch."""
         return self._contested.is_set()
 
     def starts(self) -> tuple[dict[TopicPartition, StartPoint], set[TopicPartition]]:
-        """Return where the group stands in each partition, and of which it has told nothing yet.
+        """Return the start point of each partition, and the partitions without a committed offset.
 
-        Those are read from where the reset policy says, as pods read them. Raises
-        :class:`BrokerUnavailableError` when the cluster does not tell, and :class:`ConfigError`
-        where there is no position and the policy is ``error``.
+        Those start where the reset policy says, as in pods. Raises :class:`BrokerUnavailableError`
+        when the cluster does not answer. Raises :class:`ConfigError` when there is no position and
+        the policy is ``error``.
         """
         return self._do(self._starts)
 
     def commit(self, entries: Mapping[TopicPartition, CommitEntry]) -> None:
-        """Commit as the member that this is, and return once the broker has accepted it.
+        """Commit as this member, and return once the broker has accepted the commit.
 
-        Raises :class:`GroupLostError` when the group has gone on without it, and
+        Raises :class:`GroupLostError` when the group has moved on without this member, and
         :class:`TopicMissingError` when a topic was deleted.
         """
         deadline = time.monotonic() + COMMIT_TIMEOUT
@@ -213,7 +217,7 @@ class SoleMember:
             self._over.wait(0.5)
 
     def begin(self) -> bool:
-        """Begin a batch, unless somebody has joined; until :meth:`end`, a revoke waits for it."""
+        """Begin a batch unless another member has joined; a revoke waits until :meth:`end`."""
         self._idle.clear()
         if self.contested:
             self._idle.set()
@@ -222,20 +226,20 @@ class SoleMember:
         return True
 
     def end(self) -> None:
-        """End the batch: it is committed, or will not be."""
+        """End the batch, whether it was committed or not."""
         self._idle.set()
 
     def refuse_failed(self) -> None:
-        """Raise what has gone wrong with the membership."""
+        """Raise the failure of the membership, if there is one."""
         if self._failure is not None:
             raise self._failure
 
     def post(self, act: Callable[[], None]) -> None:
-        """Have the thread that polls do something; a signal's handler may ask for it."""
+        """Run a function in the polling thread; a signal handler may call this."""
         self._orders.put(act)
 
     def fail(self, error: KeySharedError) -> None:
-        """End the membership for this reason, in the thread that polls; the first one counts."""
+        """End the membership with this error, in the polling thread; the first error counts."""
         self._failure = self._failure or error
         self._changed.set()
         self._lost()
@@ -247,7 +251,7 @@ class SoleMember:
         if self._thread.ident is not None:
             self._thread.join()
 
-    # --- in the thread that polls ---
+    # --- in the polling thread ---
 
     def _joined(self) -> KafkaClient:
         if self._client is None:
@@ -274,7 +278,7 @@ class SoleMember:
             self._serve()
 
     def _heard(self, error: KafkaError) -> None:
-        """Act on an error of the client; a missing right is waited for as long as a join."""
+        """Handle a client error; a missing ACL is waited for as long as a join."""
         kind = classify_event(error)
         if kind is EventKind.FATAL:
             self.fail(KeySharedError(f"the driver cannot be in the group: {with_cure(error)}"))
@@ -382,7 +386,7 @@ class SoleMember:
             starts[each] = StartPoint(position, metadata, start, end, each not in untold, id_)
         return starts, untold
 
-    # --- between the two ---
+    # --- between the two threads ---
 
     def _do(self, act: Callable[[], T]) -> T:
         done: Future[T] = Future()
@@ -404,8 +408,8 @@ class SoleMember:
                 if done.done():
                     raise
                 if self.contested and sent is not None and sent.is_set():
-                    # The answer comes with a poll, and so when the callback has returned that
-                    # waits for this batch.
+                    # The answer comes with a poll, and so only after the revoke callback returns,
+                    # which waits for this batch.
                     self._idle.set()
                 self.refuse_failed()
                 if not self._thread.is_alive():
@@ -417,8 +421,8 @@ class SoleMember:
 
         def send() -> None:
             client = self._joined()
-            # The broker asks who commits, and not whose the partitions are: whoever has had them
-            # meanwhile would be set back.
+            # The broker checks who commits, and not who owns the partitions. This commit would
+            # reset the position of a member that has owned them since.
             if self._failure is not None or not self._assigned.issuperset(commit.entries):
                 gone = GroupLostError(
                     "the positions of the batch were not committed: its partitions are others' by "

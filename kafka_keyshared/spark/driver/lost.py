@@ -1,4 +1,4 @@
-"""Which batches are lost so that they can be planned and run again, and why."""
+"""Classification of lost batches that can be planned and run again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kafka_keyshared.errors import KeySharedError
 
 
 class TornBatchError(KeySharedError):
-    """What is there of a batch is not what its tasks have told: nothing of it is committed."""
+    """The stored output of a batch differs from its tasks' reports, so nothing is committed."""
 
 
 LOST_WITH_EXECUTOR = (
@@ -17,11 +17,11 @@ CUT_OFF = "retention has removed records of the batch since it was planned"
 
 
 def why_lost(error: Exception) -> str | None:
-    """Say why a batch was lost that can be planned and run again; None for any other failure.
+    """Return why a batch was lost if it can be planned and run again; None for any other failure.
 
-    Spark names a task's result that is gone with its executor by its block, ``Checkpoint block
-    rdd_15_0 not found``, and has no class of its own for it. Nor has it one for records that are no
-    longer in the log.
+    Spark has no exception class for a task result that is lost with its executor. It names the
+    block: ``Checkpoint block rdd_15_0 not found``. It has none for records that are no longer in
+    the log either.
     """
     if isinstance(error, TornBatchError):
         return TORN

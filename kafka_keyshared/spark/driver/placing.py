@@ -1,9 +1,9 @@
-"""The place of a record, said so that Spark's own Java works it out, next to where it reads.
+"""The place of a record as a Spark expression, computed in Java.
 
-:class:`~kafka_keyshared.spark.places.Places` is what says where a record goes. To ask it takes the
-way of every key to a process of Python and back, and of the whole record through a queue meanwhile.
-Murmur3 is on Java's side, too, in a library that Spark brings along; so for the slot functions that
-are murmur3 the same table is looked up there. A test holds the two together, key by key.
+:class:`~kafka_keyshared.spark.places.Places` defines where a record goes. Asking it sends every key
+to a Python process and back, and queues the whole record until then. A Java library that Spark
+bundles also has murmur3. For the slot functions based on murmur3, Java looks the same table up. A
+test compares both, key by key.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 SEEDS = {"mmh3": SLOT_SEED, "pulsar": 0}
-"""Of the slot functions that are the low 16 bits of 32-bit murmur3: the sign is none of them."""
+"""Seeds of the slot functions that are the low 16 bits of 32-bit murmur3.
+
+The sign is not one of those bits.
+"""
 
 _MURMUR3 = "org.apache.commons.codec.digest.MurmurHash3"
 
 
 def place_column(places: Places) -> Column | None:
-    """Return the place of a record, by its columns key, partition and offset.
+    """Return the place of a record from its columns key, partition and offset.
 
-    None where the slot function is one that only Python has.
+    Returns None when only Python has the slot function.
     """
     from pyspark.sql import functions as f
 
@@ -46,7 +49,7 @@ def place_column(places: Places) -> Column | None:
 
 
 def _in_table(table: Any, index: Column) -> Column:
-    """Return the number at an index, from 0, of a table that Spark reads once."""
+    """Return the number at an index, from 0, of a table that Spark parses once."""
     from pyspark.sql import functions as f
 
     told = ",".join(map(str, table))
@@ -54,7 +57,7 @@ def _in_table(table: Any, index: Column) -> Column:
 
 
 def _murmur3(name: str, seed: int) -> Column:
-    """Return the hash of a column of bytes; pyspark has no name for a call of Java's."""
+    """Return the hash of a column of bytes; pyspark has no API for calling a Java method."""
     from pyspark import SparkContext
     from pyspark.sql import Column
     from pyspark.sql import functions as f
@@ -68,14 +71,14 @@ def _murmur3(name: str, seed: int) -> Column:
         "hash32x86",
         jvm.PythonUtils.toSeq([of.expression(java_of(each, "_jc")) for each in given]),
         jvm.PythonUtils.toSeq([]),
-        True,  # of no bytes there is no hash
+        True,  # a null key has no hash
         False,
-        True,  # it says the same whenever it is asked
+        True,  # it is deterministic
         jvm.scala.Option.empty(),
     )
     return Column(of.column(called))
 
 
 def java_of(thing: Any, name: str) -> Any:
-    """Return the Java object behind one of pyspark's, which has no public name for it."""
+    """Return the Java object behind a pyspark object; pyspark has no public name for it."""
     return getattr(thing, name)

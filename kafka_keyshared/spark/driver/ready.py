@@ -1,4 +1,4 @@
-"""What would end a run once Spark is up, looked at before it is started, which takes a while."""
+"""Preconditions of a run, checked before the slow start of Spark."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kafka_keyshared.spark.driver.run import DLQ_TIMEOUT, NO_STATE_FOLDER, Wante
 
 
 def require_ready(wanted: Wanted, *, here: bool) -> None:
-    """Refuse what cannot run; ``here`` says that Spark has all its processes on this machine.
+    """Refuse a run that cannot work; ``here`` is true when all of Spark runs on this machine.
 
     Raises :class:`ConfigError` for a handler that cannot be sent to executors or whose state has no
-    folder, :class:`TopicMissingError` for a topic that is not there, and :class:`GroupActiveError`
-    while others are in the group.
+    folder. Raises :class:`TopicMissingError` for a missing topic, and :class:`GroupActiveError`
+    while the group has other members.
     """
     if wanted.settings.hands_over and wanted.state is None and not here:
         raise ConfigError(NO_STATE_FOLDER)
@@ -36,7 +36,7 @@ def _require_topics(wanted: Wanted) -> None:
 
 
 def require_picklable(wanted: Wanted) -> None:
-    """Raise :class:`ConfigError` for a handler, or a key function, that cannot be pickled."""
+    """Raise :class:`ConfigError` for a handler or a key function that cannot be pickled."""
     from pyspark import cloudpickle
 
     try:

@@ -1,7 +1,8 @@
-"""A run: batch after batch from where the group stands, until it has caught up or pods come.
+"""The batch loop of a Spark run.
 
-One that goes on with what comes does the same without an end: the group is the truth, and there is
-no checkpoint beside it that could say something else.
+A run starts at the group's committed positions. It runs batch after batch until it has caught up or
+a pod joins. A streaming run does the same without an end. The group's commits are the only record
+of progress. No separate checkpoint could contradict them.
 """
 
 from __future__ import annotations
@@ -54,24 +55,24 @@ NO_STATE_FOLDER = (
 )
 
 LOST_AT_MOST = 4
-"""How often in a row a batch may be lost by what another try mends: as often as Spark's tasks."""
+"""Number of recoverable losses in a row that ends the run, the same as for Spark's tasks."""
 
 JOB_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
-"""Properties of a thread by which Spark groups its jobs."""
+"""Thread properties by which Spark groups its jobs."""
 
 LOOK_EVERY = 0.5
-"""Seconds between two looks for more, where a run goes on with what comes."""
+"""Seconds between two checks for new records in a streaming run."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be run: a handler with its settings, as `keyshared run` has them.
+    """The work of a run: a handler with its settings, as `keyshared run` has them.
 
-    ``dlq_topic`` names the dead-letter topic of a topic; ``most`` is how many offsets of a
-    partition a batch may have. ``state`` is where the state of a handler class is kept that hands
-    it over; the driver and all executors see it under this path. ``audit_log`` is where a processed
-    log goes of what a wrapped handler does: such a folder, or ``topic:NAME``. ``outputs`` is where
-    what handlers hand out goes. ``check_invariants`` has each task check what it holds.
+    ``dlq_topic`` maps a topic to its dead-letter topic. ``most`` is the maximum number of offsets
+    of a partition in a batch. ``state`` is the folder for the state of a handler class that hands
+    it over. The driver and all executors see it under this path. ``audit_log`` is the destination
+    of the processed log of a wrapped handler: such a folder, or ``topic:NAME``. ``outputs`` is the
+    destination of the handlers' outputs. With ``check_invariants`` each task checks its invariants.
     """
 
     conf: Mapping[str, Any]
@@ -108,7 +109,7 @@ class Wanted:
 
 @dataclass
 class Outcome:
-    """What a run has done.
+    """The result of a run.
 
     ``ended`` is ``caught_up``, ``member_joined``, ``held_up``, or ``stopped``.
     """
@@ -126,7 +127,7 @@ class Outcome:
     positions: dict[str, int] = field(default_factory=dict)
 
     def add(self, reports: Sequence[Report]) -> None:
-        """Add what the tasks of a batch tell."""
+        """Add the reports of a batch's tasks."""
         self.batches += 1
         self.handled += sum(each.handled for each in reports)
         self.dead_lettered += sum(each.dead_lettered for each in reports)
@@ -136,12 +137,12 @@ class Outcome:
         self.records = self.handled + self.dead_lettered + self.dropped
 
     def told(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the result as a JSON object."""
         return asdict(self)
 
 
 Watch = Callable[[str, Plan, Outcome], None]
-"""Is told of ``begun`` and ``committed`` batches."""
+"""Callback that is called with ``begun`` and ``committed`` for each batch."""
 
 
 def run_batches(
@@ -152,13 +153,12 @@ def run_batches(
     *,
     streams: bool = False,
 ) -> Outcome:
-    """Run everything up to what there is when the first batch is planned; return what was done.
+    """Run everything up to the log ends at the first batch; return the result.
 
-    With ``streams`` it goes on with what comes. When ``stop`` is asked or a pod joins, the batch
-    that runs is the last.
+    With ``streams`` it continues with new records. When a stop is requested through ``stop`` or a
+    pod joins, the running batch is the last.
 
-    Raises :class:`KeySharedError` for whatever ends it early; what earlier batches have done stays
-    committed.
+    Raises :class:`KeySharedError` for any early end. The commits of earlier batches stay.
     """
     wanted.check()
     stop = stop or Stop()
@@ -175,7 +175,7 @@ def run_batches(
             try:
                 more = run.batch()
             except Exception as error:
-                member.refuse_failed()  # why its jobs were cancelled
+                member.refuse_failed()  # the reason for the cancelled jobs
                 lost += 1
                 why = why_lost(error)
                 if why is None or lost >= LOST_AT_MOST:
@@ -201,7 +201,7 @@ def run_batches(
 
 @contextmanager
 def _rows_of_arrow(spark: SparkSession) -> Iterator[None]:
-    """Set how many rows a task takes at a time; a session of the caller's gets its own back."""
+    """Set how many rows a task takes at a time; restore the value of the caller's session."""
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = spark.conf.get(name, None)
     spark.conf.set(name, str(batch.ROWS))
@@ -216,14 +216,14 @@ def _rows_of_arrow(spark: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def _jobs_of_a_run(spark: SparkSession) -> Iterator[Callable[[], None]]:
-    """Yield what cancels the jobs that this thread starts meanwhile, their handlers with them.
+    """Yield a function that cancels the jobs this thread has started, with their handlers.
 
-    A job group that the caller has set for this thread is set again afterwards.
+    A job group that the caller has set for this thread is restored afterwards.
     """
     context, name = spark.sparkContext, f"keyshared-{uuid4()}"
     before = {each: context.getLocalProperty(each) for each in JOB_GROUP}
-    # Interrupted, a task's Java would end at once and leave its Python to go on with what it has
-    # read. Not interrupted, Java ends the Python, after four seconds.
+    # With interruption, a task's Java would end at once and its Python would finish the records it
+    # has read. Without it, Java ends the Python after four seconds.
     context.setJobGroup(name, "batches of a run", interruptOnCancel=False)
     try:
         yield lambda: context.cancelJobGroup(name)
@@ -234,9 +234,10 @@ def _jobs_of_a_run(spark: SparkSession) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def _state_store(spark: SparkSession, wanted: Wanted) -> Iterator[StateStore | None]:
-    """Return where state is kept, if it is: without a folder for it, as long as the run lasts.
+    """Yield the state store, or None for a handler without state.
 
-    Raises :class:`ConfigError` where nobody has named a folder that other machines would see.
+    Without a state folder on a local master, a temporary one lasts as long as the run. Raises
+    :class:`ConfigError` when a cluster needs a shared folder and none is configured.
     """
     group = str(wanted.conf["group.id"])
     if not wanted.settings.hands_over:
@@ -251,7 +252,7 @@ def _state_store(spark: SparkSession, wanted: Wanted) -> Iterator[StateStore | N
 
 
 class _Run:
-    """A run as the group's only member, and what it has done so far."""
+    """A run as the group's only member, with its results so far."""
 
     def __init__(
         self,
@@ -266,11 +267,11 @@ class _Run:
         self.done = Outcome()
         self._store = store
         self._streams = streams
-        # Up to where each partition has been run. What has stayed behind there by a key that blocks
-        # is run again when there is more behind it, and not for itself.
+        # The end offset of each partition's last batch. Records left behind by a blocked key are
+        # run again only when there are more records behind them.
         self._ran: dict[TopicPartition, int] = {}
         self._spark, self._wanted, self._member, self._watch = spark, wanted, member, watch
-        # Where the run ends in each partition: where the log ended when it began.
+        # The end of the run in each partition: the log end when the run began.
         self._until: dict[TopicPartition, int] = {}
         place = wanted.outputs
         self._written: WrittenBatches | None = None
@@ -278,7 +279,7 @@ class _Run:
             self._written = WrittenBatches(HadoopFiles(spark, place.name))
 
     def batch(self) -> bool:
-        """Plan a batch, run it and commit it; say whether another one is to follow."""
+        """Plan a batch, run it and commit it; return whether another one follows."""
         done, before = self.done, self.done.records
         folder: Path | None = None
         note: Note | None = None
@@ -295,7 +296,7 @@ class _Run:
         )
         for notice in made.notices:
             log.warning("%s", notice)
-        # Where the group has no position, it has one from now on: that of the reset policy.
+        # A partition without a committed position gets one here: that of the reset policy.
         entries = {each: CommitEntry(starts[each].position or 0, "") for each in untold}
         runs = any(share.end > self._ran.get(each, -1) for each, share in made.shares.items())
         if runs:
@@ -328,14 +329,14 @@ class _Run:
         return _goes_on(made, entries, done.records > before)
 
     def _within(self, partition: TopicPartition, point: StartPoint) -> StartPoint:
-        """Let the log end where the run does: what comes meanwhile is for the next one."""
+        """Limit the log end to the end of the run; later records are for the next run."""
         end = max(self._until[partition], point.position or 0)
         return replace(point, log_end=min(end, point.log_end or end))
 
     def _state(
         self, stood: Positions, untold: Collection[TopicPartition]
     ) -> tuple[Sequence[Kept], Path | None]:
-        """Return the state where the group stands, and the folder for what comes of it."""
+        """Return the state at the group's positions, and the folder for the new state."""
         if self._store is None:
             return (), None
         kept, others = self._store.find(stood, untold)
@@ -349,7 +350,7 @@ class _Run:
     def _run(
         self, made: Plan, kept: Sequence[Kept], folder: Path | None
     ) -> tuple[list[Report], DataFrame]:
-        """Run the tasks of a batch; return their reports, and what else they handed out."""
+        """Run the tasks of a batch; return their reports and their other output."""
         wanted = self._wanted
         topics = sorted({each.topic for each in made.shares})
         dlq = wanted.settings.dlq
@@ -386,9 +387,9 @@ class _Run:
         reports: Sequence[Report],
         told: DataFrame,
     ) -> None:
-        """Write what the tasks of a batch handed out, before it is committed."""
+        """Write the output of a batch's tasks, before the batch is committed."""
         wanted, source = self._wanted, self._source()
-        self._member.refuse_failed()  # others run its records by now, and write their letters
+        self._member.refuse_failed()  # other members already run its records
         batch.write_letters(told, source, sum(each.letters for each in reports))
         if wanted.outputs is not None:
             count = sum(each.outputs for each in reports)
@@ -403,7 +404,7 @@ class _Run:
 
 
 def _goes_on(made: Plan, entries: Mapping[TopicPartition, CommitEntry], settled: bool) -> bool:
-    """Say whether another batch is to follow: there is more, and this one has got anywhere."""
+    """Return whether another batch follows: there is more to read, and this one made progress."""
     if _is_last(made):
         return False
     return settled or any(
@@ -412,5 +413,5 @@ def _goes_on(made: Plan, entries: Mapping[TopicPartition, CommitEntry], settled:
 
 
 def _is_last(made: Plan) -> bool:
-    """Say whether the batch goes to the end of every partition."""
+    """Return whether the batch reaches the end of every partition."""
     return all(share.end >= made.ends[each] for each, share in made.shares.items())

@@ -1,4 +1,4 @@
-"""What ends a run from outside: SIGTERM and Ctrl-C, or whoever calls :meth:`Stop.ask`."""
+"""Stop requests for a run: SIGTERM, Ctrl-C, or :meth:`Stop.ask`."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ GIVEN_UP = (
 
 
 AGAIN_AFTER = 1.0
-"""Seconds after the first request before another one counts as a second request. GNU ``timeout``
-signals its child twice within milliseconds: once directly, once through the process group."""
+"""Seconds after the first request before another one counts as a second request.
+
+GNU ``timeout`` signals its child twice within milliseconds: once directly, once through the process
+group.
+"""
 
 
 class Stop:
-    """Asked once, a run ends after the current batch; asked again, it gives that batch up.
+    """Stops a run after the current batch; a second request aborts that batch.
 
     A request within :data:`AGAIN_AFTER` of the first one is a repetition of the first. ``clock`` is
     monotonic, in seconds.
 
-    It may be asked in a signal's handler: nothing there waits for a lock, which the code that was
-    interrupted might hold.
+    A signal handler may call it. Therefore no call waits for a lock, which the interrupted code
+    might hold.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,7 +45,7 @@ class Stop:
         self._tell: Callable[[bool], None] = lambda _: None
 
     def ask(self) -> None:
-        """Ask for the end."""
+        """Request the end of the run."""
         now, again = self._clock(), self.asked
         if again and now - self._first < AGAIN_AFTER:
             return
@@ -52,16 +55,16 @@ class Stop:
         self._tell(again)
 
     def wait(self, timeout: float) -> bool:
-        """Return once it is asked, or after so many seconds; say whether it is."""
+        """Wait for a request, at most ``timeout`` seconds; return whether there was one."""
         if not self.asked:
             with suppress(Empty):
                 self._heard.get(timeout=timeout)
         return self.asked
 
     def ends(self, member: SoleMember) -> SoleMember:
-        """Return this member: from now on it says what happens, and ends it when asked again.
+        """Connect a member: log the first request, and end the membership on the second.
 
-        Both take place in the thread that polls.
+        Both happen in the polling thread. Returns the member.
         """
 
         def tell(again: bool) -> None:

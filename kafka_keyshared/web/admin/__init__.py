@@ -1,4 +1,4 @@
-"""The admin API: all that there is to see of an instance, for the console and the command line.
+"""The admin API for the console and the command line.
 
-It needs the extra ``console``; nothing outside of this folder imports what that brings.
+It needs the extra ``console``; only this folder imports that extra's packages.
 """

@@ -1,4 +1,4 @@
-"""The admin API as an application: routes, guarded by the rules of :mod:`.guard`."""
+"""The admin API application: routes, guarded by the rules of :mod:`.guard`."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from kafka_keyshared.web.guard import Guard
 from kafka_keyshared.web.snapshot import REFRESH
 
 ASSETS = Path(__file__).parents[1] / "console"
-"""What is served at ``/``, where it is there."""
+"""The folder served at ``/``, if it exists."""
 
 STREAMS_MOST = 16
-"""Streams at once: each of them is a connection that stays."""
+"""Maximum number of streams. Each of them is a connection that stays open."""
 
 ORDERS_MOST = 8
-"""Orders at once."""
+"""Maximum number of concurrent orders."""
 
 NAME_MOST = 200
-"""Characters of the name as which somebody asks."""
+"""Maximum length of the name that a sender gives."""
 
 BODY_WITHIN = 10.0
-"""Seconds in which the body of an order has to be there."""
+"""Seconds in which the body of an order has to arrive."""
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -69,7 +69,7 @@ TOO_SOON = "it has only just begun: no status yet\n"
 
 
 class Guarded:
-    """Lets through to the API what the guard does, and adds the headers to every answer."""
+    """Passes requests that the guard allows to the API, and adds the headers to every answer."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app = app
@@ -93,7 +93,7 @@ class Guarded:
 
 
 class Streams:
-    """The streams that are open. They end when ``closing`` is set."""
+    """The open streams. They end when ``closing`` is set."""
 
     def __init__(self, feed: Feed, closing: threading.Event) -> None:
         self._feed = feed
@@ -101,7 +101,7 @@ class Streams:
         self._open = 0
 
     async def answer(self, request: Request) -> Response:
-        """Begin a stream, unless there are as many as may be."""
+        """Begin a stream, unless the maximum is reached."""
         del request
         if self._open >= STREAMS_MOST:
             return PlainTextResponse(f"there are {STREAMS_MOST} streams already\n", 503)
@@ -128,9 +128,9 @@ def _response(said: Said) -> Response:
 
 
 class Orders:
-    """Takes orders, a few at once: each waits for the owner on a thread of its own.
+    """Executes orders, a few at once: each waits for the owner on a thread of its own.
 
-    So whoever has the token cannot keep those from looking that only look.
+    The limit keeps a sender of orders from blocking read requests.
     """
 
     def __init__(self, acting: Acting | None) -> None:
@@ -138,7 +138,7 @@ class Orders:
         self._going = 0
 
     async def answer(self, request: Request) -> Response:
-        """Do what is ordered, unless its body is too long, or too slow in coming."""
+        """Execute the order, unless its body is too long or too slow."""
         path, headers = request.url.path, request.headers
         if self._going >= ORDERS_MOST:
             return _response(Refusal(503, f"there are {ORDERS_MOST} orders already").said(path))
@@ -164,7 +164,7 @@ class Orders:
 
 
 async def _body(request: Request) -> bytes | None:
-    """Return the body, None where it is too long: whatever its length is said to be."""
+    """Return the body, None if it is too long, regardless of the announced length."""
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -176,7 +176,7 @@ async def _body(request: Request) -> bytes | None:
 def application(
     feed: Feed, guard: Guard, acting: Acting | None, group: Group, closing: threading.Event
 ) -> ASGIApp:
-    """Return the application; what is open ends when ``closing`` is set."""
+    """Return the application. Open streams end when ``closing`` is set."""
     orders = Orders(acting).answer
     described = msgspec.json.encode(document(version("kafka-keyshared")))
 
@@ -201,7 +201,7 @@ def application(
 
 
 def _answer_of_group(group: Group, look: Look) -> Any:
-    """Return what answers with a look at the group; it runs on a thread of its own."""
+    """Return a handler for a view of the group. It runs on a thread of its own."""
 
     def answer(request: Request) -> Response:
         return _json(look(group, request.headers.get(NAME_HEADER, "")[:NAME_MOST]))
@@ -210,7 +210,7 @@ def _answer_of_group(group: Group, look: Look) -> Any:
 
 
 def _answer(feed: Feed, part: Part) -> Any:
-    """Return what answers with a part of the snapshot; it runs on a thread of its own."""
+    """Return a handler for a part of the snapshot. It runs on a thread of its own."""
 
     def answer(request: Request) -> Response:
         del request
@@ -221,7 +221,7 @@ def _answer(feed: Feed, part: Part) -> Any:
 
 
 def _what_if(feed: Feed) -> Any:
-    """Return what answers what another number of workers would move; nothing changes."""
+    """Return a handler for the effect of another number of workers. Nothing changes."""
 
     def answer(request: Request) -> Response:
         found = feed.latest()
@@ -239,7 +239,7 @@ def _what_if(feed: Feed) -> Any:
 
 
 def _json(found: Any) -> Response:
-    """Return the answer of what there is to see; None before there is anything."""
+    """Return the answer as JSON, or 503 before there is a status."""
     if found is None:
         return PlainTextResponse(TOO_SOON, 503)
     return Response(msgspec.json.encode(found), media_type="application/json")

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the admin API, made from the types that it answers with."""
+"""The OpenAPI document of the admin API, generated from its answer types."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kafka_keyshared.web.snapshot import (
 PREFIX = "/api/v1"
 
 WHAT_IF = "what-if"
-"""Under which name it is answered what another number of workers would move."""
+"""Path of the query for the effect of another number of workers."""
 
 _ANSWERS: dict[str, Any] = {
     "snapshot": Snapshot,
@@ -40,11 +40,11 @@ _ANSWERS: dict[str, Any] = {
     "group": GroupView,
     "beat": Beat,
 }
-"""What is answered under which name, where that is a type of its own."""
+"""Answer types by path, for answers with a type of their own."""
 
 
 def document(version: str) -> dict[str, Any]:
-    """Return the document; ``version`` is that of the package."""
+    """Return the document. ``version`` is that of the package."""
     orders = {name: verb.order for name, verb in VERBS.items()}
     types = [*_ANSWERS.values(), Finding, Done, Refused, *orders.values()]
     schemas, components = msgspec.json.schema_components(

@@ -1,4 +1,4 @@
-"""Snapshots for any number of readers: each is made and written once."""
+"""Snapshots for any number of readers: each is made and encoded once."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ RING = RoutingSettings()
 
 
 class Feed:
-    """Makes snapshots of what ``read`` returns, and keeps the last; any thread may ask.
+    """Makes snapshots of the status that ``read`` returns, and keeps the last. Thread-safe.
 
-    ``keys`` says whether they show keys, ``routing`` how slots find their workers.
+    ``keys``: they show keys. ``routing`` is the rule from slots to workers.
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class Feed:
         self._text: bytes | None = None
 
     def latest(self) -> Snapshot | None:
-        """Return the snapshot of now; None before there is a status."""
+        """Return the current snapshot; None before there is a status."""
         status = self._read()
         with self._lock:
             return self._of(status)
 
     def text(self) -> bytes | None:
-        """Return it as JSON."""
+        """Return the current snapshot as JSON."""
         status = self._read()
         with self._lock:
             found = self._of(status)
@@ -141,7 +141,7 @@ PARTS: dict[str, tuple[str, Part]] = {
         lambda found: found.settings,
     ),
 }
-"""What can be asked for: the name, what it is, and how it is had of a snapshot."""
+"""Queries by name: a description, and a function of the snapshot."""
 
 Look = Callable[[Group, str], Any]
 
@@ -155,4 +155,4 @@ OF_GROUP: dict[str, tuple[str, Look]] = {
         lambda group, asker: group.beat(asker),
     ),
 }
-"""What can be asked for of the group; who asks may say as whom."""
+"""Queries of the group by name. The function also takes the sender's name."""

@@ -1,7 +1,7 @@
-"""A connection that nobody can keep by asking slowly.
+"""A server protocol that closes connections with slow requests.
 
-The server itself bounds only how long a connection waits for its next request. One that sends its
-request byte by byte would hold a place of those that there are for as long as it likes.
+The server itself limits only the wait for a connection's next request. A client that sends its
+request byte by byte would hold one of the limited connections indefinitely.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from kafka_keyshared.logs import Seldom, hand_on, log_of
 
 ASKED_WITHIN = 10.0
-"""Seconds in which the head of a request has to be there."""
+"""Seconds in which the head of a request has to arrive."""
 
 
 _seldom = Seldom(log_of("kafka_keyshared.web"))
 
 
 class Few(logging.Logger):
-    """What the server says of requests, in a line a minute of each kind.
+    """A logger for the server's lines about requests, limited to one line a minute of each kind.
 
-    It warns of each that is no HTTP and of each that is one too many, so whoever sends such fills
-    the log.
+    The server warns of each request that is no HTTP and of each beyond the limit. So a client could
+    fill the log.
     """
 
     def handle(self, record: logging.LogRecord) -> None:
-        """Take a line; errors are the program's own and all told."""
+        """Handle a line. Errors are the program's own and are all logged."""
         if record.levelno > logging.WARNING:
             hand_on(record)
         else:
@@ -38,7 +38,7 @@ class Few(logging.Logger):
 
 
 class Impatient(H11Protocol):
-    """Ends a connection whose request is not there in time, from its first byte or the opening."""
+    """Closes a connection without a request in time, from its opening or its first byte."""
 
     _overdue: asyncio.TimerHandle | None = None
 
@@ -52,7 +52,7 @@ class Impatient(H11Protocol):
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Go on waiting, unless the head of a request is there."""
+        """Continue to wait, unless the head of a request has arrived."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._wait_no_more()
@@ -60,7 +60,7 @@ class Impatient(H11Protocol):
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing any more."""
+        """Stop waiting."""
         self._wait_no_more()
         super().connection_lost(exc)
 

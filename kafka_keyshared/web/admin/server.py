@@ -19,7 +19,7 @@ from kafka_keyshared.web.guard import Guard
 log = log_of("kafka_keyshared.web")
 
 CONNECTIONS_MOST = 100
-"""Connections at once; more are answered that there are too many."""
+"""Maximum number of connections. Further ones get an error."""
 
 ENDS_WITHIN = 3
 """Seconds that open streams have to end."""
@@ -28,8 +28,8 @@ ENDS_WITHIN = 3
 class AdminServer:
     """Serves the admin API until closed; ``port`` 0 takes any free one.
 
-    As with metrics, an address that cannot be had is said and survived: :meth:`start` returns False
-    then.
+    As with metrics, an unavailable address is logged and the instance goes on: :meth:`start`
+    returns False then.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class AdminServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The listening address as a URL."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self.port}"
 
     def start(self) -> bool:
-        """Listen, on a daemon thread; False when the address cannot be had."""
+        """Listen, on a daemon thread. Return False when the address is not available."""
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         listening = socket.socket(family)
         try:
@@ -96,7 +96,7 @@ class AdminServer:
             self._server.run(sockets=[listening])
 
     def close(self) -> None:
-        """Stop listening, and end what is open; a second call does nothing."""
+        """Stop listening, and end open streams; a second call does nothing."""
         self._closing.set()
         if self._server is not None and self._thread is not None:
             self._server.should_exit = True

@@ -1,1 +1,1 @@
-"""The group view: what the instances of a group say of themselves, put together."""
+"""The group view: the beats of a group's instances, combined."""

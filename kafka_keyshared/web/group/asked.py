@@ -1,8 +1,7 @@
-"""Beats that are asked for: at the admin APIs of a list of addresses, over HTTP.
+"""A source of beats that queries the admin APIs of listed addresses.
 
-Only what the settings name is ever asked, with this instance's own token; no address that somebody
-has written to a topic is. A name that stands for many addresses, as that of a headless service
-does, means all of them.
+Only addresses from the settings are queried, with this instance's own token, and never an address
+from a topic. A name with many addresses, such as a headless service, means all of them.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ WITHIN = 2.0
 EVERY = 2.0
 """Seconds between two rounds."""
 AT_ONCE = 8
-"""Addresses that are asked at a time."""
+"""Number of concurrent queries."""
 MOST = 200
-"""Addresses that are asked in all."""
+"""Maximum number of addresses."""
 
 _PART = 1 << 16
 
 
 class Address(NamedTuple):
-    """Where an admin API is."""
+    """The address of an admin API."""
 
     host: str
     port: int
@@ -54,9 +53,10 @@ def address_of(text: str) -> Address:
 
 
 class AddressesEar:
-    """Asks every address in turn, a few at once, again and again.
+    """Queries every address periodically, a few at once.
 
-    ``asker`` is the instance that asks: who stops waits a moment until it has heard so.
+    ``asker`` is the querying instance. A stopping instance waits briefly until each asker has
+    received its last beat.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class AddressesEar:
         self.troubles: tuple[str, ...] = ()
 
     def hear(self, timeout: float) -> Iterable[News]:
-        """Return what they answer, once it is time to ask again."""
+        """Return the answers of a round, once it is due."""
         if (wait := self._next_at - self._clock()) > 0:
             time.sleep(min(wait, timeout))
             return []
@@ -87,7 +87,8 @@ class AddressesEar:
         troubles: list[str] = []
         found = []
         named = self._resolved(troubles)
-        # A name may forget an address as soon as its instance begins to stop, which it has to say.
+        # DNS may drop an address as soon as its instance begins to stop, before its last beat is
+        # read.
         asked = [*named, *sorted(self._answering - {*named})]
         self._answering = set()
         for address, answer in zip(asked, self._asking.map(self._ask, asked), strict=True):
@@ -101,7 +102,7 @@ class AddressesEar:
         return found
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop querying."""
         self._asking.shutdown(wait=False, cancel_futures=True)
 
     def _resolved(self, troubles: list[str]) -> list[Address]:
@@ -119,7 +120,7 @@ class AddressesEar:
         return list(found)[:MOST]
 
     def _ask(self, address: Address) -> Beat | str:
-        """Return the beat that is answered there, or what is wrong instead."""
+        """Return the beat of an address, or the problem instead."""
         try:
             status, body = self._answer(address)
             if status != http.HTTPStatus.OK:

@@ -1,7 +1,7 @@
-"""A beat: what an instance says of itself to its group, every few seconds.
+"""A beat: an instance's periodic report to its group.
 
-It goes to a topic that others read, so there is nothing in it that is a record's: no key, no value,
-and of what a handler has failed with only the kind and the place.
+Others may read its topic, so it has no record data: no key and no value. It has only the kind and
+the place of a handler's error.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from kafka_keyshared.web.snapshot import totals
 VERSION = 1
 
 MOST_BYTES = 256 << 10
-"""A beat that is longer is not read: one of 10,000 partitions has 60,000."""
+"""Maximum length of a beat that is read. One of 10,000 partitions has 60,000 bytes."""
 
 
 class Who(NamedTuple):
-    """Which instance it is. ``instance`` is a name that no other one ever has, nor a later run.
+    """The identity of an instance. ``instance`` is unique, also among later runs.
 
-    ``name`` is for people: the host, or what ``group.instance.id`` says. ``url`` is where its
-    console is, empty without one.
+    ``name`` is for people: the host, or the value of ``group.instance.id``. ``url`` is the address
+    of its console, empty without one.
     """
 
     instance: str
@@ -40,14 +40,13 @@ class Who(NamedTuple):
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
-    """What an instance says of itself. ``version`` is that of this layout.
+    """An instance's report about itself. ``version`` is that of this layout.
 
-    ``at`` and ``started_at`` are by its own clock, in seconds since 1970; there is another beat
-    after ``every`` seconds. ``topics`` are those that it reads, ``partitions`` what it holds of
-    them. ``settled`` counts records since its start. ``healthy``, ``level``, ``code`` and ``text``
-    are what its diagnosis says; ``level`` and ``code`` are empty where nothing is wrong.
-    ``rebalanced_at`` is when partitions last came or went; the rest is as in a snapshot's totals
-    and in the status.
+    ``at`` and ``started_at`` are by its own clock, in seconds since 1970. The next beat comes after
+    ``every`` seconds. ``topics`` are those that it reads, ``partitions`` those that it holds.
+    ``settled`` counts records since its start. ``healthy``, ``level``, ``code`` and ``text`` are
+    its diagnosis; ``level`` and ``code`` are empty without findings. ``rebalanced_at`` is when
+    partitions last came or went. The rest is as in a snapshot's totals and in the status.
     """
 
     version: int
@@ -86,12 +85,12 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def held_partitions(self) -> int:
-        """Return how many partitions it holds."""
+        """Return the number of held partitions."""
         return sum(map(len, self.partitions.values()))
 
 
 class UnreadableBeatError(KeySharedError):
-    """What was to be a beat is none that this release reads."""
+    """A beat that this release cannot read."""
 
 
 class _Layout(msgspec.Struct):
@@ -99,7 +98,7 @@ class _Layout(msgspec.Struct):
 
 
 def beat_of(status: Status, who: Who, every: float) -> Beat:
-    """Return what an instance with this status says of itself."""
+    """Return the beat of an instance with this status."""
     sums = totals(status)
     diagnosis = diagnose(without_messages(status))
     held: dict[str, list[int]] = {}
@@ -141,7 +140,7 @@ _KIND = re.compile(r"[A-Za-z_][\w.]*(?: at [^:\s]+:\d+)?")
 
 
 def without_messages(status: Status) -> Status:
-    """Return the status with the kind and place of errors alone: a message may quote its record."""
+    """Return the status with only the kind and place of errors: a message may quote its record."""
     replace = msgspec.structs.replace
 
     def kind(error: str) -> str:
@@ -165,12 +164,12 @@ def without_messages(status: Status) -> Status:
 
 
 def packed(beat: Beat) -> bytes:
-    """Return a beat as it is written."""
+    """Return an encoded beat."""
     return msgspec.json.encode(beat)
 
 
 def unpacked(text: bytes) -> Beat:
-    """Return a beat; raise :class:`UnreadableBeatError` for what is none, or is not to be read."""
+    """Return a decoded beat. Raise :class:`UnreadableBeatError` for an invalid or long one."""
     if len(text) > MOST_BYTES:
         raise UnreadableBeatError(f"a beat of {len(text):,} bytes; {MOST_BYTES:,} are read")
     try:
@@ -185,5 +184,5 @@ def unpacked(text: bytes) -> Beat:
 
 
 def key_of(group: str, instance: str) -> bytes:
-    """Return the key of an instance's beats: the last of each is what compaction keeps."""
+    """Return the key of an instance's beats. Compaction keeps the last of each."""
     return f"{group}/{instance}".encode()

@@ -1,7 +1,7 @@
-"""Sees to it that whoever asks for beats hears of a stop, before there is nobody left to answer.
+"""A wait at the stop until all askers have the last beat.
 
-In a topic a last word stays; an address that answers no more may be one that was killed. So an
-instance that stops goes on to answer until all who have asked lately have heard it.
+A last beat stays in a topic. But an address without an answer may belong to a killed instance. So a
+stopping instance keeps answering until all recent askers have its last beat.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from collections.abc import Callable
 from kafka_keyshared.web.group.beat import Beat
 
 LATELY = 6.0
-"""Seconds after its last question in which one that asks every 2 s asks again, if it is there."""
+"""Seconds after its last query for which an asker counts as present. Askers query every 2 s."""
 WITHIN = 4.0
-"""Seconds for which a stop waits at most; to whoever has not asked by then it is silent."""
+"""Maximum seconds that a stop waits.
+
+Askers without a query in that time see the instance as silent.
+"""
 MOST = 200
-"""Askers that are kept."""
+"""Maximum number of remembered askers."""
 
 _LOOK_EVERY = 0.1
 
 
 class Farewell:
-    """Who has asked for beats, and has not heard that there will be no more. Any thread may call.
+    """Askers that have not yet received the last beat. Any thread may call.
 
     ``clock`` is monotonic, in seconds.
     """
@@ -33,9 +36,9 @@ class Farewell:
         self._asked_at: dict[str, float] = {}
 
     def answered(self, asker: str, beat: Beat | None) -> None:
-        """Take note of a question, and of what was answered."""
+        """Note a query and its answer."""
         if not asker:
-            return  # not an instance that will ask again
+            return  # not an instance, so it will not ask again
         with self._changed:
             self._asked_at.pop(asker, None)
             if beat is None or beat.phase not in {"stopping", "stopped"}:
@@ -45,7 +48,7 @@ class Farewell:
             self._changed.notify_all()
 
     def wait(self, over: Callable[[], bool]) -> None:
-        """Wait until all who ask have heard of the stop, or until ``over`` says to wait no more."""
+        """Wait until all askers have received the last beat, or until ``over`` returns True."""
         until = self._clock() + WITHIN
         with self._changed:
             while self._unaware() and self._clock() < until and not over():

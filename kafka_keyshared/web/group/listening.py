@@ -1,7 +1,9 @@
-"""Hears the beats of a group while somebody looks at it, and only then.
+"""The receiver of a group's beats.
 
-Beats come from an :class:`Ear`: a topic, or the instances' own addresses. One thread listens; it
-begins with the first look and ends a minute after the last.
+It runs only while a client reads the group view.
+
+Beats come from an :class:`Ear`: a topic, or the instances' own addresses. One thread listens. It
+begins with the first read and ends a minute after the last.
 """
 
 from __future__ import annotations
@@ -29,25 +31,25 @@ from kafka_keyshared.web.group.view import (
 log = log_of("kafka_keyshared.web")
 
 LISTENS_FOR = 60.0
-"""Seconds after the last look for which it goes on to listen."""
+"""Seconds after the last read for which the thread keeps listening."""
 FIRST_WITHIN = 5.0
-"""Seconds that the first look waits for what others have said."""
+"""Seconds that the first read waits for the other instances' beats."""
 TAKE = 0.5
-"""Seconds that one question for news may take: so long it takes to end, too."""
+"""Maximum seconds of one query for beats, and so of the delay of a stop."""
 AGAIN_AFTER = 5.0
-"""Seconds until it is tried again to listen, where that has failed."""
+"""Seconds until listening is retried after a failure."""
 SIZES_EVERY = 30.0
-"""Seconds between two questions how many partitions topics have."""
+"""Seconds between two queries for the numbers of partitions of topics."""
 RATE_OVER = 30.0
-"""Seconds over which rates are taken."""
+"""Seconds over which rates are computed."""
 MOST = 1_000
-"""Instances that are kept: whoever may write to the topic can make up any number."""
+"""Maximum number of instances: any writer to the topic could invent more."""
 
 Sizes = Callable[[Sequence[str]], Mapping[str, int]]
 
 
 class News(NamedTuple):
-    """What was heard so many seconds ago: a beat, or None from one that has stopped cleanly."""
+    """A beat and its age in ``seconds``. The beat is None if the instance has stopped cleanly."""
 
     key: bytes
     beat: Beat | None
@@ -55,25 +57,25 @@ class News(NamedTuple):
 
 
 class Ear(Protocol):
-    """Where beats are heard. Used by one thread; any call may raise :class:`KeySharedError`."""
+    """A source of beats, used by one thread. Any call may raise :class:`KeySharedError`."""
 
     @property
     def caught_up(self) -> bool:
-        """Say whether what had been said before has been heard."""
+        """Return whether all earlier beats have been received."""
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """Return what is wrong with some of what was heard, or was not."""
+        """Return the problems with received or missing beats."""
 
     def hear(self, timeout: float) -> Iterable[News]:
-        """Return what is new, after about ``timeout`` seconds at most."""
+        """Return new beats, after about ``timeout`` seconds at most."""
 
     def close(self) -> None:
-        """Let go of what it listens with."""
+        """Release the source's resources."""
 
 
 class _Known:
-    """The last beat of an instance, when it was heard, and how much it had settled when."""
+    """The last beat of an instance, when it was received, and earlier counts of settled records."""
 
     def __init__(self) -> None:
         self.beat: Beat | None = None
@@ -81,7 +83,7 @@ class _Known:
         self._settled: deque[tuple[float, int]] = deque()
 
     def take(self, beat: Beat, heard_at: float) -> None:
-        """Take a beat, unless a later one is known: an instance's own comes by two ways."""
+        """Store a beat, unless a later one is known: an instance's own beat arrives in two ways."""
         if self.beat is not None and beat.at < self.beat.at:
             return
         self.beat, self.heard_at = beat, max(self.heard_at, heard_at)
@@ -93,7 +95,7 @@ class _Known:
 
     @property
     def per_second(self) -> float | None:
-        """Return how many records it settles; None while one beat is all that is known."""
+        """Return the settled records per second; None after a single beat."""
         if len(self._settled) < 2:
             return None
         (first, before), (last, now) = self._settled[0], self._settled[-1]
@@ -101,7 +103,7 @@ class _Known:
 
 
 class Place(NamedTuple):
-    """Where a group's beats are heard: what kind of place, its name, and how it is opened."""
+    """The source of a group's beats: its kind, its name, and a function that opens it."""
 
     source: Source
     name: str
@@ -109,12 +111,12 @@ class Place(NamedTuple):
 
 
 class Group:
-    """A group as one of its instances sees it. Any thread may ask.
+    """A group as one of its instances sees it. Thread-safe.
 
-    ``own`` gives this instance's beat; ``place`` is None where nothing is configured. ``sizes``
-    says how many partitions topics have, and ``trouble`` what keeps this one from being heard.
-    ``seldom`` gets the line that the others cannot be. Of the clocks one is monotonic, the other in
-    seconds since 1970.
+    ``own`` returns this instance's beat. ``place`` is None without a configured source. ``sizes``
+    returns the numbers of partitions of topics, and ``trouble`` what keeps this instance's beats
+    from being written. ``seldom`` logs that the other instances' beats cannot be read. ``clock`` is
+    monotonic, ``wall`` is in seconds since 1970.
     """
 
     def __init__(
@@ -152,9 +154,9 @@ class Group:
         self._farewell = Farewell(clock)
 
     def beat(self, asker: str = "") -> Beat | None:
-        """Return what this instance says of itself; None before there is a status.
+        """Return this instance's beat; None before there is a status.
 
-        ``asker`` is the instance that asks, if it is one.
+        ``asker`` is the querying instance, if the client is one.
         """
         own = self._own()
         if asker != self._looker.here:
@@ -162,11 +164,11 @@ class Group:
         return own
 
     def part(self, over: Callable[[], bool]) -> None:
-        """Wait a moment for all who ask to hear that this instance stops, unless ``over``."""
+        """Wait briefly until all askers have received the last beat, unless ``over``."""
         self._farewell.wait(over)
 
     def view(self) -> GroupView:
-        """Return the group as it is known now; the first look waits a little for the others."""
+        """Return the group as it is known now. The first read waits briefly for the others."""
         if self._place is not None:
             self._listen_on(self._place)
             self._caught_up.wait(FIRST_WITHIN)
@@ -186,11 +188,11 @@ class Group:
         return group_view(heard, self._counts, looker)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._closing.set()
         self._caught_up.set()
 
-    # --- the thread that listens ---
+    # --- the listening thread ---
 
     def _listen_on(self, place: Place) -> None:
         with self._lock:
@@ -204,7 +206,7 @@ class Group:
             self._thread.start()
 
     def _wanted(self) -> bool:
-        """Say whether somebody has looked lately; once not, the next look begins anew."""
+        """Return whether a client has read recently. If not, the next read begins again."""
         with self._lock:
             if self._thread is not threading.current_thread():
                 return False
@@ -219,7 +221,7 @@ class Group:
             try:
                 self._hear(place)
             except Exception as error:
-                # Whoever looks is told; nothing else may be hurt by it.
+                # A reader of the view sees the error, and nothing else is affected.
                 said = str(error) if isinstance(error, KeySharedError) else repr(error)
                 log.debug("the group is not heard: %s", said, exc_info=True)
                 self._seldom.warning(said, f"the group cannot be looked at from here: {said}")

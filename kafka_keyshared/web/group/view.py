@@ -1,7 +1,7 @@
-"""The group as its beats show it: one pure function, and the rules that it judges by.
+"""The group view, a pure function of beats, and its rules.
 
-Beats are of different moments. So what is said of several instances together (who has a partition
-twice, who is slow) is said only while the group is at rest: nothing has moved for two beats.
+Beats are of different moments. So the view compares instances (duplicate owners, slow instances)
+only while the group is at rest. At rest, no partition has moved for two beats.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from kafka_keyshared.web.group.beat import Beat
 VERSION = 1
 
 SILENT_BEATS = 3
-"""An instance is silent when so many of its beats are missing."""
+"""Number of missing beats after which an instance is silent."""
 FORGOTTEN = 600.0
-"""Seconds after which one that is silent is not shown any more."""
+"""Seconds after which a silent instance is no longer shown."""
 REST_BEATS = 2
-"""So many beats after partitions have moved every instance has said what it has now."""
+"""Beats after a move of partitions until every instance has reported its current ones."""
 SLOW_SHARE = 1 / 3
-"""Less than this part of what the others do with a partition is slow."""
+"""An instance is slow below this share of the others' rate per partition."""
 SLOW_BEHIND = 10.0
-"""Seconds that its backlog would take it: one that has hardly any has nothing to be fast with."""
+"""Minimum backlog in seconds of work. With less, an instance has nothing to be fast with."""
 
 NAMED = 3
 
@@ -46,7 +46,7 @@ NOT_CONFIGURED = (
 
 
 class Heard(NamedTuple):
-    """The last beat of an instance, how many seconds ago it was heard, and what it does."""
+    """The last beat of an instance, its age in seconds, and the instance's rate."""
 
     beat: Beat
     seconds: float
@@ -54,11 +54,11 @@ class Heard(NamedTuple):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance of the group. ``beat`` is the last one, heard ``heard_seconds`` ago.
+    """An instance of the group. ``beat`` is the last one, received ``heard_seconds`` ago.
 
-    ``label`` names it so that no other one here has the name; ``here`` says that it is the one that
-    was asked. It settles ``per_second`` records, None while that is not known; ``slow`` says in
-    words that this is less than others do, empty where it is not.
+    ``label`` is a name that is unique here. ``here`` marks the instance that answers. It settles
+    ``per_second`` records, None if unknown. ``slow`` is a text if this is less than others do, else
+    empty.
     """
 
     label: str
@@ -72,9 +72,9 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Remark(msgspec.Struct, frozen=True, kw_only=True):
-    """Something of the group that is to be seen to, or passes by itself, in a sentence.
+    """A problem of the group in a sentence. It needs action or passes by itself.
 
-    ``code`` says which rule has found it: ``silent``, ``overlap``, ``unheld``, ``diagnosis``,
+    ``code`` is the rule that found it: ``silent``, ``overlap``, ``unheld``, ``diagnosis``,
     ``slow``, ``rebalancing`` or ``releases``. ``labels`` are the instances that it is about.
     """
 
@@ -85,12 +85,12 @@ class Remark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupView(msgspec.Struct, frozen=True, kw_only=True):
-    """The instances of a group, by what they say of themselves. ``version`` is of this layout.
+    """The instances of a group, by their beats. ``version`` is that of this layout.
 
-    ``source`` is where that is from and ``place`` its name. ``remarks`` are what to see to, first
-    at the beginning, and ``text`` is that in a line. ``troubles`` say what keeps beats from being
-    written or heard. ``partitions`` are held in all; ``unheld`` of those that there are have no
-    instance, None while that is not known.
+    ``source`` is the kind of source and ``place`` its name. ``remarks`` are in order of repair, and
+    ``text`` is the first in a line. ``troubles`` are the reasons why beats are not written or
+    received. ``partitions`` is the number of held ones. ``unheld`` is the number of those without
+    an instance, None if unknown.
     """
 
     version: int
@@ -110,7 +110,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Looker(NamedTuple):
-    """Who looks at the group, from where and when; ``here`` is the instance that does."""
+    """The reader of the view, with source and time; ``here`` is its instance."""
 
     group: str
     here: str
@@ -122,7 +122,7 @@ class Looker(NamedTuple):
 
 
 def group_view(heard: Sequence[Heard], sizes: Mapping[str, int], looker: Looker) -> GroupView:
-    """Return the group; ``sizes`` are how many partitions topics have, as far as is known."""
+    """Return the group. ``sizes`` are the known numbers of partitions of topics."""
     shown = [each for each in heard if each.beat.group == looker.group and not _over(each)]
     shown.sort(key=lambda each: (each.beat.name, each.beat.started_at, each.beat.instance))
     labels = _labels([each.beat for each in shown])
@@ -179,7 +179,7 @@ def _state(each: Heard) -> State:
 
 
 def _over(each: Heard) -> bool:
-    """Say whether it is shown no more: it was on its way out, or has been silent for long."""
+    """Return whether it is no longer shown: silent after a stop, or silent for long."""
     if _state(each) != "silent":
         return False
     return each.seconds > FORGOTTEN or each.beat.phase in {"stopping", "stopped"}
@@ -200,9 +200,9 @@ def _labels(beats: Sequence[Beat]) -> dict[str, str]:
 
 
 def _linked(beat: Beat, host: str) -> Beat:
-    """Return a beat whose address can be a link on a page that is served at ``host``, or is empty.
+    """Return the beat, without its address if a page served at ``host`` must not link to it.
 
-    Whoever may write to the topic says what it is; and another machine's 127.0.0.1 is not this one.
+    Any writer to the topic can set the address. And another machine's 127.0.0.1 is not this one.
     """
     try:
         parts = urlsplit(beat.url)
@@ -217,7 +217,7 @@ def _linked(beat: Beat, host: str) -> Beat:
 
 
 def at_rest(live: Sequence[Heard]) -> bool:
-    """Say whether nothing moves, nor has so lately that somebody may not have said it yet."""
+    """Return whether no partition has moved since all instances sent their beats."""
     return all(_state(each) == "running" and _rested(each.beat) for each in live)
 
 
@@ -227,9 +227,9 @@ def _rested(beat: Beat) -> bool:
 
 
 def slow_ones(live: Sequence[Heard]) -> dict[str, str]:
-    """Return what is slow, and how: by the partition it does a third of what the others do.
+    """Return the slow instances with a text: a third of the others' rate per partition.
 
-    Only what has a backlog is judged: with none, it does what comes.
+    Only an instance with a backlog is judged. Without one, it processes all that arrives.
     """
     rates = {
         each.beat.instance: each.per_second / each.beat.held_partitions
@@ -252,7 +252,7 @@ def slow_ones(live: Sequence[Heard]) -> dict[str, str]:
 
 
 def _holders(live: Sequence[Heard] | Sequence[Seen]) -> dict[tuple[str, int], list[str]]:
-    """Return who has each partition."""
+    """Return the instances that hold each partition."""
     found: dict[tuple[str, int], list[str]] = {}
     for each in live:
         for topic, numbers in each.beat.partitions.items():
@@ -262,7 +262,7 @@ def _holders(live: Sequence[Heard] | Sequence[Seen]) -> dict[tuple[str, int], li
 
 
 def unheld(beats: Sequence[Beat], sizes: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Return the partitions of what these read that none of them has."""
+    """Return the partitions of the read topics that no instance holds."""
     held = {
         (topic, number)
         for beat in beats
@@ -284,7 +284,7 @@ def unheld(beats: Sequence[Beat], sizes: Mapping[str, int]) -> list[tuple[str, i
 def _remarks(
     seen: Sequence[Seen], missing: Sequence[tuple[str, int]], *, rest: bool
 ) -> Iterator[Remark]:
-    """Yield what is to be said, what to see to first at the beginning."""
+    """Yield the remarks, in order of repair."""
     live = [each for each in seen if each.state != "silent"]
     held = _holders(live)
     yield from _silent([each for each in seen if each.state == "silent"], held)
@@ -294,7 +294,7 @@ def _remarks(
             names = some((f"{topic}-{number}" for topic, number in missing), NAMED)
             text = f"nobody has {names}: no instance that is heard says that it holds them"
             yield Remark(code="unheld", level="fail", sentence=text)
-    # That it is in a rebalance is said below, sooner than a diagnosis would.
+    # A rebalance is reported below, earlier than a diagnosis would report it.
     wrong = [each for each in live if each.beat.level and each.beat.code != REBALANCE.code]
     for each in sorted(wrong, key=lambda one: one.beat.healthy):
         level: Level = "warn" if each.beat.healthy else "fail"
