@@ -13,7 +13,6 @@ while after a failure what is accepted is in *doubt*; what was accepted last is 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -131,7 +130,8 @@ its place after 9 s (``broker.session.timeout.ms``).
 NO_BEGINS: Mapping[TopicPartition, int | None] = MappingProxyType({})
 
 UNANSWERED_MOST = 100
-"""In a long outage more are sent; those after the first few never reach anybody."""
+"""Of these the first half and the last half are kept: a broker may have stored one that was sent as
+an outage began, or as it ended; those in between reached none."""
 
 
 @dataclass(slots=True)
@@ -150,13 +150,22 @@ class _Committed:
     # Until then one that failed may be stored over what is accepted.
     doubt_until: float | None = None
     # Sent since the last one that was accepted; the broker may have stored any of them.
-    unanswered: deque[CommitEntry] = field(default_factory=lambda: deque(maxlen=UNANSWERED_MOST))
+    unanswered: list[CommitEntry] = field(default_factory=list)
+
+    def sends(self, entry: CommitEntry) -> None:
+        """Note that this one is sent."""
+        self.sent = entry
+        self.highest = entry.position
+        if len(self.unanswered) == UNANSWERED_MOST:
+            del self.unanswered[UNANSWERED_MOST // 2]
+        self.unanswered.append(entry)
 
     def answered_up_to(self, entry: CommitEntry) -> None:
         """The broker has this one; what was sent before it is written over, what came after not."""
-        if any(each is entry for each in self.unanswered):
-            while self.unanswered.popleft() is not entry:
-                pass
+        for at, each in enumerate(self.unanswered):
+            if each is entry:
+                del self.unanswered[: at + 1]
+                return
 
 
 @dataclass(slots=True)
@@ -285,9 +294,7 @@ class Commits:
                 continue
             if doubted:
                 state.doubt_until = None
-            state.sent = entry
-            state.highest = entry.position
-            state.unanswered.append(entry)
+            state.sends(entry)
             if state.alone:
                 commits.append(Commit({partition: entry}))
             else:
