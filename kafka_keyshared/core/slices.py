@@ -119,9 +119,9 @@ class Leased:
     before the rest. ``unsettled`` came back failed or set aside, and are leased until their end is
     reported; ``aside`` counts the latter. ``in_time`` are those that had ended by the last commit
     of their partition, which has gone since. ``let_go`` are known to have ended: no slot that
-    drains waits for them; nor does the next record of its lane for one of ``unclaimed``. The
-    failure watch has counted the successes among the records before ``seen_to``, at its beat number
-    ``seen_at``. ``beside`` ran before the one record that is left, and their time is told with its.
+    drains waits for them. The failure watch has counted the successes among the records before
+    ``seen_to``, at its beat number ``seen_at``. ``beside`` ran before the one record that is left,
+    and their time is told with its.
     """
 
     slice: Slice
@@ -134,7 +134,6 @@ class Leased:
     aside: int = 0
     in_time: frozenset[int] = NONE
     let_go: frozenset[int] = NONE
-    unclaimed: frozenset[int] = NONE
     seen_to: int = 0
     seen_at: int = -1
     beside: int = 0
