@@ -97,8 +97,10 @@ class Flush:
     def __call__(self, loop: Loop) -> Generator[None, None, Positions]:
         """Do it, round by round."""
         self._begun = True
-        leased = set(loop.pool.progress())
-        look_at = loop.ports.clock()
+        progress, look_at = loop.pool.progress(), loop.ports.clock()
+        leased = set(progress)
+        # Also for one who gives up before the next round.
+        self.running = tuple(running(loop, leased, progress, look_at))
         while leased:
             yield
             now = loop.ports.clock()
