@@ -97,18 +97,18 @@ class Flush:
     def __call__(self, loop: Loop) -> Generator[None, None, Positions]:
         """Do it, round by round."""
         self._begun = True
-        progress, look_at = loop.pool.progress(), loop.ports.clock()
+        progress = loop.pool.progress()
         leased = set(progress)
-        # Also for one who gives up before the next round.
-        self.running = tuple(running(loop, leased, progress, look_at))
+        now = look_at = loop.ports.clock()
         while leased:
+            # Before the first round ends: the caller may give up before the next one.
+            self.running = tuple(running(loop, leased, progress, now))
             yield
-            now = loop.ports.clock()
-            if now >= look_at:
-                look_at = now + LOOK_EVERY
-                progress = loop.pool.progress()
-                leased.intersection_update(progress)
-                self.running = tuple(running(loop, leased, progress, now))
+            while (now := loop.ports.clock()) < look_at:
+                yield
+            look_at = now + LOOK_EVERY
+            progress = loop.pool.progress()
+            leased.intersection_update(progress)
         self._committing = True
         core = loop.core
         while core.commits.in_flight:  # one at a time
