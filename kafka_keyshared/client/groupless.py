@@ -1,4 +1,4 @@
-"""A client that belongs to no group: it asks or reads, and neither joins, commits nor writes."""
+"""A Kafka client outside any group, for queries and reads only."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kafka_keyshared.config.tokens import no_token, with_guarded_tokens
 from kafka_keyshared.errors import BrokerUnavailableError, ConfigError
 
 QUIET: Mapping[str, Any] = {
-    # The reason is told once, in the error; the client would log every attempt.
+    # The error states the reason once. The client would log every attempt.
     "log_level": 2,
     "reconnect.backoff.ms": 100,
     "reconnect.backoff.max.ms": 500,
-    # By default a port that takes connections and never answers is reported after 30 s.
+    # By default a port that accepts connections and never answers is reported after 30 s.
     "socket.connection.setup.timeout.ms": 4_000,
 }
 
@@ -24,25 +24,25 @@ READ_ONLY: Mapping[str, Any] = {
     "enable.auto.offset.store": False,
     "allow.auto.create.topics": False,
     "enable.partition.eof": True,
-    # What the client measures of itself is nobody's business here (KIP-714).
+    # Do not send the client's own metrics to the broker (KIP-714).
     "enable.metrics.push": False,
 }
-"""What a client is told that reads logs and changes nothing."""
+"""Client settings for reading logs without changing anything."""
 
 NOT_YET = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 )
-"""Answers for a group that nobody asked for before: its coordinator is still reading its log."""
+"""Answers for a newly queried group, whose coordinator is still loading its log."""
 
 ASK_AGAIN_AFTER = 0.1
-"""Seconds until a coordinator is asked again that does not know yet."""
+"""Seconds until a retry at a coordinator that has not loaded yet."""
 
 ALL_DOWN = "brokers are down"
-"""What the client says after a cause, or instead of one: "1/1 brokers are down"."""
+"""The client's text after a cause, or instead of one: "1/1 brokers are down"."""
 
-# They are about the user's own consumer, which this is not. oauth_cb has to stay: it lets us in.
+# These belong to the user's own consumer. oauth_cb has to stay: it is needed to connect.
 _CALLBACKS = ("on_commit", "stats_cb", "throttle_cb")
 
 
@@ -51,11 +51,11 @@ def outsider(
     reasons: list[str],
     heard: Callable[[KafkaError], None] = lambda _: None,
 ) -> Consumer:
-    """Return a client that only asks or reads: it is never subscribed, so no group hears of it.
+    """Return a client for queries and reads. It never subscribes, so no group is involved.
 
-    ``reasons`` is filled with what the client says is wrong, and ``heard`` is told of it, while it
-    is polled. Raises :class:`ConfigError` when it refuses a setting, and
-    :class:`BrokerUnavailableError` when it gets no token from ``oauth_cb``.
+    While it is polled, its errors are appended to ``reasons`` and passed to ``heard``. Raises
+    :class:`ConfigError` when it refuses a setting, and :class:`BrokerUnavailableError` when it gets
+    no token from ``oauth_cb``.
     """
 
     def told(error: KafkaError) -> None:
@@ -78,27 +78,27 @@ def outsider(
 
 
 def _lets_nobody_in(error: Exception) -> bool:
-    """Say whether a client was not made because it got no token in time."""
+    """Return whether a client was not made because it got no token in time."""
     reason = error.args[0] if error.args else None
     return isinstance(reason, KafkaError) and reason.code() == KafkaError.SASL_AUTHENTICATION_FAILED
 
 
 def polled(consumer: Consumer, timeout: float) -> Message | None:
-    """Return what a poll brings; raise :class:`KeyboardInterrupt` also where the client lost it."""
+    """Return a poll's result. Raise :class:`KeyboardInterrupt` also where the client lost it."""
     try:
         return consumer.poll(timeout)
     except SystemError as error:
-        # The client loses a Ctrl-C that strikes while it calls back, as it does in an outage.
+        # The client loses a Ctrl-C that arrives while it runs a callback, as in an outage.
         raise KeyboardInterrupt from error
 
 
 def address_of(conf: Mapping[str, Any]) -> str:
-    """Return where the cluster is said to be."""
+    """Return the configured address of the cluster."""
     return str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list"))
 
 
 def refused(error: Exception) -> ConfigError:
-    """Return the error for a configuration that the client does not take."""
+    """Return the error for a configuration that the client does not accept."""
     return ConfigError(
         f"the Kafka client refuses its configuration: {text_of(error)}; see -X, and [kafka] in the "
         "file"
@@ -106,7 +106,7 @@ def refused(error: Exception) -> ConfigError:
 
 
 def cause_in(reasons: list[str]) -> str:
-    """Return the last reason that names a cause, if any; "all brokers are down" does not."""
+    """Return the last reason that names a cause, if any. "all brokers are down" does not."""
     return next((each for each in reversed(reasons) if ALL_DOWN not in each), "")
 
 
@@ -116,6 +116,6 @@ def telling(reasons: list[str]) -> str:
 
 
 def text_of(error: Exception) -> str:
-    """Return the words of an error of the client."""
+    """Return the text of a client error."""
     reason = error.args[0] if error.args else error
     return reason.str() if isinstance(reason, KafkaError) else str(reason) or "no answer in time"

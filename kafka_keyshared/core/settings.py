@@ -1,4 +1,4 @@
-"""What a user may choose for one subscription."""
+"""The settings of one subscription and their validation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOT_KEY_BYTES, SLOTS, SlotF
 
 
 def worker_names(count: int) -> tuple[str, ...]:
-    """Return the names of so many workers, in every kind of pool. The ring goes by the names."""
+    """Return ``count`` worker names, the same in every kind of pool. The ring hashes the names."""
     return tuple(f"worker-{index}" for index in range(count))
 
 
@@ -39,44 +39,44 @@ SHARDS_EACH = 4
 of them, and each costs the owner some 2 us."""
 
 DETACH_AFTER = 0.05
-"""Seconds for which a record runs until it is detached, where nobody has said it."""
+"""Default run time in seconds after which a record is detached."""
 
 OnEvict: TypeAlias = Literal["redeliver", "ack"]
-"""What becomes of what an evicted worker has in hand: it runs again elsewhere, or counts as settled
-(the rule of Danube's Key-Shared dispatcher), which loses it."""
+"""Handling of an evicted worker's leases. With ``redeliver`` they run again at other workers. With
+``ack`` they count as settled and are lost (the rule of Danube's Key-Shared dispatcher)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionSettings:
-    """What a user may choose for one subscription. Times are in seconds.
+    """The settings of one subscription. Times are in seconds.
 
-    ``poison`` is what follows exhausted attempts; ``dlq`` says whether there is a dead-letter
-    topic, and ``dlq_limit`` after how many letters a partition is stopped (None: never).
+    ``poison`` is the policy for used-up attempts. ``dlq`` says whether there is a dead-letter
+    topic. A partition whose dead letters exceed ``dlq_limit`` is stopped (None: no limit).
     ``max_leases_per_key`` is None (many records of a lane may wait at its one worker) or 1.
     With ``individually`` a worker's records settle one by one and in any order, as a pull member's
-    do; otherwise a worker is serial. Then ``slice_records`` at most are handed over as one slice:
-    more than one only to pools that report them as they end, and without an ack timeout.
+    do. Its slices have at most ``slice_records`` records. More than one needs a pool that reports
+    records as they end, and no ack timeout. Without ``individually`` a worker is serial.
     ``call_records`` is how many records a call of the handler takes.
 
-    ``unblocking_interval`` lets slots that have drained open together, so many seconds after the
-    first of them; 0 opens each at once. With ``new_workers_wait`` a worker that joins gets nothing
-    until everything is settled that was received before it joined: the rule of Pulsar 3.x, which
-    PIP-379 has replaced.
+    ``unblocking_interval`` lets drained slots open together, that many seconds after the first of
+    them; 0 opens each at once. With ``new_workers_wait`` a joining worker gets no new records until
+    all records that were received before it joined are settled. This is the rule of Pulsar 3.x,
+    which PIP-379 has replaced.
 
-    ``instances`` says that each worker has an instance of a class for its handler, which may keep
-    state; ``hands_over`` that this is state by slot, which a worker releases and another adopts.
+    ``instances`` says that each worker has its own instance of a handler class, which may keep
+    state. ``hands_over`` says that the state is by slot: one worker releases it, another adopts it.
 
-    With ``pooled`` no worker has keys of its own: each takes whatever is ready (:mod:`.shards`).
-    There ``detach_after`` is how long a record runs until what else its worker has goes to others
-    (:mod:`.detaching`): 0 for never, None for the default. ``shards`` is how many there are; None
-    for four per worker and at least 32.
+    With ``pooled`` no worker owns keys: each takes any ready shard (:mod:`.shards`). A record that
+    runs for ``detach_after`` is then detached, and its worker's other records go to other workers
+    (:mod:`.detaching`). The value 0 means never, None the default. ``shards`` is the number of
+    shards; None for four per worker and at least 32.
 
     ``key_of`` is None for the record's own key; ``slot_function`` is a name of
     :data:`~kafka_keyshared.hashing.SLOT_FUNCTIONS`. ``undecodable`` None means ``dead_letter``
     where there is a dead-letter topic, else ``block``.
 
-    Without ``reliable`` nothing is retried or committed, and a worker that is full drops what comes
-    for it (:mod:`.shedding`).
+    Without ``reliable`` there are no retries and no commits, and a full worker drops new records
+    (:mod:`.shedding`).
     """
 
     name: str = "default"
@@ -115,30 +115,30 @@ class SubscriptionSettings:
 
     @property
     def shard_count(self) -> int:
-        """Return how many shards there are, where workers share what waits."""
+        """Return the number of shards, where workers share them."""
         if self.shards is not None:
             return self.shards
         return min(SLOTS, max(SHARDS_LEAST, SHARDS_EACH * len(self.workers)))
 
     @property
     def detaches(self) -> float | None:
-        """Return after how many seconds a record is detached; None where none ever is."""
+        """Return the seconds after which a record is detached; None to never detach."""
         if not self.shares or self.individually:
             return None
         return DETACH_AFTER if self.detach_after is None else self.detach_after or None
 
     @property
     def shares(self) -> bool:
-        """Whether workers share what waits: no worker has keys of its own.
+        """Whether workers share the waiting records, so that no worker owns keys.
 
-        What the user has said a worker is to have stays there, and so does what has state.
+        Workers with slots or filters set by the user do not share, nor do workers with state.
         """
         declared = self.routing.mode not in SHARED_MODES or self.routing.filters
         stays = declared or self.hands_over or self.instances or self.new_workers_wait
         return self.pooled and self.reliable and not stays
 
     def keys(self) -> OwnKeys:
-        """Return what says which key each record goes by."""
+        """Return the reader of record keys."""
         if self.routing.mode == "exclusive":
             return OneLane()
         if self.routing.mode == "unordered":
@@ -159,13 +159,13 @@ class SubscriptionSettings:
         )
 
     def when_undecodable(self) -> UndecodablePolicy:
-        """Return what becomes of a record whose key cannot be read."""
+        """Return the policy for a record whose key cannot be read."""
         if not self.reliable:
             return self.undecodable or "drop"
         return self.undecodable or ("dead_letter" if self.dlq else "block")
 
     def check(self) -> None:
-        """Raise :class:`ConfigError` for the first setting that cannot work."""
+        """Raise :class:`ConfigError` for the first invalid setting."""
         self.retry.check()
         if self.slot_function not in SLOT_FUNCTIONS:
             raise ConfigError(
@@ -278,7 +278,7 @@ _WAITS = (
 
 
 def refuse_filters(settings: SubscriptionSettings) -> None:
-    """Raise :class:`ConfigError` where workers of this subscription cannot filter."""
+    """Raise :class:`ConfigError` if the workers of this subscription cannot filter."""
     if settings.hands_over:
         raise ConfigError(
             f"subscription {settings.name!r}: filters, and a handler with release() and adopt(): "

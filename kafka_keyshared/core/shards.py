@@ -1,18 +1,18 @@
-"""Shards: what waits for workers that share it, where no worker has keys of its own.
+"""Shards: queues of slot groups, shared by workers that own no keys.
 
-A *shard* is a group of slots with a queue of its own, and the unit of serial execution: its records
-are leased to one worker at a time, so the order of each key holds, whichever worker that is. Any
-worker takes any shard, so none is idle beside a shard that is ready, and a worker that comes or
-goes moves nothing. (Flink calls this a key group, Decaton a sub-partition.)
+A *shard* is a group of slots with its own queue, and the unit of serial execution. Its records are
+leased to one worker at a time, which keeps the order of each key at any worker. Any worker takes
+any shard. So no worker is idle while a shard is ready, and a worker that joins or leaves moves no
+slots. (Flink calls this a key group, Decaton a sub-partition.)
 
-Ready shards are served in turn: a key with a long queue waits behind the other shards, and not the
-other way round. A worker that has such a shard runs nothing else meanwhile; the others serve the
-rest.
+Ready shards are served in turn. A key with a long queue waits behind the other shards, never the
+other way round. A worker with a long shard may run that one only (:meth:`SharedRow.find_long`). The
+other workers serve the other shards.
 
-The slot of a key that has most of a long queue is split off: it becomes a shard of its own, so that
-the other keys of the shard do not wait behind it. That costs nothing per record: the slot table
-has another list there. Other keys of that very slot get a shard, too, once there are some: only
-then are the records of the slot looked at, chunk by chunk.
+A key with at least half of a long queue is hot. Its slot becomes a shard of its own, so the other
+keys of the group do not wait behind it. That costs nothing per record, because the slot table gets
+another list there. If other keys of that same slot appear, they get a second shard. Only from then
+on are the records of the slot checked, chunk by chunk.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, TopicPartition
 
 IN_ORDER = 64
-"""Records of a chunk that is so small that the order of its keys is kept."""
+"""In chunks of at most this size, keys start in the order of their records."""
 
 LONG = 64
-"""Records of a queue in which a hot key is looked for, and of the sample that is looked at."""
+"""Minimum queue length for a hot-key search, and the approximate size of its sample."""
 
 BATCH_SECONDS = 0.02
 BATCHES_MOST = 1_000
-"""Of all workers together in a second, about: each costs the owner and two threads a wake-up. More
-than 20 workers have longer batches."""
+"""Approximate batches per second of all workers together. Each costs the owner and two threads a
+wake-up. More than 20 workers have longer batches."""
 
 
 class Shard(Backlog):
-    """The queue of a group of slots; ``slot`` where it is of a single one.
+    """The queue of a group of slots; ``slot`` is set if it is of a single one.
 
-    There ``key`` is the hot key, and ``beside`` the shard of the slot's other keys, if it has any.
+    In that case ``key`` is the hot key, and ``beside`` the shard of the slot's other keys, if any.
 
-    ``at`` is the id of the worker that has leases of it, None while nobody has; ``leased`` counts
-    the records of slices that are not over. ``turn`` is the number of its turn in the ``row``, 0
-    while nothing waits here. Since the last heartbeat ``taken`` records were taken out of it, and
-    ``back`` of them came back.
+    ``at`` is the id of the worker that has leases of it, None if there are none. ``leased`` counts
+    the records of open slices. ``turn`` is the number of its turn in the ``row``, 0 while it is
+    empty. Since the last heartbeat ``taken`` records were taken out of it, and ``back`` of them
+    were returned.
     """
 
     __slots__ = ("at", "back", "beside", "key", "leased", "number", "row", "slot", "taken", "turn")
@@ -67,7 +67,7 @@ class Shard(Backlog):
         self.leased = self.taken = self.back = self.turn = 0
 
     def lease(self, worker: int, count: int) -> None:
-        """Note that a slice of this worker has so many records of the shard."""
+        """Add a slice of this worker with ``count`` records of the shard."""
         self.leased += count
         if self.at is None:
             self.at = worker
@@ -75,7 +75,7 @@ class Shard(Backlog):
                 self.row.hold(self, worker)
 
     def free(self, count: int) -> None:
-        """Note that such a slice is over."""
+        """Remove such a slice, which has ended."""
         self.leased -= count
         if not self.leased and self.at is not None:
             worker, self.at = self.at, None
@@ -83,7 +83,7 @@ class Shard(Backlog):
                 self.row.let_go(self, worker)
 
     def is_over(self) -> bool:
-        """Say whether nothing waits here and nothing is leased."""
+        """Return whether the shard has no waiting and no leased records."""
         return not self.records and self.at is None
 
 
@@ -96,13 +96,13 @@ class SharedRow(Row):
     """A row of shards that all workers of a subscription take from.
 
     ``key_of`` returns the key of a record, None where it has none, and ``slot_of`` the slot of a
-    key. ``by_slot`` is for each slot the list that takes its records. ``count`` is how many records
-    wait in shards, and ``came`` how many ever came in. Those with records are in ``free`` where
-    nobody has leases of them, else in ``held`` of the worker that has, in the order of their turns.
-    ``single`` are the shards of single slots, by these. A hot key is looked for in queues of
-    ``long`` records. ``only`` has for some workers the shard that their next batch is of, because
-    it is long (see :meth:`find_long`). ``slow`` are the single slots whose queues last for seconds,
-    as of the last heartbeat.
+    key. ``by_slot`` has for each slot the list that takes its records. ``count`` is the number of
+    records that wait in shards, ``came`` the number ever received. Non-empty shards without leases
+    are in ``free``, others in ``held`` of their worker, both in the order of their turns.
+    ``single`` maps slots to their single-slot shards. Queues of at least ``long`` records are
+    searched for a hot key. ``only`` has for some workers the long shard that their next batch is
+    limited to (see :meth:`find_long`). ``slow`` are the single slots whose queues take seconds to
+    run, as of the last heartbeat.
     """
 
     __slots__ = (
@@ -159,20 +159,20 @@ class SharedRow(Row):
                 yield shard.beside
 
     def is_for(self, workers: int) -> None:
-        """Have the batches of so many workers be as long as the owner can follow."""
+        """Set the batch duration for this number of workers, as short as the owner can sustain."""
         self.slice_seconds = min(SLICE_SECONDS, max(BATCH_SECONDS, workers / BATCHES_MOST))
 
     # --- turns ---
 
     def queued(self) -> Iterator[Shard]:
-        """Yield the shards with records."""
+        """Yield the non-empty shards."""
         return chain(self.free, *self.held.values())
 
     def startable(self, worker: int, most: int) -> list[Shard]:
-        """Return the shards that a batch of a worker is of, the one whose turn is first first.
+        """Return the shards for a worker's next batch, in order of their turns.
 
-        Those are the ones that it has, and so many of those that nobody has. A long one that it has
-        comes alone.
+        They are the worker's own shards and up to ``most`` free ones. A long shard of the worker is
+        returned alone.
         """
         if (only := self.only.get(worker)) is not None and only.turn:
             return [only]
@@ -183,13 +183,13 @@ class SharedRow(Row):
         return found
 
     def find_long(self, most: int) -> None:
-        """Let at most so many workers, those with the longest queues, run nothing but one shard.
+        """Limit up to ``most`` workers, those with the longest queues, to one shard each.
 
-        Only a long one: of more than twice the mean of the others, or that of a hot key, of which
-        more comes than of others. In turn with them it would have a worker at its turns only, and
-        would be left over when all others have ended; and more than one worker at a time it cannot
-        use. The other workers serve all other shards in turn: so whoever runs nothing else goes on
-        with it until another queue is twice as long.
+        A long queue has more than ``long`` records and twice the mean. A hot key's queue
+        only needs ``long``, because more of its records arrive. Served in turn, such a
+        shard would get a worker only at its turns. It would be left over when all others have
+        ended, because it can use only one worker at a time. The other workers serve all other
+        shards in turn. A worker keeps its long shard until another queue is twice as long.
         """
         before, held = self.only, self.held
         self.only = {}
@@ -203,18 +203,16 @@ class SharedRow(Row):
             for shard in queue
             if len(shard.records) > (long if shard.slot is None else self.long)
         ]
-        if len(found) > most:
-            found.sort(key=_length, reverse=True)
-            del found[most:]
-        self.only = {worker: shard for _, worker, shard in found}
+        found.sort(key=_length)
+        self.only = {worker: shard for _, worker, shard in found[-most:]}
 
     def hold(self, shard: Shard, worker: int) -> None:
-        """Have a shard with records wait for the leases that a worker has of it now."""
+        """Make a non-empty shard wait for the leases that a worker now has of it."""
         del self.free[shard]
         self._queue_of(worker)[shard] = None
 
     def let_go(self, shard: Shard, worker: int) -> None:
-        """Have any worker take a shard with records; its turn comes behind all others."""
+        """Make a non-empty shard available to any worker, with the last turn."""
         self._leave(shard, worker)
         self._join(shard)
 
@@ -227,7 +225,7 @@ class SharedRow(Row):
         return queue
 
     def _join(self, shard: Shard) -> None:
-        """Give a shard a turn behind all others."""
+        """Give a shard the last turn."""
         self._turns += 1
         shard.turn = self._turns
         self._queue_of(shard.at)[shard] = None
@@ -242,10 +240,10 @@ class SharedRow(Row):
     # --- records ---
 
     def came_in(self, chunk: Chunk) -> int:
-        """Note that whatever was appended since came in this chunk; return how many these are.
+        """Assign the records appended since the last call to this chunk; return their number.
 
-        Of a small chunk the shards have their first turn in the order of its records: with little
-        to do, keys run in the order in which they came.
+        The new shards of a small chunk take turns in the order of its records. With little work,
+        keys run in arrival order.
         """
         found = came_in(self.every() if self.single else self.shards, chunk)
         count = sum([new for _, new in found])
@@ -262,7 +260,7 @@ class SharedRow(Row):
         return count
 
     def merge(self) -> Backlog:
-        """Put what came back at the heads of its shards, in order."""
+        """Put returned records at the heads of their shards, in order."""
         if not self.front:
             return self.backlog
         by_shard: dict[Shard, list[Record]] = {}
@@ -282,17 +280,17 @@ class SharedRow(Row):
         return [*self.every()]
 
     def behind(self, worker: int) -> Iterator[Record]:
-        """Return what waits for the leases that a worker has of its shard."""
+        """Return the records that wait for the leases that a worker has of their shard."""
         return chain.from_iterable(shard.records for shard in self.held.get(worker, ()))
 
     def take_from(self, shard: Shard, most: int) -> tuple[list[Record], list[Chunk]]:
-        """Take a quantum of a shard, whose next turn comes behind all others."""
+        """Take up to ``most`` records of a shard, and give the shard the last turn."""
         taken = shard.take(most)
         self._took(shard, len(taken[0]))
         return taken
 
     def take_all(self, shard: Shard, records: list[Record], chunks: dict[int, Chunk]) -> None:
-        """Move all records of a shard to the end of these; see :meth:`Backlog.take_all`."""
+        """Append all records of a shard to ``records``; see :meth:`Backlog.take_all`."""
         count = len(shard.records)
         shard.take_all(records, chunks)
         self.count -= count
@@ -311,7 +309,7 @@ class SharedRow(Row):
             self._join(shard)
 
     def hot_key(self, shard: Shard) -> bytes | None:
-        """Return the key that has at least half of a long queue; None where none has."""
+        """Return the key that has at least half of a long queue; None if there is none."""
         waiting = len(shard.records)
         if shard.slot is not None or waiting < self.long:
             return None
@@ -320,9 +318,9 @@ class SharedRow(Row):
         return key if 2 * count >= len(sample) else None
 
     def split(self, key: bytes) -> tuple[Shard, Shard]:
-        """Make the slot of a key a shard of its own; return the one it was in, and the new one.
+        """Make the slot of a key a shard of its own; return its previous shard and the new one.
 
-        Whoever calls this has the new one wait for what is leased of the old one.
+        The caller has to make the new shard wait for the leases of the old one.
         """
         slot = self.slot_of(key)
         old, new = self._group_of(slot), Shard(self, len(self.shards) + slot, slot, key)
@@ -337,14 +335,14 @@ class SharedRow(Row):
         return old, new
 
     def has_others(self, shard: Shard) -> bool:
-        """Say whether other keys wait behind the hot one of a single slot."""
+        """Return whether other keys wait behind the hot one of a single slot."""
         key, key_of = shard.key, self.key_of
         return shard.beside is None and any(key_of(record) != key for record in shard.records)
 
     def set_beside(self, shard: Shard) -> Shard:
-        """Give the other keys of a single slot a shard; return that.
+        """Give the other keys of a single slot their own shard; return it.
 
-        Whoever calls this has the new one wait for what is leased of the slot's shard.
+        The caller has to make the new shard wait for the leases of the slot's shard.
         """
         new = shard.beside = Shard(self, shard.number + SLOTS, shard.slot)
         self._move_others(shard, new, 0)
@@ -352,7 +350,7 @@ class SharedRow(Row):
         return new
 
     def _sort_out(self, found: list[tuple[Shard, int]]) -> list[tuple[Shard, int]]:
-        """Move what has just come of other keys of a hot key's slot beside it."""
+        """Move new records of a hot key's slot that have other keys into the shard beside it."""
         moved = []
         for shard, count in found:
             if shard.beside is not None:
@@ -361,7 +359,7 @@ class SharedRow(Row):
         return moved
 
     def _move_others(self, shard: Shard, beside: Shard, start: int) -> int:
-        """Move the others' records from that one on; return how many these are."""
+        """Move the other keys' records from index ``start`` on; return their number."""
         key, key_of = shard.key, self.key_of
         others = [at >= start and key_of(each) != key for at, each in enumerate(shard.records)]
         beside.extend(shard.pick(others))
@@ -370,15 +368,15 @@ class SharedRow(Row):
         return sum(others)
 
     def measured(self, slow: Iterable[Shard]) -> None:
-        """Note which single slots are slow, and count anew what is taken of each."""
+        """Store the slow single slots, and restart the counts of all single slots."""
         self.slow[:] = slow
         for shard in self.single.values():
             shard.taken = shard.back = 0
 
     def join(self, kept: Collection[int] = ()) -> None:
-        """Let slots that have nothing waiting and nothing leased be of their groups again.
+        """Return single slots without waiting and leased records to their groups.
 
-        Those in ``kept`` have records that wait elsewhere.
+        Slots in ``kept`` stay, because they have records that wait elsewhere.
         """
         for slot, shard in [*self.single.items()]:
             if shard.beside is not None and shard.beside.is_over():
@@ -393,7 +391,7 @@ class SharedRow(Row):
         return chain(granted, self.front, *[shard.records for shard in self.queued()])
 
     def strays(self) -> Iterator[Record]:
-        """Yield the records that are in no chunk that is as it came in."""
+        """Yield the records that are in no unchanged chunk."""
         yield from (record for _, record in self.granted)
         yield from self.front
         for shard in self.queued():
@@ -404,7 +402,7 @@ class SharedRow(Row):
         return not (self.granted or self.front or self.count)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop what is of these partitions."""
+        """Drop the records of these partitions."""
         self.granted = [each for each in self.granted if _of(each[1]) not in partitions]
         self.front[:] = without(self.front, partitions)
         for shard in [*self.queued()]:
@@ -416,17 +414,18 @@ class SharedRow(Row):
 
 
 class Detaching:
-    """What each worker was seen to run, by its id, and since when; ``due`` is the next look.
+    """The record that each worker was seen running, by worker id, and since when.
 
-    A record is detached that has run for ``after`` seconds; so far ``total`` were. ``since`` says
-    when each record that is detached now was first seen, by the id of its slice.
+    ``due`` is the time of the next look. A record is detached once it has run for ``after``
+    seconds. ``total`` counts detached records. ``since`` has the time when each record that is now
+    detached was first seen, by the id of its slice.
     """
 
     def __init__(self, after: float) -> None:
         self.after = after
         self.due = float("-inf")
         self.seen: dict[int, tuple[tuple[int, int], float]] = {}
-        # Workers that were asked for the rest, and the record for which.
+        # Workers that were asked to return their other records, and the record that caused it.
         self.asked: dict[int, tuple[int, int]] = {}
         self.total = 0
         self.since: dict[int, float] = {}

@@ -1,8 +1,8 @@
-"""How workers that share what waits are leased it: whoever has room takes a batch of ready shards.
+"""Leasing of shared shards to workers with room.
 
-Workers that have nothing come first, and each gets an even part, so no worker is idle while another
-has two batches. A batch takes ready shards in turn, each whole; where a worker runs many keys at
-once, a quantum of each.
+Idle workers come first, and each gets an even part, so no worker is idle while another has two
+batches. A batch takes whole ready shards in turn. If a worker runs many keys at once, the batch
+takes a quantum of each shard.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from kafka_keyshared.core.subscription import Subscription
 
 QUANTUM = 16
-"""Records of a shard that run at once, or wait to, where half of the worker's places are taken; of
-calls with several records, two calls of them."""
+"""Maximum leased records of a shard at a worker that has half of its places taken; two calls of the
+handler, if a call takes several records."""
 
 
 class Batch:
-    """What is to go to a worker: records, what they came in, the lanes they claim, their shards."""
+    """A batch for a worker: records, their chunks, their claimed lanes and their shards."""
 
     def __init__(self, records: list[Record], lanes: list[Lane]) -> None:
         self.records = records
         self.lanes = lanes
         self.chunks: dict[int, Chunk] = {}
-        # Where records of a shard begin, one behind the other; None: those without a key.
+        # The index where records of a shard begin, in order; None for records without a key.
         self.runs: list[tuple[int, Shard | None]] = []
-        # The first of those.
+        # The first record without a key, if any.
         self.keyless: Sequence[Record] = ()
         if records:
             granted = Chunk(records[:])
@@ -47,14 +47,14 @@ class Batch:
         lanes: Sequence[Lane],
         came: Sequence[Chunk],
     ) -> None:
-        """Add records of a shard, or of none."""
+        """Add records of a shard, or records without one."""
         self.runs.append((len(self.records), shard))
         self.records += records
         self.lanes += lanes
         self.chunks.update((id(chunk), chunk) for chunk in came)
 
     def append(self, other: Batch) -> None:
-        """Add all of another batch."""
+        """Add all records of another batch."""
         at = len(self.records)
         self.runs += [(at + start, shard) for start, shard in other.runs] if at else other.runs
         self.records += other.records
@@ -62,7 +62,7 @@ class Batch:
         self.chunks.update(other.chunks)
 
     def leave_out(self, sub: Subscription) -> bool:
-        """Put what may not start where it has to wait; say whether that was nothing."""
+        """Move records that must not start to where they wait; return whether there were none."""
         records, runs = self.records, self.runs
         self.records, self.lanes = sub.startable_of(records)
         if len(self.records) == len(records):
@@ -83,16 +83,16 @@ class Batch:
 
 
 def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
-    """Lease whatever may start now."""
+    """Lease all records that may start now."""
     shared.merge()
     for worker in with_room(sub.workers.values()) if shared.retries else ():
         yield from sub.lease_heads(worker)
     if not sub.settings.individually or sub.settings.call_records > 1:
-        # Else a worker runs many keys at once.
+        # Otherwise a worker runs many keys at once.
         shared.find_long(len(sub.workers) // 2)
     while waiting := shared.count + len(shared.granted) + len(sub.keyless.records):
         able = with_room(_who_may(sub, shared))
-        # Whoever took all that are ready would leave none for the others.
+        # A worker that took all ready shards would leave none for the others.
         most = max(1, -(-len(shared.free) // max(1, len(sub.workers))))
         leased = False
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
@@ -100,11 +100,11 @@ def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
             alone = len(shared.granted) + len(sub.keyless.records)
             if not (shards or alone):
                 continue
-            # Of few shards few workers can have some.
+            # No more workers than there are shards can get records.
             share = max(1, -(-waiting // min(left, shards + alone)))
             many = most
             if share < worker.worth:
-                # Few workers have the others' part, too, for as long as waking those would take.
+                # Fewer workers with larger batches: waking more would take as long as the work.
                 share = worker.worth
                 many = max(most, -(-len(shared.free) * share // waiting))
             batch = gather(sub, shared, worker, min(worker.places(), share), many)
@@ -117,15 +117,15 @@ def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
 
 
 def _who_may(sub: Subscription, shared: SharedRow) -> Iterable[Worker]:
-    """Return the workers for which something waits: all, or those that have more of its shard."""
+    """Return the workers that may get records: all, or those that hold a shard with more."""
     if shared.free or shared.granted or sub.keyless.records:
         return sub.workers.values()
     return [sub.workers[id_] for id_ in shared.held]
 
 
 def with_room(workers: Iterable[Worker]) -> list[Worker]:
-    """Return those that may be leased something, those first that have nothing."""
-    # Most are full where there are many: they are not asked.
+    """Return the workers that may get a lease, idle ones first."""
+    # With many workers most are full; this test is cheaper than room().
     able = [
         worker
         for worker in workers
@@ -150,7 +150,7 @@ def _leases(sub: Subscription, worker: Worker, batch: Batch) -> Iterator[Command
 
 
 def _shards(batch: Batch, start: int, end: int) -> tuple[dict[Shard, int], list[Record]]:
-    """Return the shards of this part of a batch, with how many records of each, and the first."""
+    """Return the shards of a part of a batch with their record counts, and their first records."""
     found: dict[Shard, int] = {}
     records, runs = batch.records, batch.runs
     starts = [index for index, _ in runs]
@@ -168,13 +168,13 @@ def _shards(batch: Batch, start: int, end: int) -> tuple[dict[Shard, int], list[
 
 
 def gather(sub: Subscription, shared: SharedRow, worker: Worker, room: int, most: int) -> Batch:
-    """Take up to so many records that may start: a quantum of each ready shard, in turn.
+    """Take up to ``room`` records that may start from the worker's ready shards.
 
-    The shards are those that the worker has, and at most so many that nobody has; or one long
-    shard that the worker has.
+    The shards are those that the worker holds and up to ``most`` free ones. If the worker holds a
+    long shard, it is only that one.
     """
     granted = sub.take_granted(worker, room, ()) if shared.granted else ([], [])
-    if shared.front:  # a grant given up puts what waited behind it before the rest
+    if shared.front:  # a returned grant puts the records behind it before the rest
         shared.merge()
     batch = Batch(*granted)
     if sub.keyless.records and sub.takes_keyless(worker):
@@ -191,7 +191,7 @@ def gather(sub: Subscription, shared: SharedRow, worker: Worker, room: int, most
 def _take_at_once(
     sub: Subscription, worker: Worker, batch: Batch, shards: list[Shard], room: int
 ) -> None:
-    """Fill a batch with what may start; of all that is taken this is asked at once."""
+    """Fill a batch with records that may start, checking all taken records in one call."""
     while (left := room - len(batch.records)) > 0:
         taken = Batch([], [])
         _take_all(taken, shards, left, worker.places() - len(batch.records))
@@ -205,11 +205,11 @@ def _take_at_once(
 
 
 def _take_all(batch: Batch, shards: list[Shard], room: int, places: int) -> None:
-    """Fill a batch where everything may start: nothing is asked of a single record.
+    """Fill a batch without checking single records.
 
-    A shard gives all that it has, up to so many ``places``: nobody else could run the rest of it
-    meanwhile, and the fewer shards a batch is of, the more are left for others. So one that does
-    not fit into the second half of a batch is left whole.
+    A shard gives all its records, up to ``places``: no other worker could run the rest at the same
+    time. A batch of fewer shards leaves more shards for other workers. A shard that does not fit
+    into the second half of a batch is therefore not taken.
     """
     records, chunks = batch.records, batch.chunks
     for shard in shards:
@@ -229,7 +229,7 @@ def _take_all(batch: Batch, shards: list[Shard], room: int, places: int) -> None
 def _take_one_by_one(
     sub: Subscription, worker: Worker, batch: Batch, shards: list[Shard], room: int
 ) -> None:
-    """Fill a batch with what may start; what may not is put where it waits, and costs no turn."""
+    """Fill a batch with records that may start; the others move to their waiting place."""
     records, fitting = batch.records, worker.bytes.fitting
     half = worker.leases_max // 2
     # Of a key a call may run and the next one may fill up.
@@ -256,9 +256,9 @@ def _take_one_by_one(
 
 
 def separate_hot(sub: Subscription, now: float) -> None:
-    """Give slots that fill the queue of their shard a shard of their own, and take back empty ones.
+    """Split hot slots off their shards, and return idle ones to their groups.
 
-    What is leased of the old shard may be of the slot: so the new one waits for these leases, too.
+    Leases of the old shard may be of the slot, so the new shard also waits for them.
     """
     shared = sub.shared
     if shared is None:
@@ -278,7 +278,7 @@ def separate_hot(sub: Subscription, now: float) -> None:
 
 
 def _wait_as(sub: Subscription, old: Shard, new: Shard) -> None:
-    """Have a new shard wait for whatever is leased of the old one."""
+    """Make a new shard wait for the leases of the old one."""
     worker = None if old.at is None else sub.workers[old.at]
     for leased in () if worker is None else worker.slices.values():
         if any(each is old for each, _ in leased.shards):
@@ -288,7 +288,7 @@ def _wait_as(sub: Subscription, old: Shard, new: Shard) -> None:
 def _add_keyless(
     sub: Subscription, shared: SharedRow, worker: Worker, batch: Batch, room: int
 ) -> None:
-    """Add records without a key: as many of the room as they are of what waits."""
+    """Add records without a key, in proportion to their share of the waiting records."""
     count = len(sub.keyless)
     most = -(-(room - len(batch.records)) * count // (count + len(shared)))
     most = worker.bytes.fitting(sub.keyless.records, most, batch.records)

@@ -1,4 +1,4 @@
-"""The order to flush: what is leased settles, what has settled is committed."""
+"""The flush order: waits for leased records, then commits settled ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.orders import OrderRefusedError
 
 LOOK_EVERY = 0.01
-"""Seconds between two looks at what is still leased: each is one at every slice there is."""
+"""Seconds between two checks of the remaining leases. Each check looks at every slice."""
 
 NAMED_MAX = 5
 
@@ -28,10 +28,10 @@ Positions = Mapping[TopicPartition, int]
 
 
 def flush(instance: Instance, timeout: float) -> Positions:
-    """Order a flush, from any thread but the owner's, and wait for its answer.
+    """Order a flush and wait for the answer. Call it from any thread but the owner's.
 
-    Raises :class:`OrderRefusedError`, with the reason, and :class:`TimeoutError`, which says what
-    is still waited for.
+    Raises :class:`OrderRefusedError` with the reason, and :class:`TimeoutError`, which names the
+    records that are still running.
     """
     order = Flush()
     try:
@@ -41,7 +41,7 @@ def flush(instance: Instance, timeout: float) -> Positions:
 
 
 class Runs(NamedTuple):
-    """A record that runs, the key that it goes by, and for how many seconds it was seen to run."""
+    """A running record, its routing key, and its observed running time in seconds."""
 
     record: Record
     key: bytes | None
@@ -49,7 +49,7 @@ class Runs(NamedTuple):
 
 
 def running(loop: Loop, ids: Collection[int], progress: Progress, now: float) -> Iterator[Runs]:
-    """Yield what runs of these slices."""
+    """Yield the running records of these slices."""
     for sub in loop.core.subscriptions.values():
         seen = loop.core.watches[sub.name].running
         for leased in sub.leases():
@@ -62,7 +62,7 @@ def running(loop: Loop, ids: Collection[int], progress: Progress, now: float) ->
 
 
 def waits_for(records: Collection[Runs]) -> str:
-    """Return in words that these are waited for."""
+    """Return the text that names the records being waited for."""
     names = some(
         (
             f"{name_of(record)}, {named_key(key)}, {in_words(seconds)} so far"
@@ -75,11 +75,11 @@ def waits_for(records: Collection[Runs]) -> str:
 
 
 class Flush:
-    """Waits until all that is leased now has come back, commits, and answers what the broker has.
+    """Waits until all current leases have ended, commits, and returns committed positions.
 
-    The answer has the committed position of each partition that has stayed here since. What has
-    failed and waits for its next attempt is not leased, and not waited for; nor is what is leased
-    meanwhile. ``running`` are the records that are waited for.
+    The answer has the committed position of each partition that stayed assigned throughout. A
+    failed record that waits for its retry is not leased, so the flush does not wait for it. Nor
+    does it wait for records leased after it began. ``running`` are the records it still waits for.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Flush:
         self._begun = self._committing = False
 
     def waits_for(self) -> str:
-        """Return in words what it waits for; from any thread."""
+        """Return the text that names the records to wait for. Any thread may call it."""
         if self._committing:
             return "it waits for the broker to take the commit"
         if not self._begun:
@@ -95,21 +95,23 @@ class Flush:
         return waits_for(self.running)
 
     def __call__(self, loop: Loop) -> Generator[None, None, Positions]:
-        """Do it, round by round."""
+        """Run the order, one round per ``yield``."""
         self._begun = True
-        leased = set(loop.pool.progress())
-        look_at = loop.ports.clock()
+        progress = loop.pool.progress()
+        leased = set(progress)
+        now = look_at = loop.ports.clock()
         while leased:
+            # Before the first round ends: the caller may give up before the next one.
+            self.running = tuple(running(loop, leased, progress, now))
             yield
-            now = loop.ports.clock()
-            if now >= look_at:
-                look_at = now + LOOK_EVERY
-                progress = loop.pool.progress()
-                leased.intersection_update(progress)
-                self.running = tuple(running(loop, leased, progress, now))
+            while (now := loop.ports.clock()) < look_at:
+                yield
+            look_at = now + LOOK_EVERY
+            progress = loop.pool.progress()
+            leased.intersection_update(progress)
         self._committing = True
         core = loop.core
-        while core.commits.in_flight:  # one at a time
+        while core.commits.in_flight:  # one commit is in flight at a time
             yield
         if loop.commits_stopped:
             raise OrderRefusedError(

@@ -1,7 +1,7 @@
-"""Where the owner puts the status and everybody else reads it.
+"""The status board: the owner publishes statuses, other threads read them.
 
-A status is made only while somebody reads: at a heartbeat, by the owner, whose state nobody else
-may touch. So an instance that nobody looks at pays nothing, and any number of readers pay for one.
+The owner makes a status at a heartbeat, and only while a reader wants one. No other thread may
+touch its state. An unobserved instance therefore pays nothing, and many readers share one status.
 """
 
 from __future__ import annotations
@@ -34,31 +34,33 @@ WAIT_FOR_FRESH = 1.0
 DERIVE_AFTER = 2.0
 MAX_POLL_INTERVAL_MS = 300_000
 SILENT_AFTER = 3.0
-"""Seconds without a heartbeat after which a status says so: it is made at one, every 0.5 s."""
+"""Seconds without a heartbeat after which a status says so. A heartbeat is due every 0.5 s."""
 
 SILENT_MAX = 30.0
-"""Longer than everything that the owner waits for at a rebalance, added up."""
+"""Longer than the sum of all waits of the owner in a rebalance."""
 
 KNOWN_FOR = 60.0
-"""Seconds for which :meth:`Board.ready` tells what a status showed."""
+"""Seconds for which :meth:`Board.ready` uses the findings of a status."""
 
 STOOD_FOR = 300.0
-"""Seconds for which a status shows a standstill that is over."""
+"""Seconds for which a status shows a standstill that has ended."""
 
 STANDS_AFTER = 1.0
 STANDS_MOST = 5
-"""Seconds after which it is asked where a handler stands, and of how many at once: a process has to
-be asked, and may take its time."""
+"""Running time from which a handler's stack is read, and how many are read at once.
+
+The time is in seconds. A process has to be asked for its stack and may answer late.
+"""
 
 
 class Board:
-    """The latest status, and how the instance is. Any thread may read it.
+    """The latest status and the health of the instance. Any thread may read it.
 
-    With ``unready_when_unauthorized`` it is not ready while a right is missing (``refused``).
+    ``clock`` is the loop's clock, monotonic and in seconds. ``keys`` says whether a diagnosis may
+    name keys. ``beats`` returns the state of the beats that are sent to the group.
 
-    ``clock`` is monotonic, in seconds, and that of the loop whose status it is. ``keys`` says
-    whether a diagnosis may name keys; ``beats`` what becomes of what the group is told. With
-    ``unready_on_outage`` it is not ready while most attempts fail.
+    With ``unready_when_unauthorized`` the instance is not ready while a right is missing
+    (``refused``). With ``unready_on_outage`` it is not ready while most attempts fail.
     """
 
     def __init__(
@@ -94,11 +96,12 @@ class Board:
     ) -> Status | None:
         """Return the latest status; None before the first heartbeat.
 
-        One older than a heartbeat is waited for, at most ``wait`` seconds: the next heartbeat
-        brings it, unless the owner is inside a rebalance. With ``pending`` it is one that lists
-        every pending acknowledgement, if the next heartbeat comes in time, and with ``full`` one
-        that has all that there is to see. In a rebalance it is the one from before, with the time
-        that this has taken.
+        If the status is older than a heartbeat, wait at most ``wait`` seconds for the next one.
+        During a rebalance no new status comes: the previous one is returned with the duration of
+        the rebalance.
+
+        ``pending`` asks for a status that lists every pending acknowledgement, ``full`` for one
+        with every optional part. The next heartbeat delivers it if it comes in time.
         """
         with self._changed:
             self._read_at = asked = self._clock()
@@ -112,7 +115,7 @@ class Board:
             return self._status if self._status is None else self._as_of_now(self._status)
 
     def glance(self, wait: float = WAIT_FOR_FRESH) -> Status | None:
-        """Return the latest status to who looks seldom; one is made for that, and no more."""
+        """Return the latest status for an infrequent reader; only one status is made."""
         with self._changed:
             asked = self._clock()
             if asked - self._made_at > FRESH and self.phase == "running":
@@ -125,33 +128,33 @@ class Board:
         return status is not None and all(sub.slots is not None for sub in status.subscriptions)
 
     def _as_of_now(self, status: Status) -> Status:
-        """Return a status with what goes on since it was made, where the owner makes no other."""
+        """Return a status updated with the elapsed time while the owner makes no new one."""
         now = self._clock()
         silent, turning = now - self.beat_at, self._turning_at
         if self.phase != "running" or (turning is None and silent < SILENT_AFTER):
             return status
-        # Whoever waits for the group comes round meanwhile, so the silence is none of that.
+        # While the owner waits for the group it still runs rounds, so that wait is not silence.
         rebalance = None
         if turning is not None:
             rebalance = max(now - turning, status.rebalance_seconds or 0.0)
         return msgspec.structs.replace(status, silent_seconds=silent, rebalance_seconds=rebalance)
 
     def turning(self, inside: bool) -> None:
-        """Take note that the owner goes into a callback of a rebalance, or has come out of it."""
+        """Note that the owner enters (``inside``) or leaves a rebalance callback."""
         self._turning_at = self._clock() if inside else None
         self._turned = True
 
     def turned(self) -> bool:
-        """Say whether the owner was in a callback of a rebalance since the last question."""
+        """Return whether the owner was in a rebalance callback since the last call."""
         turned, self._turned = self._turned, False
         return turned
 
     def look_soon(self) -> None:
-        """Have a status made at the next heartbeat, whoever reads."""
+        """Have a status made at the next heartbeat, even without a reader."""
         self._once = True
 
     def live(self) -> Health:
-        """Say whether the loop beats, and reads what there is. A stop has its own deadline."""
+        """Return whether the loop runs and reads. A stop has its own deadline."""
         silent = self._clock() - self.beat_at
         if self.phase == "running" and silent > SILENT_MAX:
             return Health(False, f"the control loop has not beaten for {silent:.0f} s")
@@ -160,9 +163,9 @@ class Board:
         return Health(True, self.phase)
 
     def ready(self) -> Health:
-        """Say whether the group has given this member its partitions and it is not stopping.
+        """Return whether the group has assigned partitions and the instance is not stopping.
 
-        Neither is it ready while most attempts fail, where that is wanted.
+        Where the option is set, the instance is also not ready while most attempts fail.
         """
         if self.phase != "running":
             return Health(False, self.phase)
@@ -178,14 +181,14 @@ class Board:
         known = self._known()
         ok = known is None or not (self._unready_on_outage and _is_outage(known))
         said = "" if known is None else known.text
-        # The diagnosis names only what has lasted, and is as old as the last status.
+        # The diagnosis contains only lasting conditions and is as old as the last status.
         words += [each for each in refused if each not in said]
         return Health(ok, "; ".join([*words, *([said] if said else [])]))
 
     def _known(self) -> Diagnosis | None:
-        """Return the diagnosis, if one is known that is fresh enough, and have another one made.
+        """Return the diagnosis of the last status if fresh enough, and request a new status.
 
-        A probe waits for nothing, and is asked for often: each has one status made, and no more.
+        A probe does not wait and is frequent. Each one has a single status made.
         """
         self._once = True
         status = self._status
@@ -194,25 +197,25 @@ class Board:
         return diagnose(self._as_of_now(status), keys=self.keys)
 
     def diagnosis(self) -> Diagnosis | None:
-        """Return what the latest status shows to be wrong; None before the first heartbeat."""
+        """Return the diagnosis of the latest status; None before the first heartbeat."""
         status = self.read()
         return None if status is None else diagnose(status, keys=self.keys)
 
     def wanted(self) -> bool:
-        """Say whether somebody has read lately, or asks for one status."""
+        """Return whether a reader came recently or asked for one status."""
         once, self._once = self._once, False
         return once or self._clock() - self._read_at < READ_LATELY
 
     def shows_all(self) -> bool:
-        """Say whether somebody has lately read a status that has all that there is to see."""
+        """Return whether a reader recently asked for a full status."""
         return self._clock() - self._full_at < SHOWN_LATELY
 
     def lists_pending(self) -> bool:
-        """Say whether somebody waits for a status that lists every pending acknowledgement."""
+        """Return whether a reader waits for a list of every pending acknowledgement."""
         return self._pending_at > self._made_at
 
     def put(self, status: Status) -> None:
-        """Show a status."""
+        """Publish a status."""
         with self._changed:
             self._status = status
             self._made_at = self._clock()
@@ -225,10 +228,10 @@ def _is_outage(diagnosis: Diagnosis) -> bool:
 
 
 class Observer:
-    """Makes statuses of a loop, on the owner thread. ``board`` is where they go.
+    """Makes statuses of a loop, on the owner thread, and puts them on ``board``.
 
-    ``topics`` are those that are subscribed to, as far as they are known. ``standstill`` is noted
-    each round.
+    ``topics`` are the subscribed topics, as far as they are known. ``standstill`` is updated each
+    round.
     """
 
     def __init__(
@@ -258,13 +261,11 @@ class Observer:
         self._ran = Ran(loop)
 
     def step(self) -> None:
-        """Note a heartbeat that there was since the last call."""
+        """Handle a heartbeat that happened since the last call."""
         watch = self._standstill
-        if watch is not None:
-            stood = watch.turn(waited=self._board.turned())
-            if stood is not None:
-                watch.tell(self._ran.meanwhile(stood.until - stood.seconds), self._interval)
-                self._board.look_soon()
+        if watch is not None and (stood := watch.turn(waited=self._board.turned())) is not None:
+            watch.tell(self._ran.meanwhile(stood.until - stood.seconds), self._interval)
+            self._board.look_soon()
         beats = self._loop.stats.beats
         if beats == self._beats:
             return
@@ -279,7 +280,7 @@ class Observer:
         self._board.refused = self._refused()
         subs = self._loop.core.subscriptions.values()
         failing = any(each.failure_watch.rates for each in subs)
-        # A high failure rate is logged, and shown by the probe, whether somebody reads or not.
+        # A high failure rate is logged and shown by the probe, even without readers.
         if self._board.wanted() or failing or self._was_failing:
             self.show()
         self._was_failing = failing
@@ -290,12 +291,12 @@ class Observer:
         return loop.rights.shown(assigned, loop.ports.clock())
 
     def rebalanced(self, what: str, partitions: Sequence[TopicPartition]) -> None:
-        """Take note that the group has given or taken partitions."""
+        """Note that the group has assigned or revoked partitions."""
         del partitions
         self._board.joined = what != "lost"
 
     def enter(self, phase: Phase) -> None:
-        """Show that the instance is in another phase of its life."""
+        """Show that the instance has entered another phase of its life."""
         self._board.phase = phase
         if self._standstill is not None:
             self._standstill.begin()
@@ -308,7 +309,7 @@ class Observer:
         progress = loop.ports.pool.progress()
         now = loop.ports.clock()
         if now - loop.core.snapshots.derived_at > DERIVE_AFTER:
-            # Nothing is committed just now, but whoever looks wants to see what holds it up.
+            # No commit is due, but the reader wants to see which records block the positions.
             loop.serve(0.0)
             loop.core.snapshots.take(progress, now)
         stats = loop.stats
@@ -361,7 +362,7 @@ class Observer:
         )
 
     def _stands(self, now: float) -> dict[tuple[str, int, int, int], Stand]:
-        """Ask where handlers stand that have been running for long, those for longest first."""
+        """Read the stacks of long-running handlers, the longest first."""
         pool = self._loop.ports.pool
         running = [
             known
@@ -379,7 +380,7 @@ class Observer:
 def chained(
     *observers: Callable[[str, Sequence[TopicPartition]], None] | None,
 ) -> Callable[[str, Sequence[TopicPartition]], None]:
-    """Return one observer that tells all."""
+    """Return one observer that calls all others."""
     given = [each for each in observers if each is not None]
 
     def tell(what: str, partitions: Sequence[TopicPartition]) -> None:
