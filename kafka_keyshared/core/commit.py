@@ -14,7 +14,6 @@ is sent once more.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -132,7 +131,8 @@ still loses its place after 9 s (``broker.session.timeout.ms``).
 NO_BEGINS: Mapping[TopicPartition, int | None] = MappingProxyType({})
 
 UNANSWERED_MOST = 100
-"""Most entries kept. A long outage sends more; those after the first few reach no broker."""
+"""The first and the last half of them are kept. A broker may have stored an entry that was sent as an
+outage began or as it ended; the entries in between reached no broker."""
 
 
 @dataclass(slots=True)
@@ -151,13 +151,22 @@ class _Committed:
     # Until then a failed commit may be stored over the accepted one.
     doubt_until: float | None = None
     # Entries sent since the last accepted one; the broker may have stored any of them.
-    unanswered: deque[CommitEntry] = field(default_factory=lambda: deque(maxlen=UNANSWERED_MOST))
+    unanswered: list[CommitEntry] = field(default_factory=list)
+
+    def sends(self, entry: CommitEntry) -> None:
+        """Store an entry that is sent now."""
+        self.sent = entry
+        self.highest = entry.position
+        if len(self.unanswered) == UNANSWERED_MOST:
+            del self.unanswered[UNANSWERED_MOST // 2]
+        self.unanswered.append(entry)
 
     def answered_up_to(self, entry: CommitEntry) -> None:
         """Drop the entries up to this one, which the broker has; later ones stay unanswered."""
-        if any(each is entry for each in self.unanswered):
-            while self.unanswered.popleft() is not entry:
-                pass
+        for at, each in enumerate(self.unanswered):
+            if each is entry:
+                del self.unanswered[: at + 1]
+                return
 
 
 @dataclass(slots=True)
@@ -286,9 +295,7 @@ class Commits:
                 continue
             if doubted:
                 state.doubt_until = None
-            state.sent = entry
-            state.highest = entry.position
-            state.unanswered.append(entry)
+            state.sends(entry)
             if state.alone:
                 commits.append(Commit({partition: entry}))
             else:

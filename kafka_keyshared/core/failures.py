@@ -74,7 +74,7 @@ def ended(sub: Subscription, leased: Leased, report: Ended) -> None:
     _count(sub, leased, leased.indices(), leased.unsettled, report.dropped)
     if leased.claimed:
         # Recalled records have left their lane to others.
-        sub.unclaim(leased, [each for each in leased.indices() if each not in leased.unclaimed])
+        sub.unclaim(leased, leased.indices())
     for lane in leased.retries:
         _head_ended(sub, leased, lane)
 
@@ -109,7 +109,7 @@ def some_ended(sub: Subscription, leased: Leased, report: SomeEnded) -> None:
     _count(sub, leased, indices, unsettled, report.dropped)
     worker.end(leased, indices, report.seconds)
     if leased.claimed:
-        sub.unclaim(leased, [each for each in indices if each not in leased.unclaimed])
+        sub.unclaim(leased, indices)
     for index in indices if leased.retries else ():
         _head_ended(sub, leased, leased.retries[index])
 

@@ -203,10 +203,8 @@ class SharedRow(Row):
             for shard in queue
             if len(shard.records) > (long if shard.slot is None else self.long)
         ]
-        if len(found) > most:
-            found.sort(key=_length, reverse=True)
-            del found[most:]
-        self.only = {worker: shard for _, worker, shard in found}
+        found.sort(key=_length)
+        self.only = {worker: shard for _, worker, shard in found[-most:]}
 
     def hold(self, shard: Shard, worker: int) -> None:
         """Make a non-empty shard wait for the leases that a worker now has of it."""

@@ -18,8 +18,8 @@ from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import Record
 
 QUANTUM = 16
-"""Maximum leased records of a shard at a worker that has half of its places taken. If a call takes
-several records, it is at least two calls of them."""
+"""Maximum leased records of a shard at a worker that has half of its places taken; two calls of the
+handler, if a call takes several records."""
 
 
 class Batch:

@@ -118,8 +118,7 @@ class Leased:
     ``back`` are no longer leased: recalled before they started, or reported as ended before the
     rest. ``unsettled`` came back failed or set aside, and stay leased until their end is reported;
     ``aside`` counts the latter. ``in_time`` had ended by the last commit of their partition, which
-    has gone since. ``let_go`` are known to have ended, so no draining slot waits for them.
-    ``unclaimed`` have ended too, and the next record of their lane does not wait for them. The
+    has gone since. ``let_go`` are known to have ended, so no draining slot waits for them. The
     failure watch has counted the successes before ``seen_to``, at its beat number ``seen_at``.
     ``beside`` counts the records that ran before the one that is left; their time is reported with
     it. ``shards`` has the shards of its records, with the number of records of each.
@@ -135,7 +134,6 @@ class Leased:
     aside: int = 0
     in_time: frozenset[int] = NONE
     let_go: frozenset[int] = NONE
-    unclaimed: frozenset[int] = NONE
     seen_to: int = 0
     seen_at: int = -1
     beside: int = 0

@@ -97,16 +97,18 @@ class Flush:
     def __call__(self, loop: Loop) -> Generator[None, None, Positions]:
         """Run the order, one round per ``yield``."""
         self._begun = True
-        leased = set(loop.pool.progress())
-        look_at = loop.ports.clock()
+        progress = loop.pool.progress()
+        leased = set(progress)
+        now = look_at = loop.ports.clock()
         while leased:
+            # Before the first round ends: the caller may give up before the next one.
+            self.running = tuple(running(loop, leased, progress, now))
             yield
-            now = loop.ports.clock()
-            if now >= look_at:
-                look_at = now + LOOK_EVERY
-                progress = loop.pool.progress()
-                leased.intersection_update(progress)
-                self.running = tuple(running(loop, leased, progress, now))
+            while (now := loop.ports.clock()) < look_at:
+                yield
+            look_at = now + LOOK_EVERY
+            progress = loop.pool.progress()
+            leased.intersection_update(progress)
         self._committing = True
         core = loop.core
         while core.commits.in_flight:  # one commit is in flight at a time

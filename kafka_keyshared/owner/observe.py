@@ -263,11 +263,9 @@ class Observer:
     def step(self) -> None:
         """Handle a heartbeat that happened since the last call."""
         watch = self._standstill
-        if watch is not None:
-            stood = watch.turn(waited=self._board.turned())
-            if stood is not None:
-                watch.tell(self._ran.meanwhile(stood.until - stood.seconds), self._interval)
-                self._board.look_soon()
+        if watch is not None and (stood := watch.turn(waited=self._board.turned())) is not None:
+            watch.tell(self._ran.meanwhile(stood.until - stood.seconds), self._interval)
+            self._board.look_soon()
         beats = self._loop.stats.beats
         if beats == self._beats:
             return

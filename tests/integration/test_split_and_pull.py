@@ -366,7 +366,7 @@ def test_a_member_may_dead_letter_with_a_reason(any_cluster: Cluster, topic: str
 def test_a_lease_that_lasts_too_long_is_over_and_its_late_ack_is_refused(
     any_cluster: Cluster, topic: str
 ) -> None:
-    pulled = pulling(any_cluster, topic, stream(1), "only", ack_timeout=0.2)
+    pulled = pulling(any_cluster, topic, stream(1), "only", ack_timeout=2.0)
     (member,) = pulled.members
     record = member.receive(30)
     assert record is not None

@@ -69,7 +69,7 @@ def test_while_one_record_hangs_everything_else_goes_on_and_its_late_end_settles
         [topic],
         handler,
         workers=2,
-        ack_timeout=0.2,
+        ack_timeout=2.0,
         max_leases_per_key=max_leases_per_key,
         check_invariants=True,
     ).start()
@@ -105,7 +105,7 @@ def test_a_stop_gives_up_on_what_hangs_as_before_and_it_runs_at_the_next_start(
         [topic],
         handler,
         workers=1,
-        ack_timeout=0.2,
+        ack_timeout=1.0,
         stop_timeout=1.0,
     ).start()
     eventually(lambda: handler.count(slow=False) == 20, WAIT)

@@ -158,6 +158,7 @@ def as_before() -> Iterator[None]:
     ours = [*logs._loggers.values(), logging.getLogger("kafka_keyshared"), logging.getLogger()]
     before = [(each, each.disabled, each.level, each.handlers[:]) for each in ours]
     said, disable = set(logs._said), logging.root.manager.disable
+    logs._said.clear()  # a simulation in the same process has had the log off
     yield
     for each, disabled, level, handlers in before:
         each.disabled = disabled

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.commands import Commit, CommitEntry, Notice
-from kafka_keyshared.core.commit import DOUBT, CommitPolicy, Commits
+from kafka_keyshared.core.commit import DOUBT, UNANSWERED_MOST, CommitPolicy, Commits
 from kafka_keyshared.core.events import CommitAnswered, CommitResult, Right
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
@@ -106,6 +106,17 @@ def test_a_position_below_one_that_failed_is_never_sent_because_it_may_be_stored
 
 
 # --- failures ---
+
+
+def test_after_a_long_outage_what_was_sent_first_and_last_may_be_stored(commits: Commits) -> None:
+    for position in range(1, 301):
+        commits.retry_now()
+        for commit in commits.plan({P0: entry(position)}, 100.0 * position):
+            commits.answered(CommitAnswered(commit, RETRY, "timed out"), 100.0 * position + 1.0)
+    ours = [each.position for each in commits.ours([P0])[P0]]
+    assert ours[:3] == [1, 2, 3], "a broker may have stored it as it went away"
+    assert ours[-4:] == [298, 299, 300, 0], "or as it came back; and the last that was accepted"
+    assert len(ours) == UNANSWERED_MOST + 1
 
 
 def test_a_failed_commit_is_not_committed_and_each_partition_is_sent_again_alone(

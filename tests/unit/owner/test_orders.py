@@ -351,6 +351,8 @@ def test_a_flush_that_takes_too_long_says_what_still_runs_and_for_how_long(stage
     order = Flush()
     reply = post(stage, order)
     assert "has not come to it" in order.waits_for()
+    stage.step()
+    assert "it waits for 1 running record (" in order.waits_for(), "in its first round already"
     for _ in range(30):
         stage.now += 0.5
         stage.step()
