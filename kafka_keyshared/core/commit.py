@@ -131,8 +131,8 @@ still loses its place after 9 s (``broker.session.timeout.ms``).
 NO_BEGINS: Mapping[TopicPartition, int | None] = MappingProxyType({})
 
 UNANSWERED_MOST = 100
-"""The first and the last half of them are kept. A broker may have stored an entry that was sent as an
-outage began or as it ended; the entries in between reached no broker."""
+"""The first and the last half of them are kept. A broker may have stored an entry that was sent as
+an outage began or as it ended; the entries in between reached no broker."""
 
 
 @dataclass(slots=True)
