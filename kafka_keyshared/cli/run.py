@@ -37,7 +37,7 @@ from kafka_keyshared.config import (
     starts_at_beginning,
 )
 from kafka_keyshared.config.pooled import PROCESS
-from kafka_keyshared.core.lane_identity import NULL_KEY, lane_by
+from kafka_keyshared.core.records.lane_identity import NULL_KEY, lane_by
 from kafka_keyshared.demo.ledgers import on_dead_letter, on_dropped
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.handling.outputs import Take, outputs_taken, place_of

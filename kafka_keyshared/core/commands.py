@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kafka_keyshared.core.dispositions import Failure
-from kafka_keyshared.core.lane_identity import Lane
+from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.model import About, Record, TopicPartition
 

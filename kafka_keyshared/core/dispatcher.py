@@ -37,10 +37,10 @@ from kafka_keyshared.core.events import Event
 from kafka_keyshared.core.handing_out import go_on, hand_out
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.invariants import check_subscription
-from kafka_keyshared.core.lane_identity import Lane
 from kafka_keyshared.core.meters import Meters
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.partitions import PartitionEvent, refuse_impossible
+from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.regained import Regained
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Book, Epochs, Leased, Progress

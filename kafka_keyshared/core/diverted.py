@@ -20,9 +20,9 @@ from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.commands import Command, Fence, Publish
 from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.failure_lines import in_short
-from kafka_keyshared.core.lane_identity import Lane, NullKey
 from kafka_keyshared.core.lanes import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.poison import attempts_of, block, letter_of
+from kafka_keyshared.core.records.lane_identity import Lane, NullKey
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, Record, named_key, partition_of

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from kafka_keyshared.core.commands import Commit, Publish
 from kafka_keyshared.core.dispositions import Failure
-from kafka_keyshared.core.lane_identity import Lane
+from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.model import Record, TopicPartition
 

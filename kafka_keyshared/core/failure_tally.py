@@ -19,8 +19,8 @@ from typing import Literal, TypeAlias
 
 from kafka_keyshared.core.dispositions import Failure
 from kafka_keyshared.core.failure_lines import KINDS_MAX, Kind, one_line
-from kafka_keyshared.core.lane_identity import Lane
 from kafka_keyshared.core.outcome_windows import COUNTS, WINDOWS, Outcomes, Windows
+from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.status import FailureRate
 
 SAMPLE = 20

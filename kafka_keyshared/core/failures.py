@@ -24,7 +24,6 @@ from kafka_keyshared.core.diverted import divert, join
 from kafka_keyshared.core.events import Ended, Failed, FencePassed, SetAside, SomeEnded
 from kafka_keyshared.core.failure_lines import Attempt
 from kafka_keyshared.core.keying import Refused
-from kafka_keyshared.core.lane_identity import Lane, is_keyless
 from kafka_keyshared.core.lane_notes import Tried
 from kafka_keyshared.core.lanes import (
     DIVERTS,
@@ -37,6 +36,7 @@ from kafka_keyshared.core.lanes import (
 from kafka_keyshared.core.meters import Processed
 from kafka_keyshared.core.opening import advance, settle_head
 from kafka_keyshared.core.poison import archive, block, letter_of
+from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.core.retry_policy import decide
 from kafka_keyshared.core.slices import Leased, Slice
 from kafka_keyshared.core.subscription import Subscription

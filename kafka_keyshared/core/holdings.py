@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
-from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.one_lease import OneLease
-from kafka_keyshared.core.originals import column
-from kafka_keyshared.core.places import WaitingPlace
+from kafka_keyshared.core.records.backlog import Backlog
+from kafka_keyshared.core.records.originals import column
+from kafka_keyshared.core.records.places import WaitingPlace
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Epochs, Leased, Progress

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from kafka_keyshared.core.key_text import key_text
 from kafka_keyshared.core.keying import OwnKeys
-from kafka_keyshared.core.lane_identity import Lane
 from kafka_keyshared.core.lanes import ClosedLanes
 from kafka_keyshared.core.one_lease import OneLease
+from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.shards import Shard, SharedRow
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.hashing import SLOTS

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 from weakref import ref
 
-from kafka_keyshared.core.originals import Chunk
+from kafka_keyshared.core.records.originals import Chunk
 from kafka_keyshared.model import Record
 
 KEPT = 2

@@ -17,8 +17,8 @@ import mmh3
 
 from kafka_keyshared.core.kept_keys import KeptKeys
 from kafka_keyshared.core.keyless import Keyless
-from kafka_keyshared.core.lane_identity import NULL_KEY, Lane, OrderScope, OwnLanes, lane_by
-from kafka_keyshared.core.originals import AsItCame, Chunk
+from kafka_keyshared.core.records.lane_identity import NULL_KEY, Lane, OrderScope, OwnLanes, lane_by
+from kafka_keyshared.core.records.originals import AsItCame, Chunk
 from kafka_keyshared.core.unknown_formats import Judge
 from kafka_keyshared.hashing import SLOT_SEED, SLOTS, slot_of
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable, UnknownFormat

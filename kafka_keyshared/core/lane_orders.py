@@ -12,11 +12,11 @@ from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.events import LaneAction, LaneOrder
 from kafka_keyshared.core.failure_lines import in_short, one_line
 from kafka_keyshared.core.key_text import key_text
-from kafka_keyshared.core.lane_identity import NULL_KEY, lane_named
 from kafka_keyshared.core.lanes import DIVERTS, LANE_TABLE, ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.meters import Processed
 from kafka_keyshared.core.opening import advance, settle_head
 from kafka_keyshared.core.poison import letter_of
+from kafka_keyshared.core.records.lane_identity import NULL_KEY, lane_named
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import About, counted, named_key

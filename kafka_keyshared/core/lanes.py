@@ -16,8 +16,8 @@ from sortedcontainers import SortedList
 
 from kafka_keyshared.core.commands import Publish
 from kafka_keyshared.core.dispositions import Failure
-from kafka_keyshared.core.lane_identity import Lane, is_keyless
-from kafka_keyshared.core.places import without
+from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
+from kafka_keyshared.core.records.places import without
 from kafka_keyshared.core.tables import follow
 from kafka_keyshared.model import Record, TopicPartition
 

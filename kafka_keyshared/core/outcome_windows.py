@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kafka_keyshared.core.failure_lines import Kind
-from kafka_keyshared.core.lane_identity import Lane
+from kafka_keyshared.core.records.lane_identity import Lane
 
 COUNTS = 0.5
 """Seconds that one :class:`Outcomes` counts: from one heartbeat to the next."""

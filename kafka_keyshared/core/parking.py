@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import methodcaller
 
-from kafka_keyshared.core.window import Window
+from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 

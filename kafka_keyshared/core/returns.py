@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from kafka_keyshared.core.commands import Command, Recall
 from kafka_keyshared.core.events import Recalled
-from kafka_keyshared.core.lane_identity import Lane
 from kafka_keyshared.core.lanes import LaneEvent
+from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker

@@ -10,11 +10,11 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 
-from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.one_lease import Grant
-from kafka_keyshared.core.originals import Chunk
-from kafka_keyshared.core.places import without
+from kafka_keyshared.core.records.backlog import Backlog
+from kafka_keyshared.core.records.originals import Chunk
+from kafka_keyshared.core.records.places import without
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 SLICE_SECONDS = 0.1

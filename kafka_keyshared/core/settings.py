@@ -14,7 +14,8 @@ from kafka_keyshared.core.keying import (
     UndecodablePolicy,
     of_length,
 )
-from kafka_keyshared.core.lane_identity import OrderScope
+from kafka_keyshared.core.records.lane_identity import OrderScope
+from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.core.retry_policy import (
     NEED_DLQ,
     PoisonPolicy,
@@ -23,7 +24,6 @@ from kafka_keyshared.core.retry_policy import (
 )
 from kafka_keyshared.core.routing.modes import KEYLESS_MODES, SHARED_MODES, RoutingSettings
 from kafka_keyshared.core.whole import NoLanes, OneLane
-from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOT_KEY_BYTES, SLOTS, SlotFunction
 

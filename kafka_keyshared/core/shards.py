@@ -22,9 +22,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import attrgetter, itemgetter
 
-from kafka_keyshared.core.backlog import Backlog, came_in
-from kafka_keyshared.core.originals import Chunk
-from kafka_keyshared.core.places import without
+from kafka_keyshared.core.records.backlog import Backlog, came_in
+from kafka_keyshared.core.records.originals import Chunk
+from kafka_keyshared.core.records.places import without
 from kafka_keyshared.core.rows import SLICE_SECONDS, Row
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, TopicPartition

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from kafka_keyshared.core.commands import Command
-from kafka_keyshared.core.lane_identity import Lane
-from kafka_keyshared.core.originals import Chunk
+from kafka_keyshared.core.records.lane_identity import Lane
+from kafka_keyshared.core.records.originals import Chunk
 from kafka_keyshared.core.shards import Shard, SharedRow
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker

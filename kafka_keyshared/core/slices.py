@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
-from kafka_keyshared.core.lane_identity import Lane
-from kafka_keyshared.core.originals import Originals
+from kafka_keyshared.core.records.lane_identity import Lane
+from kafka_keyshared.core.records.originals import Originals
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Coordinates, Record, TopicPartition
 

@@ -15,8 +15,8 @@ from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.commands import Command, Halt, TimeOut
 from kafka_keyshared.core.diverted import suspend
 from kafka_keyshared.core.events import Ended, Recalled, Stuck
-from kafka_keyshared.core.lane_identity import is_keyless
 from kafka_keyshared.core.lanes import LaneEvent, LaneState
+from kafka_keyshared.core.records.lane_identity import is_keyless
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from kafka_keyshared.core.backlog import Backlog, let_go
 from kafka_keyshared.core.blocked import Reminder
 from kafka_keyshared.core.bursts import Bursts
 from kafka_keyshared.core.commands import Command, Lease
@@ -20,21 +19,22 @@ from kafka_keyshared.core.errors_seen import ErrorsSeen
 from kafka_keyshared.core.failure_watch import FailureWatch
 from kafka_keyshared.core.holdings import Holdings
 from kafka_keyshared.core.hot_keys import HotKeys
-from kafka_keyshared.core.lane_identity import Lane
 from kafka_keyshared.core.lane_notes import Tried
 from kafka_keyshared.core.lanes import ClosedLanes, LaneEvent, LaneState
 from kafka_keyshared.core.look_ahead import LookAhead
 from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.one_lease import OneLease
-from kafka_keyshared.core.originals import Chunk, Originals
 from kafka_keyshared.core.ownership import Ownership
 from kafka_keyshared.core.parking import Parking
+from kafka_keyshared.core.records.backlog import Backlog, let_go
+from kafka_keyshared.core.records.lane_identity import Lane
+from kafka_keyshared.core.records.originals import Chunk, Originals
+from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.shards import Detaching, Shard
 from kafka_keyshared.core.slices import Book, Epochs, Leased, Slice
 from kafka_keyshared.core.suspects import Suspects
-from kafka_keyshared.core.window import Window
 from kafka_keyshared.core.workers import Worker, merged
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition, partition_of, some

@@ -14,7 +14,7 @@ from itertools import chain
 from math import inf
 from operator import methodcaller
 
-from kafka_keyshared.core.lane_identity import Lane
+from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.running_notes import COUNTED_MOST, WAITING
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 

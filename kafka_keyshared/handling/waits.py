@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from kafka_keyshared.core.lane_identity import Lane, is_keyless, lane_of
+from kafka_keyshared.core.records.lane_identity import Lane, is_keyless, lane_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 Arrived: TypeAlias = Callable[[TopicPartition, int], "float | None"]

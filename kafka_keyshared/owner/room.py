@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kafka_keyshared.core.window import SAMPLE_EVERY, Window
+from kafka_keyshared.core.records.window import SAMPLE_EVERY, Window
 from kafka_keyshared.model import Record
 
 ROOM_SHARE = 10

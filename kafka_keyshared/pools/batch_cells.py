@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Container
 from typing import Any, TypeAlias
 
 from kafka_keyshared.core.commands import Adopt, Release
-from kafka_keyshared.core.lane_identity import Lane
+from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.pools.chains import Given
 from kafka_keyshared.pools.failed_lanes import FailedLanes

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
 from kafka_keyshared.core.events import FencePassed, Recalled, Stuck
-from kafka_keyshared.core.lane_identity import is_keyless
+from kafka_keyshared.core.records.lane_identity import is_keyless
 from kafka_keyshared.core.slices import Progress, Serial, Slice
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.pools.batch_calls import Calls

@@ -11,7 +11,7 @@ from typing import Protocol
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.dispositions import Failure
 from kafka_keyshared.core.events import Ended, Failed, Recalled, Report, SetAside
-from kafka_keyshared.core.lane_identity import Lane
+from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.handling.batching import Outcome, settles
 from kafka_keyshared.handling.failure import describe, text_of
 from kafka_keyshared.logs import log_of

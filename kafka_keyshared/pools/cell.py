@@ -16,7 +16,7 @@ from itertools import islice
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.events import Ended, Failed, Report, SetAside
-from kafka_keyshared.core.lane_identity import Lane
+from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.slices import Serial, Slice
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.model import Record, TopicPartition

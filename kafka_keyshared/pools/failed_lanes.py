@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from kafka_keyshared.core.lane_identity import Lane, is_keyless, lane_of
+from kafka_keyshared.core.records.lane_identity import Lane, is_keyless, lane_of
 from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.model import Record
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Collection, Container, Hashable, Iterable
 
-from kafka_keyshared.core.lane_identity import Lane
+from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.pools.chains import Given
 

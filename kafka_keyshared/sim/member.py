@@ -12,8 +12,8 @@ from kafka_keyshared.core.commands import Command, Dropped, LaneAnswer
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.dispositions import Disposition
-from kafka_keyshared.core.lane_identity import NullKey
 from kafka_keyshared.core.metadata import SET_BUDGET
+from kafka_keyshared.core.records.lane_identity import NullKey
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.instance import Instance

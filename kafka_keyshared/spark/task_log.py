@@ -24,7 +24,7 @@ from kafka_keyshared.audit.processed import (
     Row,
     incarnation_name,
 )
-from kafka_keyshared.core.lane_identity import NullKey, lane_by
+from kafka_keyshared.core.records.lane_identity import NullKey, lane_by
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import Record
 

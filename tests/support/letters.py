@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.core.commands import Publish
 from kafka_keyshared.core.dispositions import Disposition, Failure
-from kafka_keyshared.core.lane_identity import lane_of
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace, Source, Told
 from kafka_keyshared.dlq.plan import Order, Plan, digest_of, mark_of
 from kafka_keyshared.local.cluster import Cluster

@@ -21,7 +21,7 @@ from kafka_keyshared.core.events import (
     SetAside,
     SomeEnded,
 )
-from kafka_keyshared.core.lane_identity import Lane, is_keyless, lane_of
+from kafka_keyshared.core.records.lane_identity import Lane, is_keyless, lane_of
 from kafka_keyshared.core.slices import Progress, Slice
 from kafka_keyshared.model import Record
 

@@ -22,7 +22,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import FencePassed, Recalled, Released, Report
-from kafka_keyshared.core.lane_identity import lane_of
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Progress, Slice
 from kafka_keyshared.handling.batching import BatchRule

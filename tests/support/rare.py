@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.lane_identity import Lane
 from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import partition_of
 from tests.support.harness import Harness

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection
 
-from kafka_keyshared.core.originals import Originals
+from kafka_keyshared.core.records.originals import Originals
 from kafka_keyshared.core.slices import ENDED, RUNS, Scattered, Slice
 from kafka_keyshared.model import Record
 

@@ -14,8 +14,8 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commands import CommitEntry
 from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.events import CommitResult
-from kafka_keyshared.core.lane_identity import Lane
 from kafka_keyshared.core.metadata import SET_BUDGET, encode
+from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Progress

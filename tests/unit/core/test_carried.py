@@ -6,10 +6,10 @@ import pytest
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.dispositions import Disposition
-from kafka_keyshared.core.lane_identity import lane_of
 from kafka_keyshared.core.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.metadata import encode
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.retry_policy import Decision, RetryPolicy, decide
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Drop

@@ -8,8 +8,8 @@ from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import failures
 from kafka_keyshared.core.dispositions import Disposition
-from kafka_keyshared.core.lane_identity import lane_of
 from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.retry_policy import Decision, RetryPolicy, decide
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.settings import SubscriptionSettings

@@ -15,8 +15,8 @@ from kafka_keyshared.core.commands import (
     ReplaceWorker,
 )
 from kafka_keyshared.core.events import Beat, Ended, Reported
-from kafka_keyshared.core.lane_identity import lane_of
 from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER

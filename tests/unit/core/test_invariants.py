@@ -9,8 +9,8 @@ import pytest
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import Assigned, Beat, Fetched, Flush, StartPoint
 from kafka_keyshared.core.keying import DerivedKeys
-from kafka_keyshared.core.lane_identity import lane_of
 from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import Record, TopicPartition

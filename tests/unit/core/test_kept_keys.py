@@ -6,7 +6,7 @@ import pytest
 
 from kafka_keyshared.core import kept_keys
 from kafka_keyshared.core.kept_keys import KeptKeys
-from kafka_keyshared.core.originals import Chunk
+from kafka_keyshared.core.records.originals import Chunk
 from kafka_keyshared.model import Record
 from tests.support.records import record
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.lane_identity import lane_of
 from kafka_keyshared.core.lane_notes import (
     LANES_MOST,
     LaneNotes,
@@ -25,6 +24,7 @@ from kafka_keyshared.core.metadata import (
     encode,
     lane_rooms,
 )
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.runs import MAX_OFFSET
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.sim.commit_text import read_commit, read_notes

@@ -9,8 +9,8 @@ import pytest
 
 from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.holds import Reason
-from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.core.parking import Parking
+from kafka_keyshared.core.records.originals import Chunk
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError

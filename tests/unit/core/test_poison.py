@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.lane_identity import lane_of
 from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.retry_policy import (
     WHERE_ORDER_IS_REQUIRED,
     PoisonPolicy,

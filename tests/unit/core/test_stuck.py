@@ -10,8 +10,8 @@ import pytest
 from kafka_keyshared.core.commands import Fence, Recall, TimeOut
 from kafka_keyshared.core.commands import Lease as LeaseCommand
 from kafka_keyshared.core.events import Beat, Fetched, Recalled, Stuck
-from kafka_keyshared.core.lane_identity import lane_of
 from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription import Subscription

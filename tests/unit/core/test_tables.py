@@ -14,9 +14,9 @@ import pytest
 import kafka_keyshared
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.holds import Reason
-from kafka_keyshared.core.lane_identity import lane_of
 from kafka_keyshared.core.lanes import LANE_TABLE, ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.partitions import PARTITION_TABLE, Ownership, PartitionEvent
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.tables import follow
 from kafka_keyshared.core.workers import WORKER_TABLE, Worker, WorkerEvent, WorkerState

@@ -15,10 +15,10 @@ from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Progress
-from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, Retry, TopicPartition
 from kafka_keyshared.owner.loop import MAIL_TURNS

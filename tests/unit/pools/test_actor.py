@@ -8,7 +8,7 @@ import pytest
 
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.lane_identity import lane_of
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.errors import InvariantError
 from tests.support.harness import Harness
 from tests.support.records import P0, failure, record

@@ -19,7 +19,7 @@ from kafka_keyshared.core.events import (
     Recalled,
     Released,
 )
-from kafka_keyshared.core.lane_identity import lane_of
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.handling.batching import BatchRule

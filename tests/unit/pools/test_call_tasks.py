@@ -15,7 +15,7 @@ from kafka_keyshared import lease_of
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
 from kafka_keyshared.core.events import Failed, Recalled, Released
-from kafka_keyshared.core.lane_identity import lane_of
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.handling.handlers import maker

@@ -19,7 +19,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.commands import Lapse, Recall, TimeOut
 from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.events import Ended, Failed, Report, SetAside
-from kafka_keyshared.core.lane_identity import lane_of
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.pools.cell import Cell

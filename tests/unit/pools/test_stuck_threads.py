@@ -12,7 +12,7 @@ import pytest
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.commands import Fence, Recall, TimeOut
 from kafka_keyshared.core.events import Ended, Failed, FencePassed, Recalled
-from kafka_keyshared.core.lane_identity import lane_of
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.slices import Serial, Slice
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import Drop

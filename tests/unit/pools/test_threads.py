@@ -17,7 +17,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, StartWorker
 from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.events import Ended, Failed, FencePassed, Released, Report, SetAside
-from kafka_keyshared.core.lane_identity import lane_of
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.slices import Serial, Slice
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling import verdicts

@@ -7,8 +7,8 @@ import weakref
 
 import pytest
 
-from kafka_keyshared.core.backlog import Backlog
-from kafka_keyshared.core.originals import Chunk, Originals
+from kafka_keyshared.core.records.backlog import Backlog
+from kafka_keyshared.core.records.originals import Chunk, Originals
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record

@@ -1,7 +1,7 @@
 """Lane identity: which records share one order.
 
 A lane is the queue of one key. Records, slices, and commands carry its identity. Its history is
-kept elsewhere (:mod:`.lanes`).
+kept elsewhere (:mod:`kafka_keyshared.core.lanes`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import partial
 from itertools import repeat
 from typing import Literal, TypeAlias
 
-from kafka_keyshared.core.originals import column
+from kafka_keyshared.core.records.originals import column
 from kafka_keyshared.hashing import LANE_KEY_BYTES, lane_hash
 from kafka_keyshared.model import Record, TopicPartition
 

@@ -1,0 +1,1 @@
+"""Records in memory: contents as fetched, lane identity, queues and the window."""
