@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_keyshared.client.patterns import topics_meant
 from kafka_keyshared.config import Options
-from kafka_keyshared.core.events import DeadLettered
+from kafka_keyshared.core.contract.events import DeadLettered
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError

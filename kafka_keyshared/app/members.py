@@ -7,8 +7,8 @@ import sys
 from functools import partial
 from typing import Any, Self
 
-from kafka_keyshared.core.dispositions import Disposition, Failure
-from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.errors import LeaseOverError
 from kafka_keyshared.headers import ask_headers
 from kafka_keyshared.logs import log_of

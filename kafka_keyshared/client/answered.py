@@ -12,8 +12,8 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.asking import epoch_of
 from kafka_keyshared.client.port import classify_commit, refused_right
-from kafka_keyshared.core.commands import Commit, CommitEntry
-from kafka_keyshared.core.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.contract.commands import Commit, CommitEntry
+from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
 from kafka_keyshared.model import TopicPartition
 
 

@@ -46,8 +46,8 @@ from kafka_keyshared.client.topic_ids import KafkaTopicIds
 from kafka_keyshared.config.client import is_kip_848
 from kafka_keyshared.config.properties import FOR_LETTERS
 from kafka_keyshared.config.tokens import no_token, with_guarded_tokens
-from kafka_keyshared.core.commands import Commit
-from kafka_keyshared.core.events import CommitAnswered
+from kafka_keyshared.core.contract.commands import Commit
+from kafka_keyshared.core.contract.events import CommitAnswered
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import Seldom, log_of, quietly
 from kafka_keyshared.model import Record, TopicPartition

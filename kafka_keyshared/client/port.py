@@ -14,8 +14,8 @@ from confluent_kafka import KafkaError
 
 from kafka_keyshared.config.client import is_kip_848
 from kafka_keyshared.config.tokens import no_token
-from kafka_keyshared.core.commands import Commit
-from kafka_keyshared.core.events import CommitAnswered, CommitResult, Right
+from kafka_keyshared.core.contract.commands import Commit
+from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult, Right
 from kafka_keyshared.errors import BrokerUnavailableError
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.status import ClientStatus

@@ -10,7 +10,7 @@ from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]
 
 from kafka_keyshared.client.patterns import is_pattern, matching, visible
 from kafka_keyshared.client.port import Refusal, refused_right
-from kafka_keyshared.core.events import Right
+from kafka_keyshared.core.contract.events import Right
 from kafka_keyshared.errors import TopicMissingError
 from kafka_keyshared.logs import log_of
 

@@ -25,7 +25,7 @@ from kafka_keyshared.config.properties import ALIASES
 from kafka_keyshared.config.secrets import scrubbed
 from kafka_keyshared.config.traced import untraceable
 from kafka_keyshared.config.whole import FileConfig
-from kafka_keyshared.core.retry_policy import NEED_DLQ
+from kafka_keyshared.core.contract.retry_policy import NEED_DLQ
 from kafka_keyshared.errors import ConfigError
 
 KAFKA = "kafka"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.core.retry_policy import PoisonPolicy
+from kafka_keyshared.core.contract.retry_policy import PoisonPolicy
 from kafka_keyshared.core.routing.modes import RoutingMode
 
 AUTO = "auto"

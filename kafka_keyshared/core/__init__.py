@@ -4,6 +4,6 @@ Nothing in this folder starts a thread, reads a clock, draws a random number, lo
 Time arrives as an argument, jitter inside the events that need it, and everything that leaves is a
 value. One thread calls it, so it has no lock.
 
-What can happen stands in :mod:`.events`, what follows from it in :mod:`.commands`; which module
-decides what, docs/architecture.md says.
+What can happen stands in :mod:`kafka_keyshared.core.contract.events`, what follows from it in
+:mod:`kafka_keyshared.core.contract.commands`; which module decides what, docs/architecture.md says.
 """

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from kafka_keyshared.core import failures
 from kafka_keyshared.core.burst import Line
-from kafka_keyshared.core.commands import Command
+from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.keying import DerivedKeys
 from kafka_keyshared.core.subscription import Subscription

@@ -11,8 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from kafka_keyshared.core import metadata
-from kafka_keyshared.core.commands import AssignAt, Command, CommitEntry, Lapse, Level, Notice
-from kafka_keyshared.core.events import StartPoint
+from kafka_keyshared.core.contract.commands import (
+    AssignAt,
+    Command,
+    CommitEntry,
+    Lapse,
+    Level,
+    Notice,
+)
+from kafka_keyshared.core.contract.events import StartPoint
+from kafka_keyshared.core.contract.slices import Leased, Progress
 from kafka_keyshared.core.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.lanes import LETTERS_ON_THEIR_WAY
 from kafka_keyshared.core.log_position import LogPosition
@@ -20,7 +28,6 @@ from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.opening import advance
 from kafka_keyshared.core.running_notes import NONE_RUNNING, Running
 from kafka_keyshared.core.runs import MAX_OFFSET
-from kafka_keyshared.core.slices import Leased, Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 

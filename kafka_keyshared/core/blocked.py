@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from kafka_keyshared.core.commands import Level, Notice
+from kafka_keyshared.core.contract.commands import Level, Notice
 from kafka_keyshared.core.failure_lines import kind_of, named_kind
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
-from kafka_keyshared.core.commands import Level, Notice
+from kafka_keyshared.core.contract.commands import Level, Notice
 from kafka_keyshared.model import About
 
 INTERVAL = 10.0

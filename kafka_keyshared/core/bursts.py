@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_keyshared.core.burst import INTERVAL, Burst, Line, as_it_is
-from kafka_keyshared.core.commands import Level, Notice
+from kafka_keyshared.core.contract.commands import Level, Notice
 from kafka_keyshared.core.failure_lines import Attempts
 
 UNREAD_INTERVAL = 60.0

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from kafka_keyshared.core import metadata
-from kafka_keyshared.core.commands import Command, Commit, CommitEntry, Level, Notice
+from kafka_keyshared.core.contract.commands import Command, Commit, CommitEntry, Level, Notice
+from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
 from kafka_keyshared.core.denials import Denials
-from kafka_keyshared.core.events import CommitAnswered, CommitResult
 from kafka_keyshared.core.lane_notes import LaneNotes
 from kafka_keyshared.core.log_position import LogPosition
 from kafka_keyshared.core.metadata import Encoded

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kafka_keyshared.core.events import Right
+from kafka_keyshared.core.contract.events import Right
 from kafka_keyshared.model import TopicPartition
 
 AUTHORIZATION_TIMEOUT = 900.0

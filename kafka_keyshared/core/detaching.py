@@ -12,9 +12,9 @@ The workers are looked at only while some record waits for one that runs.
 from __future__ import annotations
 
 from kafka_keyshared.core import returns, stuck
-from kafka_keyshared.core.commands import Command
+from kafka_keyshared.core.contract.commands import Command
+from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.shards import Detaching
-from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
 

@@ -27,13 +27,14 @@ from kafka_keyshared.core import (
     stuck,
     worker_lifecycle,
 )
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.careful import CarefulStarts
 from kafka_keyshared.core.ceilings import Ceilings
-from kafka_keyshared.core.commands import Command
 from kafka_keyshared.core.commit import CommitPolicy, Commits, longest_text
-from kafka_keyshared.core.events import Event
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.commands import Command
+from kafka_keyshared.core.contract.events import Event
+from kafka_keyshared.core.contract.slices import Book, Epochs, Leased, Progress
 from kafka_keyshared.core.handing_out import go_on, hand_out
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.invariants import check_subscription
@@ -43,7 +44,6 @@ from kafka_keyshared.core.partitions import PartitionEvent, refuse_impossible
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.regained import Regained
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.slices import Book, Epochs, Leased, Progress
 from kafka_keyshared.core.snapshots import Snapshots
 from kafka_keyshared.core.subscription import Subscription, Subscriptions
 from kafka_keyshared.core.text_limit import TextLimit

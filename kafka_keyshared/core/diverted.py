@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from itertools import chain
 
 from kafka_keyshared.core.burst import Line
-from kafka_keyshared.core.commands import Command, Fence, Publish
-from kafka_keyshared.core.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.commands import Command, Fence, Publish
+from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.failure_lines import in_short
 from kafka_keyshared.core.lanes import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.poison import attempts_of, block, letter_of

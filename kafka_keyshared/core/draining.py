@@ -26,15 +26,15 @@ from itertools import chain
 from typing import TypeAlias
 
 from kafka_keyshared.core import hand_over, returns
-from kafka_keyshared.core.commands import Command
-from kafka_keyshared.core.events import Recalled
+from kafka_keyshared.core.contract.commands import Command
+from kafka_keyshared.core.contract.events import Recalled
+from kafka_keyshared.core.contract.slices import Leased, Progress
 from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.one_lease import Grant
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.routing.port import Routing
 from kafka_keyshared.core.routing.slots import Slots
 from kafka_keyshared.core.rows import Row
-from kafka_keyshared.core.slices import Leased, Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import Record

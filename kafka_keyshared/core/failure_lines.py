@@ -2,8 +2,9 @@
 
 A *kind* is the type of an error and the place in the user's program that it came from. The first
 failure of each kind is logged with its traceback, which shows the line of code. After that, one
-line per interval counts the failures of each kind. :mod:`.retry_policy` decides how often and how
-soon a record is retried.
+line per interval counts the failures of each kind.
+:mod:`kafka_keyshared.core.contract.retry_policy` decides how often and how soon a record is
+retried.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections import Counter
 from typing import TypeAlias
 
 from kafka_keyshared.core.burst import Burst, Line
-from kafka_keyshared.core.commands import Level, Notice
-from kafka_keyshared.core.dispositions import Failure
+from kafka_keyshared.core.contract.commands import Level, Notice
+from kafka_keyshared.core.contract.dispositions import Failure
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.model import About, TopicPartition, named_key
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from itertools import chain
 
-from kafka_keyshared.core.commands import Adopt, Command, Level, Notice, Release
-from kafka_keyshared.core.events import Released
+from kafka_keyshared.core.contract.commands import Adopt, Command, Level, Notice, Release
+from kafka_keyshared.core.contract.events import Released
 from kafka_keyshared.core.hand_overs import HandOver, HandOvers, Kept
 from kafka_keyshared.core.routing.slots import Move, Run, Slots
 from kafka_keyshared.core.subscription import Subscription

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kafka_keyshared.core import failures, stuck
-from kafka_keyshared.core.commands import Command, Level, Notice
-from kafka_keyshared.core.slices import Progress
+from kafka_keyshared.core.contract.commands import Command, Level, Notice
+from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.slow import Running, Slow, slow_at
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker

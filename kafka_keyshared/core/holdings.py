@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
+from kafka_keyshared.core.contract.slices import Epochs, Leased, Progress
 from kafka_keyshared.core.one_lease import OneLease
 from kafka_keyshared.core.records.backlog import Backlog
 from kafka_keyshared.core.records.originals import column
 from kafka_keyshared.core.records.places import WaitingPlace
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.slices import Epochs, Leased, Progress
 from kafka_keyshared.core.unowned import UnownedRows
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import (

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NoReturn, TypeAlias, cast
 
+from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.lanes import HEAD_LEASED
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.core.shards import Shard, SharedRow
-from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker, WorkerState
 from kafka_keyshared.errors import InvariantError

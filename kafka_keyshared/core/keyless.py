@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from kafka_keyshared.core.commands import Level, Notice
+from kafka_keyshared.core.contract.commands import Level, Notice
 from kafka_keyshared.model import Record, counted
 
 ALL_KEYLESS = 1_000

@@ -7,9 +7,9 @@ a reason and changes nothing. The same holds for an order for a lane that is not
 
 from __future__ import annotations
 
-from kafka_keyshared.core.commands import Command, LaneAnswer, Level, Notice
-from kafka_keyshared.core.dispositions import Disposition, Failure
-from kafka_keyshared.core.events import LaneAction, LaneOrder
+from kafka_keyshared.core.contract.commands import Command, LaneAnswer, Level, Notice
+from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.failure_lines import in_short, one_line
 from kafka_keyshared.core.key_text import key_text
 from kafka_keyshared.core.lanes import DIVERTS, LANE_TABLE, ClosedLane, LaneEvent, LaneState

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 from sortedcontainers import SortedList
 
-from kafka_keyshared.core.commands import Publish
-from kafka_keyshared.core.dispositions import Failure
+from kafka_keyshared.core.contract.commands import Publish
+from kafka_keyshared.core.contract.dispositions import Failure
+from kafka_keyshared.core.contract.tables import follow
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.core.records.places import without
-from kafka_keyshared.core.tables import follow
 from kafka_keyshared.model import Record, TopicPartition
 
 

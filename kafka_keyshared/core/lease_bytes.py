@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, islice
 
+from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.records.window import length_of
-from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.model import Record
 
 

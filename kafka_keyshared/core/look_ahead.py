@@ -28,12 +28,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kafka_keyshared.core.contract.slices import Epochs
 from kafka_keyshared.core.lanes import HEAD_HELD_UP, ClosedLane, ClosedLanes
 from kafka_keyshared.core.one_lease import OneLease
 from kafka_keyshared.core.records.places import WaitingPlace
 from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.core.shards import Shard
-from kafka_keyshared.core.slices import Epochs
 from kafka_keyshared.core.slow import Running, Slow
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import Record, TopicPartition, partition_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from kafka_keyshared.core import draining, worker_lifecycle
-from kafka_keyshared.core.commands import Command
-from kafka_keyshared.core.events import AssignRange, Join, Resize, SetFilters
+from kafka_keyshared.core.contract.commands import Command
+from kafka_keyshared.core.contract.events import AssignRange, Join, Resize, SetFilters
 from kafka_keyshared.core.routing.filters import check_unmatched
 from kafka_keyshared.core.routing.ranges import StickyRanges, written
 from kafka_keyshared.core.subscription import Subscription

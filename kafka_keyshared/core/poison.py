@@ -1,15 +1,15 @@
 """Poison records: dead letter for a lane's head, and lane blocking.
 
-:mod:`.retry_policy` decides which policy applies. :mod:`.diverted` sends all records behind the
-head to the dead-letter topic as well.
+:mod:`kafka_keyshared.core.contract.retry_policy` decides which policy applies. :mod:`.diverted`
+sends all records behind the head to the dead-letter topic as well.
 """
 
 from __future__ import annotations
 
 from kafka_keyshared.core.blocked import cure
 from kafka_keyshared.core.burst import Line
-from kafka_keyshared.core.commands import Command, Publish
-from kafka_keyshared.core.dispositions import Disposition
+from kafka_keyshared.core.contract.commands import Command, Publish
+from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.failure_lines import in_short
 from kafka_keyshared.core.lanes import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.subscription import Subscription

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from kafka_keyshared.core.burst import Line
-from kafka_keyshared.core.commands import Command, Level, Notice
-from kafka_keyshared.core.dlq_limit import DlqWatch
+from kafka_keyshared.core.contract.commands import Command, Level, Notice
+from kafka_keyshared.core.contract.dlq_limit import DlqWatch
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.core.look_ahead import Behind

@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from kafka_keyshared.core import metadata
-from kafka_keyshared.core.commands import Command, CommitEntry, Level, Notice
-from kafka_keyshared.core.events import StartPoint
+from kafka_keyshared.core.contract.commands import Command, CommitEntry, Level, Notice
+from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.lane_notes import LaneNotes, from_position, merged
 from kafka_keyshared.core.log_position import LogPosition, topic_id_in
 from kafka_keyshared.core.runs import clip, union

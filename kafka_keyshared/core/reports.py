@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kafka_keyshared.core import draining, failures, hand_over, worker_lifecycle
-from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.commands import Command
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.commands import Command
+from kafka_keyshared.core.contract.slices import Book, Leased
 from kafka_keyshared.core.meters import Meters
-from kafka_keyshared.core.slices import Book, Leased
 from kafka_keyshared.core.subscription import Subscription
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeAlias
 
-from kafka_keyshared.core.commands import Command, Recall
-from kafka_keyshared.core.events import Recalled
+from kafka_keyshared.core.contract.commands import Command, Recall
+from kafka_keyshared.core.contract.events import Recalled
+from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.lanes import LaneEvent
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.errors import InvariantError

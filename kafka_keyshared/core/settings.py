@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from kafka_keyshared.core.dlq_limit import DlqLimit
+from kafka_keyshared.core.contract.dlq_limit import DlqLimit
+from kafka_keyshared.core.contract.retry_policy import (
+    NEED_DLQ,
+    PoisonPolicy,
+    RetryPolicy,
+    refuse_for_exclusive,
+)
 from kafka_keyshared.core.keying import (
     DerivedKeys,
     KeyOf,
@@ -16,12 +22,6 @@ from kafka_keyshared.core.keying import (
 )
 from kafka_keyshared.core.records.lane_identity import OrderScope
 from kafka_keyshared.core.records.window import Window
-from kafka_keyshared.core.retry_policy import (
-    NEED_DLQ,
-    PoisonPolicy,
-    RetryPolicy,
-    refuse_for_exclusive,
-)
 from kafka_keyshared.core.routing.modes import KEYLESS_MODES, SHARED_MODES, RoutingSettings
 from kafka_keyshared.core.whole import NoLanes, OneLane
 from kafka_keyshared.errors import ConfigError

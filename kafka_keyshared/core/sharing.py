@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kafka_keyshared.core.commands import Command
+from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.records.originals import Chunk
 from kafka_keyshared.core.shards import Shard, SharedRow

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kafka_keyshared.core.burst import Line
-from kafka_keyshared.core.commands import Notice
+from kafka_keyshared.core.contract.commands import Notice
 from kafka_keyshared.core.meters import Processed, topics_of
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker

@@ -8,8 +8,9 @@ from typing import TypeAlias
 from kafka_keyshared.core.careful import CarefulStarts
 from kafka_keyshared.core.carried import notes
 from kafka_keyshared.core.ceilings import Ceilings
-from kafka_keyshared.core.commands import CommitEntry
 from kafka_keyshared.core.commit import encode
+from kafka_keyshared.core.contract.commands import CommitEntry
+from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.metadata import Encoded
 from kafka_keyshared.core.meters import Arrivals
 from kafka_keyshared.core.offsets import (
@@ -21,7 +22,6 @@ from kafka_keyshared.core.offsets import (
     look,
 )
 from kafka_keyshared.core.running_notes import Running
-from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.text_limit import TextLimit
 from kafka_keyshared.model import TopicPartition
 

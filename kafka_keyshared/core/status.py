@@ -17,8 +17,9 @@ from kafka_keyshared.core.closer_look import (
     slots,
     unread,
 )
+from kafka_keyshared.core.contract.events import CommitResult
+from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.failure_lines import in_short
 from kafka_keyshared.core.key_text import key_text
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
@@ -28,7 +29,6 @@ from kafka_keyshared.core.pending import pending_acks
 from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import nobodys, written
 from kafka_keyshared.core.shared_look import detached_since, lane_states, shards_at, shared
-from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.surroundings import Stand, Surroundings
 from kafka_keyshared.core.workers import Worker

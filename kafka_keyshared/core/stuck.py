@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from kafka_keyshared.core import draining, failures, returns
 from kafka_keyshared.core.burst import Line
-from kafka_keyshared.core.commands import Command, Halt, TimeOut
+from kafka_keyshared.core.contract.commands import Command, Halt, TimeOut
+from kafka_keyshared.core.contract.events import Ended, Recalled, Stuck
+from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.diverted import suspend
-from kafka_keyshared.core.events import Ended, Recalled, Stuck
 from kafka_keyshared.core.lanes import LaneEvent, LaneState
 from kafka_keyshared.core.records.lane_identity import is_keyless
-from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.errors import InvariantError

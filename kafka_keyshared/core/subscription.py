@@ -12,9 +12,10 @@ from collections.abc import Set as AbstractSet
 
 from kafka_keyshared.core.blocked import Reminder
 from kafka_keyshared.core.bursts import Bursts
-from kafka_keyshared.core.commands import Command, Lease
+from kafka_keyshared.core.contract.commands import Command, Lease
+from kafka_keyshared.core.contract.dlq_limit import DlqWatch
+from kafka_keyshared.core.contract.slices import Book, Epochs, Leased, Slice
 from kafka_keyshared.core.diversions import Diversions
-from kafka_keyshared.core.dlq_limit import DlqWatch
 from kafka_keyshared.core.errors_seen import ErrorsSeen
 from kafka_keyshared.core.failure_watch import FailureWatch
 from kafka_keyshared.core.holdings import Holdings
@@ -33,7 +34,6 @@ from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.shards import Detaching, Shard
-from kafka_keyshared.core.slices import Book, Epochs, Leased, Slice
 from kafka_keyshared.core.suspects import Suspects
 from kafka_keyshared.core.workers import Worker, merged
 from kafka_keyshared.errors import InvariantError

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kafka_keyshared.core.commands import Command, Level, Notice
+from kafka_keyshared.core.contract.commands import Command, Level, Notice
 from kafka_keyshared.core.metadata import (
     SET_BUDGET,
     TEXT_LIMIT,

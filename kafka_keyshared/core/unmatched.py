@@ -8,7 +8,7 @@ an absent worker is held under every policy. :mod:`.unowned` has the waiting rec
 from __future__ import annotations
 
 from kafka_keyshared.core.burst import Line
-from kafka_keyshared.core.commands import Command, Halt
+from kafka_keyshared.core.contract.commands import Command, Halt
 from kafka_keyshared.core.meters import Processed, topics_of
 from kafka_keyshared.core.opening import settle_head
 from kafka_keyshared.core.rows import Row

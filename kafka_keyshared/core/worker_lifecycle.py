@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from kafka_keyshared.core import draining, hand_over, returns
-from kafka_keyshared.core.commands import (
+from kafka_keyshared.core.contract.commands import (
     AbandonWorker,
     Command,
     EndWorker,
@@ -20,7 +20,7 @@ from kafka_keyshared.core.commands import (
     ReplaceWorker,
     StartWorker,
 )
-from kafka_keyshared.core.events import Beat
+from kafka_keyshared.core.contract.events import Beat
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.opening import advance
 from kafka_keyshared.core.subscription import Subscription

@@ -16,12 +16,12 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain, islice
 
+from kafka_keyshared.core.contract.slices import Leased
+from kafka_keyshared.core.contract.tables import follow
 from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.lease_bytes import LeaseBytes
 from kafka_keyshared.core.records.backlog import Backlog
 from kafka_keyshared.core.rows import Row
-from kafka_keyshared.core.slices import Leased
-from kafka_keyshared.core.tables import follow
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 

@@ -29,7 +29,7 @@ from kafka_keyshared.audit.processed import ProcessedLog
 from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.config import RetryOptions
 from kafka_keyshared.config.pooled import ASYNCIO, PROCESS, counted_workers
-from kafka_keyshared.core.events import DeadLettered
+from kafka_keyshared.core.contract.events import DeadLettered
 from kafka_keyshared.demo import data
 from kafka_keyshared.demo.calls import CallingElsewhere, Calls, awaiting, calling
 from kafka_keyshared.demo.expected import compare, expected, read_answers

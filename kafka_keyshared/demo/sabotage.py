@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
-from kafka_keyshared.core.commands import Commit
-from kafka_keyshared.core.events import CommitAnswered
+from kafka_keyshared.core.contract.commands import Commit
+from kafka_keyshared.core.contract.events import CommitAnswered
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.originals import Originals
-from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.demo.ledgers import AuditedClient
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record

@@ -19,7 +19,7 @@ from typing import IO, Any, NamedTuple, TypeAlias
 from fastavro import parse_schema, schemaless_reader, schemaless_writer, writer
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-from kafka_keyshared.core.commands import Publish
+from kafka_keyshared.core.contract.commands import Publish
 from kafka_keyshared.dlq.envelope import (
     CONTENT,
     CONTENT_AVRO,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from kafka_keyshared.core.commands import Publish
+from kafka_keyshared.core.contract.commands import Publish
 from kafka_keyshared.headers import read_headers
 
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]

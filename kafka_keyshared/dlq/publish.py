@@ -17,8 +17,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.config.client import ask
 from kafka_keyshared.config.properties import FOR_LETTERS
-from kafka_keyshared.core.commands import Publish
-from kafka_keyshared.core.events import DeadLettered
+from kafka_keyshared.core.contract.commands import Publish
+from kafka_keyshared.core.contract.events import DeadLettered
 from kafka_keyshared.dlq import envelope
 from kafka_keyshared.logs import quietly
 from kafka_keyshared.model import name_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterator, Mapping
 from typing import NamedTuple
 
-from kafka_keyshared.core.slices import Progress
+from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.model import (
     Record,
     TopicPartition,

@@ -11,8 +11,8 @@ import os
 from collections.abc import Callable, Generator, Iterable
 from typing import Protocol, TypeVar
 
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.owner.loop import CHUNK, Loop
 from kafka_keyshared.owner.ports import Ports

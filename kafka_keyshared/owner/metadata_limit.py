@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafka_keyshared.client.port import Client, MetadataLimitAsked
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import events as ev
 
 WAIT = 1.0
 """Seconds that the first assignment waits for the limit.

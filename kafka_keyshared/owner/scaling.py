@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TypeAlias
 
 from kafka_keyshared.core import draining
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import written
 from kafka_keyshared.core.subscription import Subscription

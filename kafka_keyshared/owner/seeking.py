@@ -18,8 +18,8 @@ from typing import Protocol
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.port import Client, LogBounds
-from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import metadata
+from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.log_position import LogPosition

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.lanes import LaneState
-from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import (
     TopicPartition,

@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.pools.port import Pool

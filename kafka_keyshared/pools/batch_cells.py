@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Container
 from typing import Any, TypeAlias
 
-from kafka_keyshared.core.commands import Adopt, Release
+from kafka_keyshared.core.contract.commands import Adopt, Release
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.pools.chains import Given

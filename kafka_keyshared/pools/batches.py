@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
-from kafka_keyshared.core.events import FencePassed, Recalled, Stuck
+from kafka_keyshared.core.contract.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
+from kafka_keyshared.core.contract.events import FencePassed, Recalled, Stuck
+from kafka_keyshared.core.contract.slices import Progress, Serial, Slice
 from kafka_keyshared.core.records.lane_identity import is_keyless
-from kafka_keyshared.core.slices import Progress, Serial, Slice
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.pools.batch_calls import Calls
 from kafka_keyshared.pools.batch_cells import BatchCell

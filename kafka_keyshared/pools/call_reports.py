@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.dispositions import Failure
-from kafka_keyshared.core.events import Ended, Failed, Recalled, Report, SetAside
+from kafka_keyshared.core.contract.dispositions import Failure
+from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, Report, SetAside
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.handling.batching import Outcome, settles
 from kafka_keyshared.handling.failure import describe, text_of

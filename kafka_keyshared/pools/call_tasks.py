@@ -16,10 +16,10 @@ from dataclasses import replace
 from functools import partial
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Recall, TimeOut
-from kafka_keyshared.core.events import Recalled, Stuck
+from kafka_keyshared.core.contract.commands import Recall, TimeOut
+from kafka_keyshared.core.contract.events import Recalled, Stuck
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
-from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.handling.batching import BatchRule, Outcome, for_all, outcomes_of
 from kafka_keyshared.pools import lease
 from kafka_keyshared.pools.awaited import turning

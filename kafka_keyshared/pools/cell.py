@@ -14,10 +14,10 @@ from dataclasses import replace
 from itertools import islice
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.dispositions import Disposition, Failure
-from kafka_keyshared.core.events import Ended, Failed, Report, SetAside
+from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.events import Ended, Failed, Report, SetAside
+from kafka_keyshared.core.contract.slices import Serial, Slice
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.slices import Serial, Slice
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.pools.failed_lanes import FailedLanes

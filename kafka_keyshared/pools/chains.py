@@ -10,8 +10,16 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from kafka_keyshared.core.contract.slices import (
+    BACK,
+    RUNS,
+    UNSTARTED,
+    WAITS,
+    Scattered,
+    Serial,
+    Slice,
+)
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.slices import BACK, RUNS, UNSTARTED, WAITS, Scattered, Serial, Slice
 from kafka_keyshared.model import TopicPartition
 
 

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import StartWorker
+from kafka_keyshared.core.contract.commands import StartWorker
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.logs import log_of

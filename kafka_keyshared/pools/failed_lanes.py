@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless, lane_of
-from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.model import Record
 
 LaneOf: TypeAlias = Callable[[Record], Lane]

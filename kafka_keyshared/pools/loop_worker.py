@@ -15,9 +15,9 @@ from contextvars import copy_context
 from typing import Generic, Protocol, TypeVar
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, TimeOut
-from kafka_keyshared.core.events import FencePassed, Recalled, Report
-from kafka_keyshared.core.slices import Running, Slice
+from kafka_keyshared.core.contract.commands import Adopt, Fence, Recall, Release, TimeOut
+from kafka_keyshared.core.contract.events import FencePassed, Recalled, Report
+from kafka_keyshared.core.contract.slices import Running, Slice
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition

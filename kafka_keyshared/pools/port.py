@@ -1,8 +1,8 @@
 """The port between owner and pools, and recallable handover of records.
 
 A pool runs the handlers. It reports to the loop only through the loop's mailbox, oldest report
-first. The owner sends slices (:mod:`kafka_keyshared.core.slices`) and commands about them. The
-workers send reports (:mod:`kafka_keyshared.core.events`).
+first. The owner sends slices (:mod:`kafka_keyshared.core.contract.slices`) and commands about them.
+The workers send reports (:mod:`kafka_keyshared.core.contract.events`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,17 @@ from collections.abc import Container, Mapping, Sequence
 from operator import length_hint
 from typing import Protocol
 
-from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
-from kafka_keyshared.core.events import Recalled
-from kafka_keyshared.core.slices import Progress, Serial, Slice
+from kafka_keyshared.core.contract.commands import (
+    Adopt,
+    Fence,
+    Lapse,
+    Recall,
+    Release,
+    StartWorker,
+    TimeOut,
+)
+from kafka_keyshared.core.contract.events import Recalled
+from kafka_keyshared.core.contract.slices import Progress, Serial, Slice
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.pools.failed_lanes import Lanes, own_lanes
 

@@ -17,9 +17,9 @@ from functools import partial
 from itertools import accumulate, takewhile
 from typing import TypeAlias, cast
 
-from kafka_keyshared.core.commands import Lapse, TimeOut
-from kafka_keyshared.core.events import Failed, Recalled, SetAside
-from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.core.contract.commands import Lapse, TimeOut
+from kafka_keyshared.core.contract.events import Failed, Recalled, SetAside
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.errors import InvariantError, KeySharedError
 from kafka_keyshared.handling.called import OK
 from kafka_keyshared.handling.failure import describe

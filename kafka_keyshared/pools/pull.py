@@ -9,9 +9,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
-from kafka_keyshared.core.events import FencePassed, Recalled, Released
-from kafka_keyshared.core.slices import Progress, Serial, Slice
+from kafka_keyshared.core.contract.commands import (
+    Adopt,
+    Fence,
+    Lapse,
+    Recall,
+    Release,
+    StartWorker,
+    TimeOut,
+)
+from kafka_keyshared.core.contract.events import FencePassed, Recalled, Released
+from kafka_keyshared.core.contract.slices import Progress, Serial, Slice
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, names_of, some
 from kafka_keyshared.pools.cell import Cell

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Fence, Recall, TimeOut
-from kafka_keyshared.core.events import Ended, Failed, Recalled, SetAside, SomeEnded, Stuck
-from kafka_keyshared.core.slices import ENDED, RUNS, Slice
+from kafka_keyshared.core.contract.commands import Fence, Recall, TimeOut
+from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, SetAside, SomeEnded, Stuck
+from kafka_keyshared.core.contract.slices import ENDED, RUNS, Slice
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.verdicts import error_in
 from kafka_keyshared.model import Ack, Drop

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
-from kafka_keyshared.core.slices import Serial, Slice
+from kafka_keyshared.core.contract.slices import Serial, Slice
 from kafka_keyshared.handling.called import FAILED, OK, Outcome
 from kafka_keyshared.model import Record
 from kafka_keyshared.pools.board import Board

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafka_keyshared.core.commands import Adopt, Release
-from kafka_keyshared.core.events import Released
+from kafka_keyshared.core.contract.commands import Adopt, Release
+from kafka_keyshared.core.contract.events import Released
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import counted

@@ -21,8 +21,16 @@ from queue import SimpleQueue
 from typing import Any, TypeAlias
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
-from kafka_keyshared.core.slices import Progress, Slice
+from kafka_keyshared.core.contract.commands import (
+    Adopt,
+    Fence,
+    Lapse,
+    Recall,
+    Release,
+    StartWorker,
+    TimeOut,
+)
+from kafka_keyshared.core.contract.slices import Progress, Slice
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import in_words

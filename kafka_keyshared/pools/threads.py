@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from queue import SimpleQueue
 
-from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
-from kafka_keyshared.core.events import (
+from kafka_keyshared.core.contract.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
+from kafka_keyshared.core.contract.events import (
     Ended,
     Failed,
     FencePassed,
@@ -23,7 +23,7 @@ from kafka_keyshared.core.events import (
     SetAside,
     Stuck,
 )
-from kafka_keyshared.core.slices import Progress, Slice
+from kafka_keyshared.core.contract.slices import Progress, Slice
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.logs import log_of

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
-from kafka_keyshared.core.commands import Adopt, Fence, Release
-from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.core.contract.commands import Adopt, Fence, Release
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.handling.called import Called
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.handling.outputs import Take

@@ -19,8 +19,8 @@ from kafka_keyshared.client.port import (
     Refusal,
     ended_by_the_group,
 )
-from kafka_keyshared.core.commands import Commit, CommitEntry
-from kafka_keyshared.core.events import CommitAnswered
+from kafka_keyshared.core.contract.commands import Commit, CommitEntry
+from kafka_keyshared.core.contract.events import CommitAnswered
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.sim.asking import (
     NOTHING,

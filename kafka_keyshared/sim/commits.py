@@ -13,8 +13,8 @@ from itertools import chain
 from confluent_kafka import KafkaError
 
 from kafka_keyshared.client.port import CommittedOffset, classify_commit, refused_right
-from kafka_keyshared.core.commands import Commit
-from kafka_keyshared.core.events import CommitAnswered
+from kafka_keyshared.core.contract.commands import Commit
+from kafka_keyshared.core.contract.events import CommitAnswered
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.client import ClusterPort, SimClient
 from kafka_keyshared.sim.commit_text import CommitTextError, read_commit, read_notes

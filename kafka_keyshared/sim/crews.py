@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from random import Random
 
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.sim.keys import key_by
 from kafka_keyshared.sim.member import Member

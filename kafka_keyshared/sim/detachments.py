@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.commands import Command, Lease
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.commands import Command, Lease
 from kafka_keyshared.core.shards import shard_of
 from kafka_keyshared.core.subscription import Subscription, Subscriptions
 from kafka_keyshared.model import Record, TopicPartition

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from kafka_keyshared.core.commit import CommitPolicy
-from kafka_keyshared.core.dlq_limit import DlqLimit
-from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.contract.dlq_limit import DlqLimit
+from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.routing.filters import ON_UNMATCHED
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names

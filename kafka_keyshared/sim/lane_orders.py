@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from random import Random
 
-from kafka_keyshared.core.events import LaneAction, LaneOrder
+from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.lane_orders import EVENTS
 from kafka_keyshared.core.lanes import LANE_TABLE, ClosedLane, LaneState
 from kafka_keyshared.owner.loop import Loop

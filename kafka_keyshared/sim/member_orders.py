@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from kafka_keyshared.core.events import DlqLimitLifted, LaneAction, LaneOrder
+from kafka_keyshared.core.contract.events import DlqLimitLifted, LaneAction, LaneOrder
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.owner.by_hand import Those

@@ -8,11 +8,18 @@ from functools import partial
 from random import Random
 from typing import NamedTuple, cast
 
-from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, StartWorker, TimeOut
+from kafka_keyshared.core.contract.commands import (
+    Adopt,
+    Fence,
+    Recall,
+    Release,
+    StartWorker,
+    TimeOut,
+)
+from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.events import Ended, Recalled, Report, SetAside
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.dispositions import Disposition
-from kafka_keyshared.core.events import Ended, Recalled, Report, SetAside
-from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.model import Drop, Record, TopicPartition
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.handlers import Ending, Handlers

@@ -14,10 +14,17 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias, cast
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, StartWorker, TimeOut
+from kafka_keyshared.core.contract.commands import (
+    Adopt,
+    Fence,
+    Recall,
+    Release,
+    StartWorker,
+    TimeOut,
+)
+from kafka_keyshared.core.contract.events import Recalled, Report
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.events import Recalled, Report
-from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.pools import child

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import cast
 
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.happenings import LetterReconnected
 from kafka_keyshared.sim.records import SimRecord

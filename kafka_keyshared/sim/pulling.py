@@ -13,11 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Recall, StartWorker, TimeOut
+from kafka_keyshared.core.contract.commands import Recall, StartWorker, TimeOut
+from kafka_keyshared.core.contract.dispositions import Failure
+from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, Report, SetAside
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.dispositions import Failure
-from kafka_keyshared.core.events import Ended, Failed, Recalled, Report, SetAside
-from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.model import Record
 from kafka_keyshared.pools.pull import PullPool
 from kafka_keyshared.sim.handlers import Call, Handlers

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import suppress
 from random import Random
 
-from kafka_keyshared.core.events import AssignRange
+from kafka_keyshared.core.contract.events import AssignRange
 from kafka_keyshared.core.routing.ranges import StickyRanges
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.owner.loop import Loop

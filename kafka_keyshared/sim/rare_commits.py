@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import METADATA_USUAL, Books

@@ -15,10 +15,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
-from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.dispositions import Disposition, Failure
-from kafka_keyshared.core.events import (
+from kafka_keyshared.core.contract.commands import (
+    Adopt,
+    Fence,
+    Lapse,
+    Recall,
+    Release,
+    StartWorker,
+    TimeOut,
+)
+from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.events import (
     Ended,
     Failed,
     FencePassed,
@@ -28,7 +35,8 @@ from kafka_keyshared.core.events import (
     SetAside,
     Stuck,
 )
-from kafka_keyshared.core.slices import Progress, Slice
+from kafka_keyshared.core.contract.slices import Progress, Slice
+from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Drop, Record
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes

@@ -15,11 +15,11 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Adopt, Recall, StartWorker, TimeOut
+from kafka_keyshared.core.contract.commands import Adopt, Recall, StartWorker, TimeOut
+from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.events import Recalled, Report
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.dispositions import Disposition
-from kafka_keyshared.core.events import Recalled, Report
-from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import DeadLetter, Drop, Record, Retry
 from kafka_keyshared.pools.awaited import unmade

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from kafka_keyshared.core.events import Ended, Recalled, Report, SetAside
-from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.core.contract.events import Ended, Recalled, Report, SetAside
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.model import Record
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.pool import where_from

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from kafka_keyshared.core.dispositions import Disposition
+from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import detachments
 from kafka_keyshared.sim import history as was

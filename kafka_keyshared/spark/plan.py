@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from kafka_keyshared.core.assignment import start
 from kafka_keyshared.core.ceilings import lease_end
-from kafka_keyshared.core.commands import CommitEntry, Notice
 from kafka_keyshared.core.commit import encode
-from kafka_keyshared.core.events import StartPoint
+from kafka_keyshared.core.contract.commands import CommitEntry, Notice
+from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.metadata import set_rooms
 from kafka_keyshared.core.offsets import PartitionState, Snapshot

@@ -21,9 +21,9 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.assignment import unreceived
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.lane_notes import LaneNotes
 from kafka_keyshared.core.metadata import SET_BUDGET

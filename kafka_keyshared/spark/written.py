@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from kafka_keyshared.core.commands import CommitEntry
-from kafka_keyshared.core.events import StartPoint
+from kafka_keyshared.core.contract.commands import CommitEntry
+from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.model import TopicPartition
 
 

@@ -19,8 +19,8 @@ from kafka_keyshared.bench.common import Progress, topic_of_our_own
 from kafka_keyshared.bench.noop import NoopPlan, fill, run_pair
 from kafka_keyshared.bench.scale import ScalePlan, measure_threads
 from kafka_keyshared.config.pooled import slice_records
-from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.commands import Lease
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.commands import Lease
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import KeySharedError

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafka_keyshared.client.port import Committed, CommittedOffset, Rebalance
-from kafka_keyshared.core.commands import Commit, CommitEntry
-from kafka_keyshared.core.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.contract.commands import Commit, CommitEntry
+from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
 from kafka_keyshared.demo.ledgers import AuditedClient
 from kafka_keyshared.demo.sabotage import HastyClient, ReorderingPool
 from kafka_keyshared.model import TopicPartition

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.stopping import ANSWER_WAIT, HURRIED_ANSWER_WAIT, REFUSED_MOST, stop
 from tests.support.ports import Stage

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import Client, Committed, EventKind, LogBounds, classify_event
-from kafka_keyshared.core.commands import Commit, CommitEntry
-from kafka_keyshared.core.events import CommitResult, Right
+from kafka_keyshared.core.contract.commands import Commit, CommitEntry
+from kafka_keyshared.core.contract.events import CommitResult, Right
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import Record, TopicPartition
 from tests.support.sides import PATIENCE, Real, Simulated, World, offsets, read, take

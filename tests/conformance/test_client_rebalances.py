@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import Client
-from kafka_keyshared.core.commands import Commit, CommitEntry
-from kafka_keyshared.core.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.contract.commands import Commit, CommitEntry
+from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import Record, TopicPartition

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.settings import SubscriptionSettings
 from tests.support.harness import Harness
 from tests.support.pool_sides import Fake, FakeInstances, FakeProcesses, Instances, Side, Threads

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.events import Ended, FencePassed
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.events import Ended, FencePassed
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Drop
 from tests.support.harness import Harness

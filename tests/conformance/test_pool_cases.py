@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.events import Failed
+from kafka_keyshared.core.contract.events import Failed
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.handling.failure import MESSAGE_CHARS_MAX, STACK_CHARS_MAX
 from tests.support import raised

@@ -17,11 +17,11 @@ from kafka_keyshared.audit.ledger import MemoryLedger
 from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.commands import Commit
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.commands import Commit
+from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult, Failed
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.events import CommitAnswered, CommitResult, Failed
-from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.ports import Ports

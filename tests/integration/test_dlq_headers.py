@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import cimpl
 
-from kafka_keyshared.core.commands import Publish
-from kafka_keyshared.core.events import DeadLettered
+from kafka_keyshared.core.contract.commands import Publish
+from kafka_keyshared.core.contract.events import DeadLettered
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.headers import HeadersError, read_headers
 from kafka_keyshared.keys import from_header

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.sim.stepped import SteppedWorker
 from tests.support.harness import Harness

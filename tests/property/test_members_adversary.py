@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.model import Coordinates, TopicPartition
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.mailbox import Mailbox

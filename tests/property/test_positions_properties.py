@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kafka_keyshared.core import metadata
 from kafka_keyshared.core.assignment import start, unreceived
-from kafka_keyshared.core.events import StartPoint
+from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.offsets import PartitionState, Snapshot, derive
 from kafka_keyshared.model import Record
 from tests.support.records import P0, record

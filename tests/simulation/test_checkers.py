@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers import every_checker
 from kafka_keyshared.sim.checkers.checker import Violation
@@ -126,7 +126,7 @@ def test_checkers_know_nothing_of_what_the_core_believes() -> None:
         if name.startswith("kafka_keyshared.") and ".sim." not in name
     }
     assert parts == {
-        *("kafka_keyshared.core.events", "kafka_keyshared.core.settings"),
+        *("kafka_keyshared.core.contract.events", "kafka_keyshared.core.settings"),
         *("kafka_keyshared.hashing", "kafka_keyshared.model"),
     }
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafka_keyshared.core.events import CommitResult
-from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.contract.events import CommitResult
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.no_repeats import NoRepeats
 from kafka_keyshared.sim.happenings import CallbackRaised, LogsAsked

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.commands import Commit, CommitEntry
-from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.contract.commands import Commit, CommitEntry
+from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.commits import Fate
 from kafka_keyshared.sim.group import Seat

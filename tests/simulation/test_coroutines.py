@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kafka_keyshared.core.events import Failed, Recalled
+from kafka_keyshared.core.contract.events import Failed, Recalled
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.sim.pool import PoolHabits
 from kafka_keyshared.sim.run import Outcome, run_seed

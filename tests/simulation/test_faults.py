@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import EventKind, classify_event
-from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.faults import Faults
 from kafka_keyshared.sim.pause_history import PauseHeard, PauseRefused

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from kafka_keyshared.client.port import EventKind, classify_event
-from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.client import SimClient
 from kafka_keyshared.sim.history import CommitStored, Expelled, Owned, Released

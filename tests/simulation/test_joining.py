@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.happenings import FiltersDeclared, Resized, WorkerJoined, WorkerLeft

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from kafka_keyshared.core.events import LaneAction, LaneOrder
+from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.records.lane_identity import NULL_KEY
 from kafka_keyshared.sim import crews
 from kafka_keyshared.sim import history as happened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kafka_keyshared.core.commands import Commit, CommitEntry
+from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.history import ReadsOn

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_keyshared.core.dlq_limit import DlqLimit
+from kafka_keyshared.core.contract.dlq_limit import DlqLimit
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.chance import Chance

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.checkers.no_repeats import NoRepeats

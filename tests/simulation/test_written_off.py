@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.dlq_limit import DlqLimit
-from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.contract.dlq_limit import DlqLimit
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.happenings import LimitLifted
 from tests.simulation.told import SUB, T0, Told

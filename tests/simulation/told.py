@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.metadata import Runs, encode
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened

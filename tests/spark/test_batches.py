@@ -20,7 +20,7 @@ from kafka_keyshared.cli.audit_log import audit_log
 from kafka_keyshared.cli.run import write_down
 from kafka_keyshared.cli.spark_run import Telling
 from kafka_keyshared.cli.spark_tools import spans_of
-from kafka_keyshared.core.events import StartPoint
+from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.errors import KeySharedError

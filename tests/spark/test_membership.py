@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.commands import CommitEntry
+from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.driver.group import GroupActiveError, GroupLostError, SoleMember

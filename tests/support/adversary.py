@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from random import Random
 
-from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.events import CommitResult
+from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.metadata import SET_BUDGET
-from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.model import Coordinates, TopicPartition
 from tests.support.oracle import coordinates_of
 from tests.support.records import FakeRecord

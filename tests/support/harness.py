@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import returns
 from kafka_keyshared.core.commit import CommitPolicy
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.detaching import LOOK_EVERY
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.routing.port import Unowned
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.pools.actor import Actor, Mail

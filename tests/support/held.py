@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.routing.ranges import StickyRanges
 from kafka_keyshared.core.settings import SubscriptionSettings

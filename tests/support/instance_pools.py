@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import StartWorker
+from kafka_keyshared.core.contract.commands import StartWorker
 from kafka_keyshared.core.records.lane_identity import Lane, lane_of
 from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.handling.batching import BatchRule

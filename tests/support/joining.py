@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.workers import WorkerState

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from kafka_keyshared.core import commands as cmd
+from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import CommitEntry
-from kafka_keyshared.core.dispositions import Failure
-from kafka_keyshared.core.events import Forget, Revoking
-from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.contract.commands import CommitEntry
+from kafka_keyshared.core.contract.dispositions import Failure
+from kafka_keyshared.core.contract.events import Forget, Revoking
+from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
-from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.pull import PullPool

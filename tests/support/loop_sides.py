@@ -7,8 +7,8 @@ import threading
 from typing import Any
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Fence
-from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.core.contract.commands import Fence
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.pools.inline import InlinePool
 from kafka_keyshared.pools.loop_host import CallersLoop, OwnLoop
 from kafka_keyshared.pools.worker_cells import WorkerSpec

@@ -9,8 +9,8 @@ from typing import Any
 from kafka_keyshared.app.service import Hooks
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds, Rebalance
-from kafka_keyshared.core.commands import Commit
-from kafka_keyshared.core.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.contract.commands import Commit
+from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
 from kafka_keyshared.model import Record, TopicPartition
 from tests.support.ports import IdsTold, LimitTold
 from tests.support.records import P0

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
-from kafka_keyshared.core.commands import CommitEntry
-from kafka_keyshared.core.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.commands import CommitEntry
+from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.model import Coordinates, Drop, TopicPartition

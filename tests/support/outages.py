@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kafka_keyshared.core.dispositions import Disposition, Failure
-from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.status import take
 from kafka_keyshared.core.surroundings import Surroundings

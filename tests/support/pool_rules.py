@@ -10,8 +10,8 @@ import enum
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
-from kafka_keyshared.core.commands import Fence, Recall, TimeOut
-from kafka_keyshared.core.events import (
+from kafka_keyshared.core.contract.commands import Fence, Recall, TimeOut
+from kafka_keyshared.core.contract.events import (
     Ended,
     Failed,
     FencePassed,
@@ -21,8 +21,8 @@ from kafka_keyshared.core.events import (
     SetAside,
     SomeEnded,
 )
+from kafka_keyshared.core.contract.slices import Progress, Slice
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless, lane_of
-from kafka_keyshared.core.slices import Progress, Slice
 from kafka_keyshared.model import Record
 
 Name = tuple[int, int]

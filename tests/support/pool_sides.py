@@ -19,12 +19,20 @@ from typing import Any, ClassVar, NamedTuple
 from unittest import mock
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
+from kafka_keyshared.core.contract.commands import (
+    Adopt,
+    Fence,
+    Lapse,
+    Recall,
+    Release,
+    StartWorker,
+    TimeOut,
+)
+from kafka_keyshared.core.contract.events import FencePassed, Recalled, Released, Report
+from kafka_keyshared.core.contract.slices import Progress, Slice
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.events import FencePassed, Recalled, Released, Report
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.slices import Progress, Slice
 from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import Drop, Record, partition_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.subscription import Subscription

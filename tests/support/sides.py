@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import Client
-from kafka_keyshared.core.events import CommitAnswered
+from kafka_keyshared.core.contract.events import CommitAnswered
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import Record, TopicPartition

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kafka_keyshared.core.commands import Commit, CommitEntry
-from kafka_keyshared.core.events import CommitAnswered
+from kafka_keyshared.core.contract.commands import Commit, CommitEntry
+from kafka_keyshared.core.contract.events import CommitAnswered
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.client import SimClient

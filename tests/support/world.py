@@ -9,16 +9,16 @@ from dataclasses import replace
 from random import Random
 from typing import ClassVar, Literal
 
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.commands import CommitEntry
-from kafka_keyshared.core.dispositions import Disposition
-from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.commands import CommitEntry
+from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.events import CommitResult
+from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.metadata import SET_BUDGET, encode
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.model import Drop, Record, TopicPartition
 from kafka_keyshared.sim.handlers import Ending
 from kafka_keyshared.sim.stepped import SteppedWorker

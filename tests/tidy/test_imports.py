@@ -84,7 +84,7 @@ def test_no_two_parts_may_import_each_other() -> None:
             "audit may not import",
         ),
         ("local/jars.py", "from kafka_keyshared.model import Record", "local may not import model"),
-        ("core/events.py", "from kafka_keyshared.audit.ledger import Ledger", "audit"),
+        ("core/contract/events.py", "from kafka_keyshared.audit.ledger import Ledger", "audit"),
         ("spark/executor.py", "from kafka_keyshared.client.kafka import Client", "spark may not"),
         ("sim/world.py", "import kafka_keyshared", "sim may not import"),
         (

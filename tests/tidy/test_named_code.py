@@ -78,12 +78,12 @@ def test_the_page_has_every_part_on_its_floor() -> None:
         ("see `core/no_such.py`", "names core/no_such.py, which does not exist"),
         ("see `runtime/`", "names runtime/, which does not exist"),
         (
-            "see `core/retry_policy.py` (`judge`)",
-            "names judge, which is not in core/retry_policy.py",
+            "see `core/contract/retry_policy.py` (`judge`)",
+            "names judge, which is not in core/contract/retry_policy.py",
         ),
         (
-            "see `core/retry_policy.py` (`decide`, `RetryPolicy.after`)",
-            "names RetryPolicy.after, which is not in core/retry_policy.py",
+            "see `core/contract/retry_policy.py` (`decide`, `RetryPolicy.after`)",
+            "names RetryPolicy.after, which is not in core/contract/retry_policy.py",
         ),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.meters import KNOWN_ERRORS, LetterAnswer, Processed, Rebalance
 from kafka_keyshared.diagnosis.causes import CAUSES

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafka_keyshared.core.events import StartPoint
+from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.driver.placing import java_of

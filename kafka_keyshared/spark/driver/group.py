@@ -25,8 +25,8 @@ from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import EventKind, classify_event, unreachable, with_cure
 from kafka_keyshared.client.topics import partitions_of
 from kafka_keyshared.config import connection_conf
-from kafka_keyshared.core.commands import Commit, CommitEntry
-from kafka_keyshared.core.events import CommitAnswered, CommitResult, StartPoint
+from kafka_keyshared.core.contract.commands import Commit, CommitEntry
+from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult, StartPoint
 from kafka_keyshared.core.log_position import topic_id_in
 from kafka_keyshared.errors import (
     BrokerUnavailableError,

@@ -12,7 +12,7 @@ import pytest
 from kafka_keyshared.cli import ring_where
 from kafka_keyshared.cli.ring import Chosen
 from kafka_keyshared.cli.ring_where import where_running
-from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.routing.ring import VnodeRing
 from kafka_keyshared.core.settings import DETACH_AFTER, SubscriptionSettings

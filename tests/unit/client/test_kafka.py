@@ -19,8 +19,8 @@ from kafka_keyshared.client.port import (
     classify_event,
     is_cooperative,
 )
-from kafka_keyshared.core.commands import Commit, CommitEntry
-from kafka_keyshared.core.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.contract.commands import Commit, CommitEntry
+from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
 from kafka_keyshared.errors import BrokerUnavailableError
 from kafka_keyshared.local.node import free_ports
 from kafka_keyshared.model import TopicPartition

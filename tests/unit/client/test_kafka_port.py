@@ -12,8 +12,8 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import CommittedOffset
-from kafka_keyshared.core.commands import Commit, CommitEntry
-from kafka_keyshared.core.events import CommitAnswered, Right
+from kafka_keyshared.core.contract.commands import Commit, CommitEntry
+from kafka_keyshared.core.contract.events import CommitAnswered, Right
 from kafka_keyshared.errors import ConfigError, TopicMissingError
 from kafka_keyshared.model import TopicPartition
 from tests.support.offline import CONF

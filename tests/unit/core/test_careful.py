@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.careful import (
     ALONE_SECONDS,
     CAREFUL_SECONDS,
@@ -12,11 +11,12 @@ from kafka_keyshared.core.careful import (
     LOOK_EVERY,
     PATIENCE,
 )
-from kafka_keyshared.core.commands import Commit, Level
-from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.commands import Commit, Level
+from kafka_keyshared.core.contract.events import CommitResult
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.lane_notes import LaneNotes
 from kafka_keyshared.core.metadata import decode, encode
-from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.running_notes import STARTED, WAITING, Running
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import Record, TopicPartition

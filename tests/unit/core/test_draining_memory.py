@@ -8,8 +8,8 @@ import tracemalloc
 import pytest
 
 from kafka_keyshared.core import draining
-from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.commands import Recall
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.commands import Recall
 from kafka_keyshared.model import TopicPartition
 from tests.support.held import held_by_a, keys_by_slot, ranges
 from tests.support.records import FakeRecord

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core.events import AssignRange, LaneAction, LaneOrder
-from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract.events import AssignRange, LaneAction, LaneOrder
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER

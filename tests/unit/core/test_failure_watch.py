@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.events import DeadLettered, Flush
-from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.contract.events import DeadLettered, Flush
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import failures
-from kafka_keyshared.core.dispositions import Disposition
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.retry_policy import Decision, RetryPolicy, decide
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.retry_policy import Decision, RetryPolicy, decide
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError, InvariantError

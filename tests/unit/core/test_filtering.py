@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.routing.filters import OnUnmatched, shown
 from kafka_keyshared.core.routing.modes import RoutingMode, RoutingSettings
 from kafka_keyshared.core.settings import SubscriptionSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core import heartbeat
-from kafka_keyshared.core.commands import (
+from kafka_keyshared.core.contract.commands import (
     AbandonWorker,
     Command,
     Halt,
@@ -14,10 +14,10 @@ from kafka_keyshared.core.commands import (
     Recall,
     ReplaceWorker,
 )
-from kafka_keyshared.core.events import Beat, Ended, Reported
+from kafka_keyshared.core.contract.events import Beat, Ended, Reported
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
 from tests.support.harness import Harness

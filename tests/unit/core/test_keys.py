@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core import kept_keys
-from kafka_keyshared.core.commands import LaneAnswer, Level
-from kafka_keyshared.core.events import LaneAction, LaneOrder
+from kafka_keyshared.core.contract.commands import LaneAnswer, Level
+from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.keying import DerivedKeys, NullKeys, UndecodablePolicy
 from kafka_keyshared.core.lanes import LaneState
-from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import slot_of

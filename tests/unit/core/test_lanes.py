@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.lanes import LANE_TABLE, ClosedLane, ClosedLanes, LaneEvent, LaneState
 from kafka_keyshared.core.records.lane_identity import is_keyless, lane_of
-from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.workers import merged
 from kafka_keyshared.hashing import lane_hash

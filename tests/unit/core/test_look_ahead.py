@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.records.originals import Chunk
-from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.metadata import encode
 from kafka_keyshared.core.meters import (
     ERROR_NAMES_MAX,
@@ -15,7 +16,6 @@ from kafka_keyshared.core.meters import (
     Histogram,
     Meters,
 )
-from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Drop, TopicPartition
 from kafka_keyshared.sim.handlers import Ending

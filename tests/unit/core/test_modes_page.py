@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core import failures, shedding
-from kafka_keyshared.core.dispositions import Disposition
-from kafka_keyshared.core.retry_policy import Decision
+from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.retry_policy import Decision
 from tests.setup import modes_page
 from tests.setup.page_tables import written
 

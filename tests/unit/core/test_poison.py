@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.lanes import LaneState
-from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.retry_policy import (
+from kafka_keyshared.core.contract.retry_policy import (
     WHERE_ORDER_IS_REQUIRED,
     PoisonPolicy,
     RetryPolicy,
     refuse_for_exclusive,
 )
+from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.sim.commit_text import read_notes

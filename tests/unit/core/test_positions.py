@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.events import Fetched
+from kafka_keyshared.core.contract.events import Fetched
 from kafka_keyshared.core.metadata import encode
 from kafka_keyshared.core.offsets import PartitionState, Snapshot, collect, derive
 from kafka_keyshared.core.settings import SubscriptionSettings

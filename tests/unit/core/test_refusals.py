@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import TopicPartition

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.routing.modes import RoutingMode, RoutingSettings
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import status
-from kafka_keyshared.core.dispositions import Failure
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.dispositions import Failure
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.core.shedding import capacity
 from kafka_keyshared.core.surroundings import Surroundings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.key_text import KEY_CHARS, key_text
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.routing.modes import RoutingSettings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.workers import Worker, WorkerState

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from kafka_keyshared.config.tokens import TokenCallback
-from kafka_keyshared.core.commands import Publish
-from kafka_keyshared.core.events import DeadLettered
+from kafka_keyshared.core.contract.commands import Publish
+from kafka_keyshared.core.contract.events import DeadLettered
 from kafka_keyshared.dlq import publish as module
 from kafka_keyshared.dlq.avro import decode
 from kafka_keyshared.dlq.publish import (

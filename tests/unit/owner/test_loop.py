@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.dispositions import Disposition
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
+from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.records.window import Window
-from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, Retry, TopicPartition
 from kafka_keyshared.owner.loop import MAIL_TURNS

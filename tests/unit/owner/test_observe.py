@@ -8,8 +8,8 @@ import pytest
 
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.model import Record
 from kafka_keyshared.owner.by_hand import Those
 from kafka_keyshared.owner.observe import DERIVE_AFTER, Board, Observer, chained

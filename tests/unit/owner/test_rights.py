@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import Refusal
-from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.events import Right
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.events import Right
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.observe import Board, Observer

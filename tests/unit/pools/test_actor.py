@@ -6,8 +6,8 @@ import typing
 
 import pytest
 
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.errors import InvariantError
 from tests.support.harness import Harness

@@ -11,16 +11,16 @@ import pytest
 
 from kafka_keyshared import lease_of
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, TimeOut
-from kafka_keyshared.core.dispositions import Disposition
-from kafka_keyshared.core.events import (
+from kafka_keyshared.core.contract.commands import Adopt, Fence, Recall, Release, TimeOut
+from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.events import (
     Failed,
     FencePassed,
     Recalled,
     Released,
 )
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.handling.handlers import maker

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.slices import Serial
+from kafka_keyshared.core.contract.slices import Serial
 from kafka_keyshared.handling.called import DROPPED, FAILED, OK
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.pools.board import (

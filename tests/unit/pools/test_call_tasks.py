@@ -13,10 +13,10 @@ import pytest
 
 from kafka_keyshared import lease_of
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
-from kafka_keyshared.core.events import Failed, Recalled, Released
+from kafka_keyshared.core.contract.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
+from kafka_keyshared.core.contract.events import Failed, Recalled, Released
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.model import DeadLetter, Drop, Retry, partition_of

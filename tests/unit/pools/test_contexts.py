@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import StartWorker
-from kafka_keyshared.core.events import Ended
+from kafka_keyshared.core.contract.commands import StartWorker
+from kafka_keyshared.core.contract.events import Ended
 from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.keys import from_callable

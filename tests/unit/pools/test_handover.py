@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from kafka_keyshared.core.slices import Serial
+from kafka_keyshared.core.contract.slices import Serial
 from kafka_keyshared.pools.port import Handover
 from tests.support.records import FakeRecord, record
 from tests.support.slices import slice_of

@@ -12,9 +12,9 @@ import pytest
 
 from kafka_keyshared import Lease, lease_of
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Lapse
-from kafka_keyshared.core.events import Ended
-from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.core.contract.commands import Lapse
+from kafka_keyshared.core.contract.events import Ended
+from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.model import partition_of

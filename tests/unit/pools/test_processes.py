@@ -25,9 +25,16 @@ import pytest
 
 from kafka_keyshared import lease_of
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Adopt, Lapse, Recall, Release, StartWorker, TimeOut
-from kafka_keyshared.core.dispositions import Disposition
-from kafka_keyshared.core.events import Ended, Failed, Recalled, Released
+from kafka_keyshared.core.contract.commands import (
+    Adopt,
+    Lapse,
+    Recall,
+    Release,
+    StartWorker,
+    TimeOut,
+)
+from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, Released
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.decoding import Making

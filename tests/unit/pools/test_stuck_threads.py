@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Fence, Recall, TimeOut
-from kafka_keyshared.core.events import Ended, Failed, FencePassed, Recalled
+from kafka_keyshared.core.contract.commands import Fence, Recall, TimeOut
+from kafka_keyshared.core.contract.events import Ended, Failed, FencePassed, Recalled
+from kafka_keyshared.core.contract.slices import Serial, Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.slices import Serial, Slice
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import Drop
 from kafka_keyshared.pools.threads import ThreadPool

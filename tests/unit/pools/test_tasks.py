@@ -23,9 +23,16 @@ import pytest
 
 from kafka_keyshared import lease_of
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Adopt, Recall, Release, StartWorker, TimeOut
-from kafka_keyshared.core.dispositions import Disposition
-from kafka_keyshared.core.events import Ended, Failed, Recalled, Released, SetAside, SomeEnded
+from kafka_keyshared.core.contract.commands import Adopt, Recall, Release, StartWorker, TimeOut
+from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.events import (
+    Ended,
+    Failed,
+    Recalled,
+    Released,
+    SetAside,
+    SomeEnded,
+)
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry

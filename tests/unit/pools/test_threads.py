@@ -14,11 +14,18 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, StartWorker
-from kafka_keyshared.core.dispositions import Disposition
-from kafka_keyshared.core.events import Ended, Failed, FencePassed, Released, Report, SetAside
+from kafka_keyshared.core.contract.commands import Adopt, Fence, Recall, Release, StartWorker
+from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.events import (
+    Ended,
+    Failed,
+    FencePassed,
+    Released,
+    Report,
+    SetAside,
+)
+from kafka_keyshared.core.contract.slices import Serial, Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.slices import Serial, Slice
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling import verdicts
 from kafka_keyshared.handling.handlers import Made, maker

@@ -16,7 +16,7 @@ PREAMBLE = """
 import os, sys
 from queue import SimpleQueue
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.events import Ended, Failed
+from kafka_keyshared.core.contract.events import Ended, Failed
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.commands import Commit, CommitEntry
-from kafka_keyshared.core.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.contract.commands import Commit, CommitEntry
+from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
 from kafka_keyshared.errors import KeySharedError, TopicMissingError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.driver import group

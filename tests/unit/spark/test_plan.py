@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from kafka_keyshared.core.events import StartPoint
+from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.metadata import SET_BUDGET, decode, encode
 from kafka_keyshared.core.offsets import Snapshot

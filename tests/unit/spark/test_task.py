@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.metadata import encode
-from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.handling.outputs import Place

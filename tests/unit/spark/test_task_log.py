@@ -10,7 +10,7 @@ import pytest
 
 from kafka_keyshared.audit.processed import Row
 from kafka_keyshared.audit.wrap import audited
-from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.handling.handlers import maker

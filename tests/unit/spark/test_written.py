@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_keyshared.core.commands import CommitEntry
-from kafka_keyshared.core.events import StartPoint
+from kafka_keyshared.core.contract.commands import CommitEntry
+from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.driver.folders import NOTES, WrittenBatches
 from kafka_keyshared.spark.written import Fate, Note, name_of_batch, note_of

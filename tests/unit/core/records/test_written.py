@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.status import take
 from kafka_keyshared.core.surroundings import Surroundings
 from kafka_keyshared.model import TopicPartition

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from operator import methodcaller
 from typing import NamedTuple
 
-from kafka_keyshared.core.slices import Leased
+from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record, TopicPartition, counted, partition_of
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.slices import Epochs, Leased, Scattered, Serial, Slice
 from kafka_keyshared.core.heartbeat import NAMED_AT_ONCE
 from kafka_keyshared.core.records.originals import Chunk, Originals
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.slices import Epochs, Leased, Scattered, Serial, Slice
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness

@@ -12,13 +12,13 @@ from typing import Any, Protocol
 import pytest
 
 import kafka_keyshared
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.slices import Leased
+from kafka_keyshared.core.contract.tables import follow
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.lanes import LANE_TABLE, ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.partitions import PARTITION_TABLE, Ownership, PartitionEvent
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.slices import Leased
-from kafka_keyshared.core.tables import follow
 from kafka_keyshared.core.workers import WORKER_TABLE, Worker, WorkerEvent, WorkerState
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.sim import edges

@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from kafka_keyshared.core.commands import Commit, Publish
-from kafka_keyshared.core.dispositions import Failure
+from kafka_keyshared.core.contract.commands import Commit, Publish
+from kafka_keyshared.core.contract.dispositions import Failure
+from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.model import Record, TopicPartition
 
 # --- reports of a pool about leases and states, in the order in which they happened ---
