@@ -22,7 +22,7 @@ from kafka_keyshared.core.contract.commands import (
 from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.contract.slices import Leased, Progress
 from kafka_keyshared.core.lane_notes import LaneNotes, Tried
-from kafka_keyshared.core.lanes import LETTERS_ON_THEIR_WAY
+from kafka_keyshared.core.lanes.closed import LETTERS_ON_THEIR_WAY
 from kafka_keyshared.core.log_position import LogPosition
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.opening import advance

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from kafka_keyshared.core.contract.commands import Level, Notice
 from kafka_keyshared.core.failure_lines import kind_of, named_kind
-from kafka_keyshared.core.lanes import ClosedLane, LaneState
+from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 
 REMIND_EVERY = 60.0
 NAMED_MAX = 10

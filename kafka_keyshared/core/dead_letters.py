@@ -9,7 +9,7 @@ from __future__ import annotations
 from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.events import DeadLettered
-from kafka_keyshared.core.lanes import LETTERS_ON_THEIR_WAY, ClosedLane, LaneEvent, LaneState
+from kafka_keyshared.core.lanes.closed import LETTERS_ON_THEIR_WAY, ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.meters import LetterAnswer, Processed
 from kafka_keyshared.core.opening import settle_head
 from kafka_keyshared.core.poison import attempts_of, block

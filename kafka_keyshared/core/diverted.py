@@ -20,7 +20,7 @@ from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.contract.commands import Command, Fence, Publish
 from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.failure_lines import in_short
-from kafka_keyshared.core.lanes import ClosedLane, LaneEvent, LaneState
+from kafka_keyshared.core.lanes.closed import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.poison import attempts_of, block, letter_of
 from kafka_keyshared.core.records.lane_identity import Lane, NullKey
 from kafka_keyshared.core.subscription import Subscription

@@ -15,8 +15,8 @@ from itertools import compress
 from typing import TypeAlias
 
 from kafka_keyshared.core.keying import OwnKeys
-from kafka_keyshared.core.lanes import ClosedLane
-from kafka_keyshared.core.one_lease import Grant
+from kafka_keyshared.core.lanes.closed import ClosedLane
+from kafka_keyshared.core.lanes.one_lease import Grant
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.hashing import SLOTS

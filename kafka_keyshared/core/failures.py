@@ -27,7 +27,7 @@ from kafka_keyshared.core.diverted import divert, join
 from kafka_keyshared.core.failure_lines import Attempt
 from kafka_keyshared.core.keying import Refused
 from kafka_keyshared.core.lane_notes import Tried
-from kafka_keyshared.core.lanes import (
+from kafka_keyshared.core.lanes.closed import (
     DIVERTS,
     HEAD_LEASED,
     LETTERS_ON_THEIR_WAY,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from kafka_keyshared.core.contract.slices import Epochs, Leased, Progress
-from kafka_keyshared.core.one_lease import OneLease
+from kafka_keyshared.core.lanes.one_lease import OneLease
 from kafka_keyshared.core.records.backlog import Backlog
 from kafka_keyshared.core.records.originals import column
 from kafka_keyshared.core.records.places import WaitingPlace

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from kafka_keyshared.core.key_text import key_text
 from kafka_keyshared.core.keying import OwnKeys
-from kafka_keyshared.core.lanes import ClosedLanes
-from kafka_keyshared.core.one_lease import OneLease
+from kafka_keyshared.core.lanes.closed import ClosedLanes
+from kafka_keyshared.core.lanes.one_lease import OneLease
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.shards import Shard, SharedRow
 from kafka_keyshared.core.workers import Worker

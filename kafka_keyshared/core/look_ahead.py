@@ -29,8 +29,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka_keyshared.core.contract.slices import Epochs
-from kafka_keyshared.core.lanes import HEAD_HELD_UP, ClosedLane, ClosedLanes
-from kafka_keyshared.core.one_lease import OneLease
+from kafka_keyshared.core.lanes.closed import HEAD_HELD_UP, ClosedLane, ClosedLanes
+from kafka_keyshared.core.lanes.one_lease import OneLease
 from kafka_keyshared.core.records.places import WaitingPlace
 from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.core.shards import Shard

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from kafka_keyshared.core.lanes import ClosedLane, LaneEvent, LaneState
+from kafka_keyshared.core.lanes.closed import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.subscription import Subscription
 
 

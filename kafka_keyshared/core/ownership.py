@@ -12,8 +12,8 @@ from collections.abc import Set as AbstractSet
 
 from kafka_keyshared.core.draining_slots import DrainingSlots
 from kafka_keyshared.core.hand_overs import HandOvers
-from kafka_keyshared.core.lanes import ClosedLane
-from kafka_keyshared.core.one_lease import Grant
+from kafka_keyshared.core.lanes.closed import ClosedLane
+from kafka_keyshared.core.lanes.one_lease import Grant
 from kafka_keyshared.core.records.backlog import Backlog
 from kafka_keyshared.core.records.places import WaitingPlace
 from kafka_keyshared.core.routing.filters import (

@@ -12,7 +12,7 @@ from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.contract.commands import Command, Level, Notice
 from kafka_keyshared.core.contract.dlq_limit import DlqWatch
 from kafka_keyshared.core.holds import Holds, Reason
-from kafka_keyshared.core.lanes import ClosedLane, LaneState
+from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.core.look_ahead import Behind
 from kafka_keyshared.core.opening import advance
 from kafka_keyshared.core.returns import of_partitions, recall

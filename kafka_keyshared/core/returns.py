@@ -13,7 +13,7 @@ from typing import TypeAlias
 from kafka_keyshared.core.contract.commands import Command, Recall
 from kafka_keyshared.core.contract.events import Recalled
 from kafka_keyshared.core.contract.slices import Leased
-from kafka_keyshared.core.lanes import LaneEvent
+from kafka_keyshared.core.lanes.closed import LaneEvent
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker

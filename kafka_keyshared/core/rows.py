@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 
-from kafka_keyshared.core.lanes import ClosedLane
-from kafka_keyshared.core.one_lease import Grant
+from kafka_keyshared.core.lanes.closed import ClosedLane
+from kafka_keyshared.core.lanes.one_lease import Grant
 from kafka_keyshared.core.records.backlog import Backlog
 from kafka_keyshared.core.records.originals import Chunk
 from kafka_keyshared.core.records.places import without

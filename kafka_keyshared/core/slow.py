@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kafka_keyshared.core.contract.slices import Epochs
-from kafka_keyshared.core.one_lease import OneLease
+from kafka_keyshared.core.lanes.one_lease import OneLease
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import Record
 

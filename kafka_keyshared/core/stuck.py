@@ -16,7 +16,7 @@ from kafka_keyshared.core.contract.commands import Command, Halt, TimeOut
 from kafka_keyshared.core.contract.events import Ended, Recalled, Stuck
 from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.diverted import suspend
-from kafka_keyshared.core.lanes import LaneEvent, LaneState
+from kafka_keyshared.core.lanes.closed import LaneEvent, LaneState
 from kafka_keyshared.core.records.lane_identity import is_keyless
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker

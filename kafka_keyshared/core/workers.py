@@ -18,7 +18,7 @@ from itertools import chain, islice
 
 from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.contract.tables import follow
-from kafka_keyshared.core.lanes import ClosedLane
+from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.lease_bytes import LeaseBytes
 from kafka_keyshared.core.records.backlog import Backlog
 from kafka_keyshared.core.rows import Row

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress
-from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import (
     TopicPartition,

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from kafka_keyshared.core import lanes, partitions, workers
+from kafka_keyshared.core import partitions, workers
+from kafka_keyshared.core.lanes import closed
 
 TABLES = {
-    "lane": (lanes, "LANE_TABLE"),
+    "lane": (closed, "LANE_TABLE"),
     "worker": (workers, "WORKER_TABLE"),
     "partition": (partitions, "PARTITION_TABLE"),
 }

@@ -20,7 +20,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
 
 def lanes() -> str:
     """Return what follows on each event in each state of a closed lane."""
-    from kafka_keyshared.core.lanes import LANE_TABLE, LaneEvent
+    from kafka_keyshared.core.lanes.closed import LANE_TABLE, LaneEvent
 
     return _states("of the head of a lane that is …", LANE_TABLE, {e: e.value for e in LaneEvent})
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core.contract.events import CommitResult
-from kafka_keyshared.core.lanes import LANE_TABLE, LaneEvent, LaneState
+from kafka_keyshared.core.lanes.closed import LANE_TABLE, LaneEvent, LaneState
 from kafka_keyshared.core.unmatched import IS_AN_ERROR
 from kafka_keyshared.core.workers import WORKER_TABLE, Worker, WorkerEvent
 from kafka_keyshared.errors import InvariantError

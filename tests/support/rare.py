@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import partition_of

@@ -164,6 +164,6 @@ def test_relative_imports_resolve_like_python_resolves_them() -> None:
     module = parse("from . import ring\nfrom ..lanes import Lane", f"{PACKAGE}/core/routing/x.py")
     known = {"kafka_keyshared.core.routing.ring"}
     names = [name for _, name in imports(module, known)]
-    assert names == ["kafka_keyshared.core.routing.ring", "kafka_keyshared.core.lanes"]
+    assert names == ["kafka_keyshared.core.routing.ring", "kafka_keyshared.core.lanes.closed"]
     package = parse("from . import ring", f"{PACKAGE}/core/routing/__init__.py")
     assert [name for _, name in imports(package, known)] == names[:1]

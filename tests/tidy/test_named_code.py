@@ -13,7 +13,8 @@ PAGE = "docs/architecture.md"
 PAGES = (PAGE, "docs/sources.md", "docs/reliability.md")
 
 _PATH = re.compile(r"`((?:[\w-]+/)*[\w-]+\.py|(?:[\w-]+/)+)`")
-# Names in brackets right behind a module are in it: `core/lanes.py` (`LANE_TABLE`, `ClosedLane`).
+# Names in brackets right behind a module are in it: `core/lanes/closed.py` (`LANE_TABLE`,
+# `ClosedLane`).
 _NAMED = re.compile(r"`((?:[\w-]+/)*\w+\.py)` \(((?:`[\w.]+`(?:, | and )?)+)\)")
 _FLOOR = re.compile(r"\| (\d+) \| ((?:`[\w./]+`(?:, )?)+) \|")
 

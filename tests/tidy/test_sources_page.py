@@ -44,14 +44,14 @@ def test_each_rule_of_the_sources_has_a_module_and_a_test_or_says_that_it_has_no
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("| a rule | `core/lanes.py` |", "has 2 cells"),
-        ("| a rule | somewhere | `test_lanes.py` |", "names no module"),
-        ("| a rule | `core/lanes.py` | some test |", "names no test"),
+        ("| a rule | `core/lanes/closed.py` |", "has 2 cells"),
+        ("| a rule | somewhere | `test_closed.py` |", "names no module"),
+        ("| a rule | `core/lanes/closed.py` | some test |", "names no test"),
     ],
 )
 def test_a_row_that_leaves_it_open_is_found(line: str, complaint: str) -> None:
     head = "| rule | held by | test |\n|---|---|---|\n"
     (finding,) = check_rows(head + line)
     assert complaint in finding.what
-    assert check_rows(head + "| a rule | `core/lanes.py` | `test_lanes.py` |\n") == []
+    assert check_rows(head + "| a rule | `core/lanes/closed.py` | `test_closed.py` |\n") == []
     assert check_rows(head + f"| a rule | {NOT_BUILT} | {NOT_BUILT} |\n") == []

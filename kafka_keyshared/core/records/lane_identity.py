@@ -1,7 +1,7 @@
 """Lane identity: which records share one order.
 
 A lane is the queue of one key. Records, slices, and commands carry its identity. Its history is
-kept elsewhere (:mod:`kafka_keyshared.core.lanes`).
+kept elsewhere (:mod:`kafka_keyshared.core.lanes.closed`).
 """
 
 from __future__ import annotations

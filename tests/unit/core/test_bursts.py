@@ -9,7 +9,7 @@ from kafka_keyshared.core.burst import INTERVAL, Burst, Line
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.lanes import ClosedLane
+from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.settings import SubscriptionSettings
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, record

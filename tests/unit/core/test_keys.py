@@ -12,7 +12,7 @@ from kafka_keyshared.core.contract.commands import LaneAnswer, Level
 from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.keying import DerivedKeys, NullKeys, UndecodablePolicy
-from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import slot_of

@@ -11,7 +11,7 @@ from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.lane_notes import LaneNotes, hash_of
 from kafka_keyshared.core.lane_orders import EVENTS, listing
-from kafka_keyshared.core.lanes import LANE_TABLE, LaneState
+from kafka_keyshared.core.lanes.closed import LANE_TABLE, LaneState
 from kafka_keyshared.core.metadata import encode
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, lane_by, lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings

@@ -10,7 +10,7 @@ from kafka_keyshared.core.contract.retry_policy import (
     RetryPolicy,
     refuse_for_exclusive,
 )
-from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError

@@ -15,7 +15,7 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.holds import Reason
-from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import DETACH_AFTER, SHARDS_LEAST, SubscriptionSettings
 from kafka_keyshared.core.shards import SharedRow, shard_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.contract.slices import Epochs, Leased
-from kafka_keyshared.core.one_lease import OneLease
+from kafka_keyshared.core.lanes.one_lease import OneLease
 from kafka_keyshared.core.records.lane_identity import Lane, lane_of
 from kafka_keyshared.core.slow import SLOW_AFTER, Running, Slow, slow_at
 from kafka_keyshared.core.workers import Worker

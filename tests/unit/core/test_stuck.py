@@ -11,7 +11,7 @@ from kafka_keyshared.core.contract.commands import Fence, Recall, TimeOut
 from kafka_keyshared.core.contract.commands import Lease as LeaseCommand
 from kafka_keyshared.core.contract.events import Beat, Fetched, Recalled, Stuck
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription import Subscription

@@ -6,7 +6,13 @@ import pytest
 
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.lanes import LANE_TABLE, ClosedLane, ClosedLanes, LaneEvent, LaneState
+from kafka_keyshared.core.lanes.closed import (
+    LANE_TABLE,
+    ClosedLane,
+    ClosedLanes,
+    LaneEvent,
+    LaneState,
+)
 from kafka_keyshared.core.records.lane_identity import is_keyless, lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.workers import merged

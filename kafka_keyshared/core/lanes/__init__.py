@@ -1,0 +1,1 @@
+"""Closed lanes, and leases of single keys."""
