@@ -14,9 +14,9 @@ from __future__ import annotations
 from kafka_keyshared.core import returns, stuck
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.slices import Progress
-from kafka_keyshared.core.shards import Detaching
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.core.workers.shards import Detaching
+from kafka_keyshared.core.workers.worker import Worker
 
 LOOK_EVERY = 0.025
 """Seconds between two looks at the workers."""

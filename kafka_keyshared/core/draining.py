@@ -34,9 +34,9 @@ from kafka_keyshared.core.lanes.one_lease import Grant
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.routing.port import Routing
 from kafka_keyshared.core.routing.slots import Slots
-from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.core.workers.rows import Row
+from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import Record
 
 FEW = 4_000

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from kafka_keyshared.core.keying import OwnKeys
 from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.lanes.one_lease import Grant
-from kafka_keyshared.core.rows import Row
+from kafka_keyshared.core.workers.rows import Row
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, TopicPartition

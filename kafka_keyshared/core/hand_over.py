@@ -20,7 +20,7 @@ from kafka_keyshared.core.contract.events import Released
 from kafka_keyshared.core.hand_overs import HandOver, HandOvers, Kept
 from kafka_keyshared.core.routing.slots import Move, Run, Slots
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import counted
 
 GONE = "its thread is gone for good"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from kafka_keyshared.core.routing.slots import Run, Slots
-from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.core.workers.worker import Worker
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Arrival and processing rates of hot keys.
 
-A hot key is a key whose slot is a shard of its own (:mod:`.shards`). Both rates are computed from
-the lengths of its queues at two heartbeats, so they cost nothing per record.
+A hot key is a key whose slot is a shard of its own (:mod:`kafka_keyshared.core.workers.shards`).
+Both rates are computed from the lengths of its queues at two heartbeats, so they cost nothing per
+record.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from kafka_keyshared.core.keying import OwnKeys
 from kafka_keyshared.core.lanes.closed import ClosedLanes
 from kafka_keyshared.core.lanes.one_lease import OneLease
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.shards import Shard, SharedRow
-from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.core.workers.shards import Shard, SharedRow
+from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 from kafka_keyshared.shared_status import HotKey

@@ -15,9 +15,9 @@ from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.lanes.closed import HEAD_LEASED
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
-from kafka_keyshared.core.shards import Shard, SharedRow
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.core.workers import Worker, WorkerState
+from kafka_keyshared.core.workers.shards import Shard, SharedRow
+from kafka_keyshared.core.workers.worker import Worker, WorkerState
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition, name_of
 

@@ -10,8 +10,8 @@ behind it. All other keys would wait. So these records may fill a quarter of the
 share of the quarter goes on. Otherwise a single poison record would stop a partition because of the
 records of another.
 
-One record of a hot key runs at a time, and the others wait (:mod:`.shards`). They count, too, if
-they last for seconds.
+One record of a hot key runs at a time, and the others wait
+(:mod:`kafka_keyshared.core.workers.shards`). They count, too, if they last for seconds.
 
 A lane that is about to go on counts half. A hot key with an immediate retry would otherwise cost
 its partition a pause, which takes longer than the retry. Records that wait for a running record
@@ -33,9 +33,9 @@ from kafka_keyshared.core.lanes.closed import HEAD_HELD_UP, ClosedLane, ClosedLa
 from kafka_keyshared.core.lanes.one_lease import OneLease
 from kafka_keyshared.core.records.places import WaitingPlace
 from kafka_keyshared.core.records.window import Window
-from kafka_keyshared.core.shards import Shard
 from kafka_keyshared.core.slow import Running, Slow
-from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.core.workers.shards import Shard
+from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 SOON = 1.0

@@ -26,11 +26,11 @@ from kafka_keyshared.core.routing.filters import (
 from kafka_keyshared.core.routing.port import Unowned
 from kafka_keyshared.core.routing.slots import Slots
 from kafka_keyshared.core.routing.table import SlotTable
-from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.settings import SubscriptionSettings, refuse_filters
-from kafka_keyshared.core.shards import SharedRow
 from kafka_keyshared.core.unowned import UnownedRows
-from kafka_keyshared.core.workers import Worker, WorkerState
+from kafka_keyshared.core.workers.rows import Row
+from kafka_keyshared.core.workers.shards import SharedRow
+from kafka_keyshared.core.workers.worker import Worker, WorkerState
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record
 

@@ -16,9 +16,9 @@ from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.core.look_ahead import Behind
 from kafka_keyshared.core.opening import advance
 from kafka_keyshared.core.returns import of_partitions, recall
-from kafka_keyshared.core.shards import Shard
 from kafka_keyshared.core.slow import Running
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.workers.shards import Shard
 from kafka_keyshared.model import TopicPartition, counted, in_words, name_of, named_key
 
 PARKED_SHARE = 8

@@ -7,9 +7,9 @@ from collections import Counter
 from kafka_keyshared.core.key_text import key_text
 from kafka_keyshared.core.lane_orders import shown_state
 from kafka_keyshared.core.lanes.closed import LaneState
-from kafka_keyshared.core.shards import SharedRow
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.core.workers.shards import SharedRow
+from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record
 from kafka_keyshared.shared_status import DetachedRecord, SharedStatus

@@ -15,7 +15,7 @@ from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.contract.commands import Notice
 from kafka_keyshared.core.meters import Processed, topics_of
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import Record, counted
 
 

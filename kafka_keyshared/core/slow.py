@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from kafka_keyshared.core.contract.slices import Epochs
 from kafka_keyshared.core.lanes.one_lease import OneLease
-from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import Record
 
 SLOW_AFTER = 0.5

@@ -31,7 +31,7 @@ from kafka_keyshared.core.routing.ranges import nobodys, written
 from kafka_keyshared.core.shared_look import detached_since, lane_states, shards_at, shared
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.surroundings import Stand, Surroundings
-from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import TopicPartition, partition_of
 from kafka_keyshared.status import (

@@ -19,7 +19,7 @@ from kafka_keyshared.core.diverted import suspend
 from kafka_keyshared.core.lanes.closed import LaneEvent, LaneState
 from kafka_keyshared.core.records.lane_identity import is_keyless
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, Record, name_of, named_key
 

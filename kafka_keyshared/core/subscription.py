@@ -33,9 +33,9 @@ from kafka_keyshared.core.records.originals import Chunk, Originals
 from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.shards import Detaching, Shard
 from kafka_keyshared.core.suspects import Suspects
-from kafka_keyshared.core.workers import Worker, merged
+from kafka_keyshared.core.workers.shards import Detaching, Shard
+from kafka_keyshared.core.workers.worker import Worker, merged
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition, partition_of, some
 

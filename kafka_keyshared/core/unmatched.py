@@ -11,8 +11,8 @@ from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.contract.commands import Command, Halt
 from kafka_keyshared.core.meters import Processed, topics_of
 from kafka_keyshared.core.opening import settle_head
-from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.workers.rows import Row
 from kafka_keyshared.model import About, Record, name_of, named_key, partition_of
 
 IS_AN_ERROR = "and on_unmatched='error'"

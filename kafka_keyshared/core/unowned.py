@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.port import Unowned
-from kafka_keyshared.core.rows import Row
+from kafka_keyshared.core.workers.rows import Row
 from kafka_keyshared.model import Record
 
 

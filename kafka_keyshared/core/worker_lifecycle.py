@@ -24,7 +24,7 @@ from kafka_keyshared.core.contract.events import Beat
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.opening import advance
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.core.workers import Worker, WorkerEvent, WorkerState
+from kafka_keyshared.core.workers.worker import Worker, WorkerEvent, WorkerState
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition, counted
 

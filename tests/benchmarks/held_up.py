@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
-from kafka_keyshared.core.shards import shard_of
+from kafka_keyshared.core.workers.shards import shard_of
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.local.embedded import EmbeddedCluster

@@ -21,7 +21,7 @@ from kafka_keyshared.bench.noop import NoopPlan
 from kafka_keyshared.bench.scale import ScalePlan
 from kafka_keyshared.bench.skew import DISTRIBUTIONS, SkewPlan
 from kafka_keyshared.bench.stuck import StuckPlan
-from kafka_keyshared.core.shards import SharedRow
+from kafka_keyshared.core.workers.shards import SharedRow
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.local.cluster import Cluster
 from tests.benchmarks import coroutines

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kafka_keyshared.core.routing import AutoSplit, Routing, VnodeRing
 from kafka_keyshared.core.routing.slots import Slots
 from kafka_keyshared.core.routing.table import SlotTable
-from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record
 from tests.support.seeds import examples

@@ -27,7 +27,7 @@ def lanes() -> str:
 
 def workers() -> str:
     """Return what follows on each event in each state of a worker."""
-    from kafka_keyshared.core.workers import WORKER_TABLE, WorkerEvent
+    from kafka_keyshared.core.workers.worker import WORKER_TABLE, WorkerEvent
 
     return _states("of a worker that is …", WORKER_TABLE, {e: e.value for e in WorkerEvent})
 

@@ -15,7 +15,7 @@ from kafka_keyshared.core.routing.filters import FilteredSlots, Filters, check_f
 from kafka_keyshared.core.routing.port import Routing, Unowned
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.routing.slots import Arcs, Move, Run, Slots, moved
-from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record

@@ -2,7 +2,7 @@
 
 It is worked out from the history and the rules. A *shard* is an even part of the slots. A batch is
 the records that one call leases to a worker. Its shards are with that worker until all of it has
-ended or come back. :mod:`kafka_keyshared.core.shards` has the rules.
+ended or come back. :mod:`kafka_keyshared.core.workers.shards` has the rules.
 """
 
 from __future__ import annotations

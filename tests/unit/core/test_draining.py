@@ -19,7 +19,7 @@ from kafka_keyshared.core.keying import OwnKeys
 from kafka_keyshared.core.routing.ranges import StickyRanges
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
-from kafka_keyshared.core.workers import Worker, WorkerState
+from kafka_keyshared.core.workers.worker import Worker, WorkerState
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.model import Record, Retry

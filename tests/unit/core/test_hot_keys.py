@@ -14,7 +14,7 @@ from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.hot_keys import FADES, NAMED, Heat, written
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.settings import DETACH_AFTER, SHARDS_LEAST, SubscriptionSettings
-from kafka_keyshared.core.shards import Shard, SharedRow, shard_of
+from kafka_keyshared.core.workers.shards import Shard, SharedRow, shard_of
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.shared_status import HotKey, SharedStatus
 from kafka_keyshared.sim.stepped import SteppedWorker

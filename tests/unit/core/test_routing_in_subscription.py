@@ -14,7 +14,7 @@ from kafka_keyshared.core.routing import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.routing.modes import RoutingMode, RoutingSettings
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
-from kafka_keyshared.core.workers import Worker, WorkerState
+from kafka_keyshared.core.workers.worker import Worker, WorkerState
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, slot_of
 from tests.support.harness import Harness

@@ -25,7 +25,7 @@ from kafka_keyshared.core.routing import (
 from kafka_keyshared.core.routing.port import Owner
 from kafka_keyshared.core.routing.slots import Slots
 from kafka_keyshared.core.routing.table import SlotTable
-from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record

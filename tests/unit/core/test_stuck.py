@@ -16,7 +16,7 @@ from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
-from kafka_keyshared.core.workers import WorkerState
+from kafka_keyshared.core.workers.worker import WorkerState
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Drop
 from kafka_keyshared.sim.handlers import Ending

@@ -19,7 +19,7 @@ from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.lanes.closed import LANE_TABLE, ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.partitions import PARTITION_TABLE, Ownership, PartitionEvent
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.workers import WORKER_TABLE, Worker, WorkerEvent, WorkerState
+from kafka_keyshared.core.workers.worker import WORKER_TABLE, Worker, WorkerEvent, WorkerState
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.sim import edges
 from tests.setup import states_page

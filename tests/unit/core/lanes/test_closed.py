@@ -15,7 +15,7 @@ from kafka_keyshared.core.lanes.closed import (
 )
 from kafka_keyshared.core.records.lane_identity import is_keyless, lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.workers import merged
+from kafka_keyshared.core.workers.worker import merged
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.handlers import Ending

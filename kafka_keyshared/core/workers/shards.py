@@ -25,7 +25,7 @@ from operator import attrgetter, itemgetter
 from kafka_keyshared.core.records.backlog import Backlog, came_in
 from kafka_keyshared.core.records.originals import Chunk
 from kafka_keyshared.core.records.places import without
-from kafka_keyshared.core.rows import SLICE_SECONDS, Row
+from kafka_keyshared.core.workers.rows import SLICE_SECONDS, Row
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, TopicPartition
 

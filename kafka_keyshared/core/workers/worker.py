@@ -6,7 +6,7 @@ That limits how much a fence, a revoke or a joining or leaving worker has to wai
 worker whose records end in any order may hold any number of slices. No waiting record has another
 one in front of it there.
 
-:mod:`.worker_lifecycle` has the actions when a worker joins or leaves.
+:mod:`kafka_keyshared.core.worker_lifecycle` has the actions when a worker joins or leaves.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from itertools import chain, islice
 from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.contract.tables import follow
 from kafka_keyshared.core.lanes.closed import ClosedLane
-from kafka_keyshared.core.lease_bytes import LeaseBytes
 from kafka_keyshared.core.records.backlog import Backlog
-from kafka_keyshared.core.rows import Row
+from kafka_keyshared.core.workers.lease_bytes import LeaseBytes
+from kafka_keyshared.core.workers.rows import Row
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 

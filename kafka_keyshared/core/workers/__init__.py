@@ -1,0 +1,1 @@
+"""Workers of a subscription: run queues, shards and capacity."""
