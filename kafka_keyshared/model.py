@@ -179,7 +179,7 @@ class UnknownFormat(Retry):
     """A key reader does not know the format of a record's value and cannot judge it.
 
     The record's partition is held. The record counts as undecodable only where it is an exception
-    among records that can be read (:mod:`kafka_keyshared.core.unknown_formats`).
+    among records that can be read (:mod:`kafka_keyshared.core.keys.unknown_formats`).
 
     - ``kind`` names the format: records of the same format have the same kind.
     - ``reason`` names the format that was seen and the expected one.

@@ -9,7 +9,7 @@ from kafka_keyshared.cli.instances import only_subscription, status_of
 from kafka_keyshared.cli.output import Output, write_result, write_table
 from kafka_keyshared.cli.ring import Chosen, steps, where
 from kafka_keyshared.cli.settings import typed_key
-from kafka_keyshared.core.key_text import key_text
+from kafka_keyshared.core.keys.key_text import key_text
 from kafka_keyshared.core.routing.ranges import read_back
 from kafka_keyshared.core.routing.ring import VnodeRing
 from kafka_keyshared.diagnosis.hot import rates

@@ -21,7 +21,7 @@ from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
 from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.denials import AUTHORIZATION_TIMEOUT
-from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
+from kafka_keyshared.core.keys.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingMode
 from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names

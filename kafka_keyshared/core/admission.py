@@ -4,7 +4,7 @@ An undecodable record goes at once where the policy says. A key may be unreadabl
 when a schema registry does not answer. Such a record stops its partition from there on. Later
 records may have the same key, so running them first could break the order. Other partitions go on.
 A record in a format that the reader does not know also stops its partition, unless
-:mod:`.unknown_formats` finds it broken.
+:mod:`kafka_keyshared.core.keys.unknown_formats` finds it broken.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kafka_keyshared.core import failures
 from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.holds import Holds, Reason
-from kafka_keyshared.core.keying import DerivedKeys
+from kafka_keyshared.core.keys.keying import DerivedKeys
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import About, Record, UnknownFormat, name_of, partition_of
 

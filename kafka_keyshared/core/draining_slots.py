@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import compress
 from typing import TypeAlias
 
-from kafka_keyshared.core.keying import OwnKeys
+from kafka_keyshared.core.keys.keying import OwnKeys
 from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.lanes.one_lease import Grant
 from kafka_keyshared.core.workers.rows import Row

@@ -25,7 +25,7 @@ from kafka_keyshared.core.contract.retry_policy import decide
 from kafka_keyshared.core.contract.slices import Leased, Slice
 from kafka_keyshared.core.diverted import divert, join
 from kafka_keyshared.core.failure_lines import Attempt
-from kafka_keyshared.core.keying import Refused
+from kafka_keyshared.core.keys.keying import Refused
 from kafka_keyshared.core.lane_notes import Tried
 from kafka_keyshared.core.lanes.closed import (
     DIVERTS,

@@ -11,7 +11,7 @@ from kafka_keyshared.core.contract.commands import Command, LaneAnswer, Level, N
 from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.failure_lines import in_short, one_line
-from kafka_keyshared.core.key_text import key_text
+from kafka_keyshared.core.keys.key_text import key_text
 from kafka_keyshared.core.lanes.closed import DIVERTS, LANE_TABLE, ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.meters import Processed
 from kafka_keyshared.core.opening import advance, settle_head

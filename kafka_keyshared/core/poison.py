@@ -11,9 +11,9 @@ from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.contract.commands import Command, Publish
 from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.failure_lines import in_short
+from kafka_keyshared.core.keys.whole import WHOLE_KEY
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.core.whole import WHOLE_KEY
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, counted
 

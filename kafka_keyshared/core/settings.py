@@ -12,7 +12,7 @@ from kafka_keyshared.core.contract.retry_policy import (
     RetryPolicy,
     refuse_for_exclusive,
 )
-from kafka_keyshared.core.keying import (
+from kafka_keyshared.core.keys.keying import (
     DerivedKeys,
     KeyOf,
     NullKeys,
@@ -20,10 +20,10 @@ from kafka_keyshared.core.keying import (
     UndecodablePolicy,
     of_length,
 )
+from kafka_keyshared.core.keys.whole import NoLanes, OneLane
 from kafka_keyshared.core.records.lane_identity import OrderScope
 from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.core.routing.modes import KEYLESS_MODES, SHARED_MODES, RoutingSettings
-from kafka_keyshared.core.whole import NoLanes, OneLane
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOT_KEY_BYTES, SLOTS, SlotFunction
 

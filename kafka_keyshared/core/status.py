@@ -21,7 +21,7 @@ from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.failure_lines import in_short
-from kafka_keyshared.core.key_text import key_text
+from kafka_keyshared.core.keys.key_text import key_text
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.core.lasting import Lasting
 from kafka_keyshared.core.meters import Histogram, Rebalance

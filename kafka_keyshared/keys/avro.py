@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from kafka_keyshared.core.keying import KeyOf
+from kafka_keyshared.core.keys.keying import KeyOf
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.headers import read_headers
 from kafka_keyshared.keys.formats import (

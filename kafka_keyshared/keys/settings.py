@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kafka_keyshared.core.keying import KeyOf
+from kafka_keyshared.core.keys.keying import KeyOf
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.keys.avro import from_avro, from_avro_file
 from kafka_keyshared.keys.schemas import Folder

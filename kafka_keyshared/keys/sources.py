@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from kafka_keyshared.core.keying import KeyOf
+from kafka_keyshared.core.keys.keying import KeyOf
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.headers import HeadersError, read_headers
 from kafka_keyshared.keys.formats import BOM, format_of, other_format

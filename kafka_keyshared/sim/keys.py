@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
 
-from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
+from kafka_keyshared.core.keys.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.routing.modes import KEYLESS_MODES
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.keys.sources import HeaderKey

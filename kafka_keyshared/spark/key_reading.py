@@ -12,8 +12,8 @@ from itertools import islice
 from threading import Event
 
 from kafka_keyshared.core.admission import READ_AGAIN_AFTER, reason_of
-from kafka_keyshared.core.keying import KeyOf
-from kafka_keyshared.core.unknown_formats import is_broken, look_around
+from kafka_keyshared.core.keys.keying import KeyOf
+from kafka_keyshared.core.keys.unknown_formats import is_broken, look_around
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import Record, Retry, Undecodable, UnknownFormat, name_of
 

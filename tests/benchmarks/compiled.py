@@ -34,11 +34,11 @@ from kafka_keyshared.bench import noop
 from kafka_keyshared.bench.common import group_of, open_cluster, topic_of_our_own
 from kafka_keyshared.bench.noop import NoopPlan
 from kafka_keyshared.bench.side import Task
-from kafka_keyshared.core import keying
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.keys import keying
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import TopicPartition

@@ -14,7 +14,7 @@ from kafka_keyshared.client import log_reader, silence
 from kafka_keyshared.client.bounds import ask_logs
 from kafka_keyshared.client.port import LogBounds
 from kafka_keyshared.client.reach import require_broker
-from kafka_keyshared.core.selection import Counts
+from kafka_keyshared.core.keys.selection import Counts
 from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, slot_of
 from kafka_keyshared.local.cluster import Cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core import kept_keys
+from kafka_keyshared.core.keys import kept_keys
 from tests.support.lives import SMALL_BUDGET, STEPS, expect_reached, live
 from tests.support.ordering import OrderingAdversary
 from tests.support.seeds import patience, seeds

@@ -12,7 +12,7 @@ from dataclasses import replace
 from random import Random
 
 from kafka_keyshared.core.contract import commands as cmd
-from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
+from kafka_keyshared.core.keys.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable

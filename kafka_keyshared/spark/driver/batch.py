@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafka_keyshared.audit.processed import TOPIC, incarnation_name
-from kafka_keyshared.core.keying import KeyOf
+from kafka_keyshared.core.keys.keying import KeyOf
 from kafka_keyshared.errors import InvariantError, KeySharedError
 from kafka_keyshared.handling import outputs as handed
 from kafka_keyshared.spark.driver.lost import TornBatchError

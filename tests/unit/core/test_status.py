@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.key_text import KEY_CHARS, key_text
+from kafka_keyshared.core.keys.key_text import KEY_CHARS, key_text
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names

@@ -20,7 +20,7 @@ from confluent_kafka import Message
 
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.config import make_options
-from kafka_keyshared.core.keying import KeyOf
+from kafka_keyshared.core.keys.keying import KeyOf
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.keys import (
     from_avro,

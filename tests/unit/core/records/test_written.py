@@ -9,7 +9,7 @@ import pytest
 
 from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.contract.slices import Leased
-from kafka_keyshared.core.keying import KeyOf
+from kafka_keyshared.core.keys.keying import KeyOf
 from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.status import take

@@ -15,11 +15,11 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import mmh3
 
-from kafka_keyshared.core.kept_keys import KeptKeys
-from kafka_keyshared.core.keyless import Keyless
+from kafka_keyshared.core.keys.kept_keys import KeptKeys
+from kafka_keyshared.core.keys.keyless import Keyless
+from kafka_keyshared.core.keys.unknown_formats import Judge
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, Lane, OrderScope, OwnLanes, lane_by
 from kafka_keyshared.core.records.originals import AsItCame, Chunk
-from kafka_keyshared.core.unknown_formats import Judge
 from kafka_keyshared.hashing import SLOT_SEED, SLOTS, slot_of
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable, UnknownFormat
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafka_keyshared.core.keying import OwnKeys, Rows
+from kafka_keyshared.core.keys.keying import OwnKeys, Rows
 from kafka_keyshared.core.records.lane_identity import Lane, lane_by
 from kafka_keyshared.core.records.originals import Chunk
 from kafka_keyshared.model import Record

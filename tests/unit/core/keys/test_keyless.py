@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.keying import NullKeys
-from kafka_keyshared.core.keyless import ALL_KEYLESS
+from kafka_keyshared.core.keys.keying import NullKeys
+from kafka_keyshared.core.keys.keyless import ALL_KEYLESS
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.hashing import SlotFunction
 from kafka_keyshared.model import Record, TopicPartition

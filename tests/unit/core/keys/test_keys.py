@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core import kept_keys
 from kafka_keyshared.core.contract.commands import LaneAnswer, Level
 from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.keying import DerivedKeys, NullKeys, UndecodablePolicy
+from kafka_keyshared.core.keys import kept_keys
+from kafka_keyshared.core.keys.keying import DerivedKeys, NullKeys, UndecodablePolicy
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError

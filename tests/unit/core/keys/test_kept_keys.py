@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core import kept_keys
-from kafka_keyshared.core.kept_keys import KeptKeys
+from kafka_keyshared.core.keys import kept_keys
+from kafka_keyshared.core.keys.kept_keys import KeptKeys
 from kafka_keyshared.core.records.originals import Chunk
 from kafka_keyshared.model import Record
 from tests.support.records import record
