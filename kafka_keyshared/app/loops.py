@@ -14,7 +14,7 @@ from contextvars import copy_context
 from queue import Empty
 from typing import Protocol
 
-from kafka_keyshared.core.failure_lines import in_short
+from kafka_keyshared.core.telemetry.failure_lines import in_short
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import names_of, some

@@ -6,14 +6,14 @@ that was not written is retried, and its lane waits for it.
 
 from __future__ import annotations
 
-from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.events import DeadLettered
 from kafka_keyshared.core.lanes.closed import LETTERS_ON_THEIR_WAY, ClosedLane, LaneEvent, LaneState
-from kafka_keyshared.core.meters import LetterAnswer, Processed
 from kafka_keyshared.core.opening import settle_head
 from kafka_keyshared.core.poison import attempts_of, block
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.telemetry.burst import Line
+from kafka_keyshared.core.telemetry.meters import LetterAnswer, Processed
 from kafka_keyshared.model import About, Record, name_of, named_key
 
 PUBLISH_BACKOFF = 1.0

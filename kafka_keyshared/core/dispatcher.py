@@ -38,7 +38,6 @@ from kafka_keyshared.core.contract.slices import Book, Epochs, Leased, Progress
 from kafka_keyshared.core.handing_out import go_on, hand_out
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.invariants import check_subscription
-from kafka_keyshared.core.meters import Meters
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.partitions import PartitionEvent, refuse_impossible
 from kafka_keyshared.core.records.lane_identity import Lane
@@ -46,6 +45,7 @@ from kafka_keyshared.core.regained import Regained
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.snapshots import Snapshots
 from kafka_keyshared.core.subscription import Subscription, Subscriptions
+from kafka_keyshared.core.telemetry.meters import Meters
 from kafka_keyshared.core.text_limit import TextLimit
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record, TopicPartition

@@ -16,14 +16,14 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import chain
 
-from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.contract.commands import Command, Fence, Publish
 from kafka_keyshared.core.contract.dispositions import Disposition, Failure
-from kafka_keyshared.core.failure_lines import in_short
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.poison import attempts_of, block, letter_of
 from kafka_keyshared.core.records.lane_identity import Lane, NullKey
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.telemetry.burst import Line
+from kafka_keyshared.core.telemetry.failure_lines import in_short
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, Record, named_key, partition_of
 

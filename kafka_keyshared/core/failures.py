@@ -17,14 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.contract.commands import Command, Fence
 from kafka_keyshared.core.contract.dispositions import NO_ATTEMPT, Disposition, Failure
 from kafka_keyshared.core.contract.events import Ended, Failed, FencePassed, SetAside, SomeEnded
 from kafka_keyshared.core.contract.retry_policy import decide
 from kafka_keyshared.core.contract.slices import Leased, Slice
 from kafka_keyshared.core.diverted import divert, join
-from kafka_keyshared.core.failure_lines import Attempt
 from kafka_keyshared.core.keys.keying import Refused
 from kafka_keyshared.core.lane_notes import Tried
 from kafka_keyshared.core.lanes.closed import (
@@ -35,11 +33,13 @@ from kafka_keyshared.core.lanes.closed import (
     LaneEvent,
     LaneState,
 )
-from kafka_keyshared.core.meters import Processed
 from kafka_keyshared.core.opening import advance, settle_head
 from kafka_keyshared.core.poison import archive, block, letter_of
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.telemetry.burst import Line
+from kafka_keyshared.core.telemetry.failure_lines import Attempt
+from kafka_keyshared.core.telemetry.meters import Processed
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, Record, name_of, partition_of
 

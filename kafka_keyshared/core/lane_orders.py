@@ -10,14 +10,14 @@ from __future__ import annotations
 from kafka_keyshared.core.contract.commands import Command, LaneAnswer, Level, Notice
 from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
-from kafka_keyshared.core.failure_lines import in_short, one_line
 from kafka_keyshared.core.keys.key_text import key_text
 from kafka_keyshared.core.lanes.closed import DIVERTS, LANE_TABLE, ClosedLane, LaneEvent, LaneState
-from kafka_keyshared.core.meters import Processed
 from kafka_keyshared.core.opening import advance, settle_head
 from kafka_keyshared.core.poison import letter_of
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, lane_named
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.telemetry.failure_lines import in_short, one_line
+from kafka_keyshared.core.telemetry.meters import Processed
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import About, counted, named_key
 from kafka_keyshared.status import LaneStatus

@@ -6,14 +6,14 @@ sends all records behind the head to the dead-letter topic as well.
 
 from __future__ import annotations
 
-from kafka_keyshared.core.blocked import cure
-from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.contract.commands import Command, Publish
 from kafka_keyshared.core.contract.dispositions import Disposition
-from kafka_keyshared.core.failure_lines import in_short
 from kafka_keyshared.core.keys.whole import WHOLE_KEY
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.telemetry.blocked import cure
+from kafka_keyshared.core.telemetry.burst import Line
+from kafka_keyshared.core.telemetry.failure_lines import in_short
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, counted
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.contract.commands import Command, Level, Notice
 from kafka_keyshared.core.contract.dlq_limit import DlqWatch
 from kafka_keyshared.core.holds import Holds, Reason
@@ -18,6 +17,7 @@ from kafka_keyshared.core.opening import advance
 from kafka_keyshared.core.returns import of_partitions, recall
 from kafka_keyshared.core.slow import Running
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.telemetry.burst import Line
 from kafka_keyshared.core.workers.shards import Shard
 from kafka_keyshared.model import TopicPartition, counted, in_words, name_of, named_key
 

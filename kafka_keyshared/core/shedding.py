@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.contract.commands import Notice
-from kafka_keyshared.core.meters import Processed, topics_of
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.telemetry.burst import Line
+from kafka_keyshared.core.telemetry.meters import Processed, topics_of
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import Record, counted
 

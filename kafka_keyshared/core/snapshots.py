@@ -12,7 +12,6 @@ from kafka_keyshared.core.commit import encode
 from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.metadata import Encoded
-from kafka_keyshared.core.meters import Arrivals
 from kafka_keyshared.core.offsets import (
     Derived,
     PartitionState,
@@ -22,6 +21,7 @@ from kafka_keyshared.core.offsets import (
     look,
 )
 from kafka_keyshared.core.running_notes import Running
+from kafka_keyshared.core.telemetry.meters import Arrivals
 from kafka_keyshared.core.text_limit import TextLimit
 from kafka_keyshared.model import TopicPartition
 

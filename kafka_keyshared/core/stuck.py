@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from kafka_keyshared.core import draining, failures, returns
-from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.contract.commands import Command, Halt, TimeOut
 from kafka_keyshared.core.contract.events import Ended, Recalled, Stuck
 from kafka_keyshared.core.contract.slices import Leased
@@ -19,6 +18,7 @@ from kafka_keyshared.core.diverted import suspend
 from kafka_keyshared.core.lanes.closed import LaneEvent, LaneState
 from kafka_keyshared.core.records.lane_identity import is_keyless
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.telemetry.burst import Line
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, Record, name_of, named_key

@@ -10,21 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from kafka_keyshared.core.blocked import Reminder
-from kafka_keyshared.core.bursts import Bursts
 from kafka_keyshared.core.contract.commands import Command, Lease
 from kafka_keyshared.core.contract.dlq_limit import DlqWatch
 from kafka_keyshared.core.contract.slices import Book, Epochs, Leased, Slice
 from kafka_keyshared.core.diversions import Diversions
-from kafka_keyshared.core.errors_seen import ErrorsSeen
-from kafka_keyshared.core.failure_watch import FailureWatch
 from kafka_keyshared.core.holdings import Holdings
 from kafka_keyshared.core.hot_keys import HotKeys
 from kafka_keyshared.core.lane_notes import Tried
 from kafka_keyshared.core.lanes.closed import ClosedLanes, LaneEvent, LaneState
 from kafka_keyshared.core.lanes.one_lease import OneLease
 from kafka_keyshared.core.look_ahead import LookAhead
-from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.ownership import Ownership
 from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.records.backlog import Backlog, let_go
@@ -34,6 +29,11 @@ from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.suspects import Suspects
+from kafka_keyshared.core.telemetry.blocked import Reminder
+from kafka_keyshared.core.telemetry.bursts import Bursts
+from kafka_keyshared.core.telemetry.errors_seen import ErrorsSeen
+from kafka_keyshared.core.telemetry.failure_watch import FailureWatch
+from kafka_keyshared.core.telemetry.meters import Counts
 from kafka_keyshared.core.workers.shards import Detaching, Shard
 from kafka_keyshared.core.workers.worker import Worker, merged
 from kafka_keyshared.errors import InvariantError

@@ -7,11 +7,11 @@ an absent worker is held under every policy. :mod:`.unowned` has the waiting rec
 
 from __future__ import annotations
 
-from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.contract.commands import Command, Halt
-from kafka_keyshared.core.meters import Processed, topics_of
 from kafka_keyshared.core.opening import settle_head
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.telemetry.burst import Line
+from kafka_keyshared.core.telemetry.meters import Processed, topics_of
 from kafka_keyshared.core.workers.rows import Row
 from kafka_keyshared.model import About, Record, name_of, named_key, partition_of
 

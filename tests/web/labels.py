@@ -7,7 +7,7 @@ from typing import get_args
 
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.lanes.closed import LaneState
-from kafka_keyshared.core.meters import KNOWN_ERRORS, LetterAnswer, Processed, Rebalance
+from kafka_keyshared.core.telemetry.meters import KNOWN_ERRORS, LetterAnswer, Processed, Rebalance
 from kafka_keyshared.diagnosis.causes import CAUSES
 from kafka_keyshared.status import ShownState
 from kafka_keyshared.web.shard_families import SHARD_STATES

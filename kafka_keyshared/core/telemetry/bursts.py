@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_keyshared.core.burst import INTERVAL, Burst, Line, as_it_is
 from kafka_keyshared.core.contract.commands import Level, Notice
-from kafka_keyshared.core.failure_lines import Attempts
+from kafka_keyshared.core.telemetry.burst import INTERVAL, Burst, Line, as_it_is
+from kafka_keyshared.core.telemetry.failure_lines import Attempts
 
 UNREAD_INTERVAL = 60.0
 """Seconds between two lines about unreadable keys; a key is tried every few seconds."""

@@ -1,6 +1,6 @@
 """Periodic log reminders of blocked lanes.
 
-:mod:`.look_ahead` decides how many records may be held behind them.
+:mod:`kafka_keyshared.core.look_ahead` decides how many records may be held behind them.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import heapq
 from collections.abc import Iterable
 
 from kafka_keyshared.core.contract.commands import Level, Notice
-from kafka_keyshared.core.failure_lines import kind_of, named_kind
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
+from kafka_keyshared.core.telemetry.failure_lines import kind_of, named_kind
 
 REMIND_EVERY = 60.0
 NAMED_MAX = 10

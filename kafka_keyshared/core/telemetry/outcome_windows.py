@@ -10,8 +10,8 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from kafka_keyshared.core.failure_lines import Kind
 from kafka_keyshared.core.records.lane_identity import Lane
+from kafka_keyshared.core.telemetry.failure_lines import Kind
 
 COUNTS = 0.5
 """Seconds that one :class:`Outcomes` counts: from one heartbeat to the next."""

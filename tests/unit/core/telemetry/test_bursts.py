@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafka_keyshared.core.blocked import REMIND_EVERY
-from kafka_keyshared.core.burst import INTERVAL, Burst, Line
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.telemetry.blocked import REMIND_EVERY
+from kafka_keyshared.core.telemetry.burst import INTERVAL, Burst, Line
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, record
 

@@ -8,7 +8,8 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.metadata import encode
-from kafka_keyshared.core.meters import (
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.telemetry.meters import (
     ERROR_NAMES_MAX,
     MARKS_MAX,
     Arrivals,
@@ -16,7 +17,6 @@ from kafka_keyshared.core.meters import (
     Histogram,
     Meters,
 )
-from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Drop, TopicPartition
 from kafka_keyshared.sim.handlers import Ending
 from tests.support.harness import Harness

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafka_keyshared.core.contract.dispositions import Failure
-from kafka_keyshared.core.failure_lines import KINDS_MAX, Kind, kind_of, one_line
 from kafka_keyshared.core.keys.key_text import key_text
+from kafka_keyshared.core.telemetry.failure_lines import KINDS_MAX, Kind, kind_of, one_line
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.status import ErrorGroup
 

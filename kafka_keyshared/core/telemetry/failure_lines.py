@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TypeAlias
 
-from kafka_keyshared.core.burst import Burst, Line
 from kafka_keyshared.core.contract.commands import Level, Notice
 from kafka_keyshared.core.contract.dispositions import Failure
 from kafka_keyshared.core.lanes.closed import LaneState
+from kafka_keyshared.core.telemetry.burst import Burst, Line
 from kafka_keyshared.model import About, TopicPartition, named_key
 
 KINDS_MAX = 50

@@ -1,0 +1,1 @@
+"""Counters, failure statistics and throttled log lines."""
