@@ -11,7 +11,7 @@ from kafka_keyshared.app.pools import limit_to
 from kafka_keyshared.config import Options
 from kafka_keyshared.config.pooled import refuse_more
 from kafka_keyshared.core.contract.events import AssignRange, LaneAction, LaneOrder, SetFilters
-from kafka_keyshared.core.metadata import DEFAULT_SUBSCRIPTION
+from kafka_keyshared.core.offsets.metadata import DEFAULT_SUBSCRIPTION
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.errors import ConfigError

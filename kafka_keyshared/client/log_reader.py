@@ -22,7 +22,7 @@ from kafka_keyshared.client.port import LogBounds, refused_right
 from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.client.silence import Silence
 from kafka_keyshared.client.topics import not_allowed, partitions_of, unreadable
-from kafka_keyshared.core.denials import AUTHORIZATION_TIMEOUT
+from kafka_keyshared.core.offsets.denials import AUTHORIZATION_TIMEOUT
 from kafka_keyshared.errors import BrokerUnavailableError, KeySharedError, TopicMissingError
 from kafka_keyshared.model import Record, TopicPartition, in_words, partition_of, some
 

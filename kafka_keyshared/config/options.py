@@ -17,11 +17,11 @@ from kafka_keyshared.config.poison import DLQ_MEANT, dlq_topic_of, poison_of
 from kafka_keyshared.config.retrying import WEEK, RetryOptions
 from kafka_keyshared.config.routed import key_of, routing_settings
 from kafka_keyshared.config.tracking import refuse_what_needs_tracking
-from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
 from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
-from kafka_keyshared.core.denials import AUTHORIZATION_TIMEOUT
 from kafka_keyshared.core.keys.keying import NullKeys, UndecodablePolicy
+from kafka_keyshared.core.offsets.commit import CommitPolicy
+from kafka_keyshared.core.offsets.denials import AUTHORIZATION_TIMEOUT
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingMode
 from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names

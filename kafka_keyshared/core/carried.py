@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from kafka_keyshared.core.lane_notes import LaneNotes, Tried
-from kafka_keyshared.core.offsets import PartitionState, Unsettled
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.offsets.positions import PartitionState, Unsettled
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import TopicPartition
 

@@ -20,11 +20,11 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 
 from kafka_keyshared.core.contract.slices import Progress
-from kafka_keyshared.core.offsets import PartitionState, Unsettled, collect
+from kafka_keyshared.core.offsets.positions import PartitionState, Unsettled, collect
+from kafka_keyshared.core.offsets.runs import bitmap_span, runs_size, settled_runs
+from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.records.originals import column
-from kafka_keyshared.core.runs import bitmap_span, runs_size, settled_runs
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.core.text_limit import TextLimit
 from kafka_keyshared.model import Record, TopicPartition
 
 LOOK_SHARE = 20

@@ -10,7 +10,7 @@ from kafka_keyshared.core.admission import reason_of
 from kafka_keyshared.core.lane_orders import shown as lane_shown
 from kafka_keyshared.core.lane_orders import urgency
 from kafka_keyshared.core.lasting import Lasting
-from kafka_keyshared.core.metadata import Runs
+from kafka_keyshared.core.offsets.metadata import Runs
 from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import written
 from kafka_keyshared.core.subscription import Subscription

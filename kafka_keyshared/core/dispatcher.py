@@ -19,7 +19,6 @@ from kafka_keyshared.core import (
     heartbeat,
     lane_orders,
     membership,
-    metadata,
     pressure,
     reports,
     returns,
@@ -29,7 +28,6 @@ from kafka_keyshared.core import (
 )
 from kafka_keyshared.core.careful import CarefulStarts
 from kafka_keyshared.core.ceilings import Ceilings
-from kafka_keyshared.core.commit import CommitPolicy, Commits, longest_text
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Command
@@ -38,7 +36,10 @@ from kafka_keyshared.core.contract.slices import Book, Epochs, Leased, Progress
 from kafka_keyshared.core.handing_out import go_on, hand_out
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.invariants import check_subscription
-from kafka_keyshared.core.offsets import PartitionState
+from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets.commit import CommitPolicy, Commits, longest_text
+from kafka_keyshared.core.offsets.positions import PartitionState
+from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.partitions import PartitionEvent, refuse_impossible
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.regained import Regained
@@ -46,7 +47,6 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.snapshots import Snapshots
 from kafka_keyshared.core.subscription import Subscription, Subscriptions
 from kafka_keyshared.core.telemetry.meters import Meters
-from kafka_keyshared.core.text_limit import TextLimit
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record, TopicPartition
 

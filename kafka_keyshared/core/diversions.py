@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
-from kafka_keyshared.core.lane_notes import LANES_MOST, hash_of
 from kafka_keyshared.core.lanes.closed import ClosedLane, ClosedLanes, LaneEvent, LaneState
+from kafka_keyshared.core.offsets.lane_notes import LANES_MOST, hash_of
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.hashing import LANE_KEY_BYTES
 from kafka_keyshared.model import Record, TopicPartition

@@ -5,9 +5,9 @@ records of its lane go to no handler. A lane has one dead letter in flight at a 
 next may be written only if it was. A record is settled when its dead letter is acknowledged, and no
 sooner.
 
-The commit metadata has the hashes of diverted lanes, at most :data:`~.lane_notes.LANES_MOST` a
-partition. So the next owner goes on diverting them. It recognises such a lane by its hash when the
-first record of it comes.
+The commit metadata has the hashes of diverted lanes, at most
+:data:`~kafka_keyshared.core.offsets.lane_notes.LANES_MOST` a partition. So the next owner goes on
+diverting them. It recognises such a lane by its hash when the first record of it comes.
 """
 
 from __future__ import annotations

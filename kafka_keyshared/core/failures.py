@@ -24,7 +24,6 @@ from kafka_keyshared.core.contract.retry_policy import decide
 from kafka_keyshared.core.contract.slices import Leased, Slice
 from kafka_keyshared.core.diverted import divert, join
 from kafka_keyshared.core.keys.keying import Refused
-from kafka_keyshared.core.lane_notes import Tried
 from kafka_keyshared.core.lanes.closed import (
     DIVERTS,
     HEAD_LEASED,
@@ -33,6 +32,7 @@ from kafka_keyshared.core.lanes.closed import (
     LaneEvent,
     LaneState,
 )
+from kafka_keyshared.core.offsets.lane_notes import Tried
 from kafka_keyshared.core.opening import advance, settle_head
 from kafka_keyshared.core.poison import archive, block, letter_of
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless

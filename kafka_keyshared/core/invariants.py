@@ -13,7 +13,7 @@ from typing import NoReturn, TypeAlias, cast
 from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.lanes.closed import HEAD_LEASED
-from kafka_keyshared.core.offsets import PartitionState
+from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers.shards import Shard, SharedRow

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from kafka_keyshared.core import metadata
 from kafka_keyshared.core.contract.commands import Command, CommitEntry, Level, Notice
 from kafka_keyshared.core.contract.events import StartPoint
-from kafka_keyshared.core.lane_notes import LaneNotes, from_position, merged
-from kafka_keyshared.core.log_position import LogPosition, topic_id_in
-from kafka_keyshared.core.runs import clip, union
+from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes, from_position, merged
+from kafka_keyshared.core.offsets.log_position import LogPosition, topic_id_in
+from kafka_keyshared.core.offsets.runs import clip, union
 from kafka_keyshared.model import TopicPartition, some
 
 KEPT_SECONDS = 300.0

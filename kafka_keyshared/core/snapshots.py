@@ -8,11 +8,11 @@ from typing import TypeAlias
 from kafka_keyshared.core.careful import CarefulStarts
 from kafka_keyshared.core.carried import notes
 from kafka_keyshared.core.ceilings import Ceilings
-from kafka_keyshared.core.commit import encode
 from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.slices import Progress
-from kafka_keyshared.core.metadata import Encoded
-from kafka_keyshared.core.offsets import (
+from kafka_keyshared.core.offsets.commit import encode
+from kafka_keyshared.core.offsets.metadata import Encoded
+from kafka_keyshared.core.offsets.positions import (
     Derived,
     PartitionState,
     Snapshot,
@@ -20,9 +20,9 @@ from kafka_keyshared.core.offsets import (
     derive,
     look,
 )
-from kafka_keyshared.core.running_notes import Running
+from kafka_keyshared.core.offsets.running_notes import Running
+from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.telemetry.meters import Arrivals
-from kafka_keyshared.core.text_limit import TextLimit
 from kafka_keyshared.model import TopicPartition
 
 RunningRecords: TypeAlias = dict[TopicPartition, dict[str, Running]]

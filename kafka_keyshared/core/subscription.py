@@ -16,10 +16,10 @@ from kafka_keyshared.core.contract.slices import Book, Epochs, Leased, Slice
 from kafka_keyshared.core.diversions import Diversions
 from kafka_keyshared.core.holdings import Holdings
 from kafka_keyshared.core.hot_keys import HotKeys
-from kafka_keyshared.core.lane_notes import Tried
 from kafka_keyshared.core.lanes.closed import ClosedLanes, LaneEvent, LaneState
 from kafka_keyshared.core.lanes.one_lease import OneLease
 from kafka_keyshared.core.look_ahead import LookAhead
+from kafka_keyshared.core.offsets.lane_notes import Tried
 from kafka_keyshared.core.ownership import Ownership
 from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.records.backlog import Backlog, let_go

@@ -1,9 +1,9 @@
 """Suspects: records that may have ended the last owner of their partition.
 
-The last owner's commit names them as running (:mod:`.running_notes`). A suspect and the records
-behind it in its lane wait here until the partition's other records have made progress
-(:mod:`.careful`). Otherwise a record that ends its process would run first in each new process. No
-other record would ever run to its end.
+The last owner's commit names them as running (:mod:`kafka_keyshared.core.offsets.running_notes`). A
+suspect and the records behind it in its lane wait here until the partition's other records have
+made progress (:mod:`.careful`). Otherwise a record that ends its process would run first in each
+new process. No other record would ever run to its end.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from itertools import chain
 from math import inf
 from operator import methodcaller
 
+from kafka_keyshared.core.offsets.running_notes import COUNTED_MOST, WAITING
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.running_notes import COUNTED_MOST, WAITING
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 _OFFSET = methodcaller("offset")

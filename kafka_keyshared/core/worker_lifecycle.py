@@ -21,7 +21,7 @@ from kafka_keyshared.core.contract.commands import (
     StartWorker,
 )
 from kafka_keyshared.core.contract.events import Beat
-from kafka_keyshared.core.offsets import PartitionState
+from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.core.opening import advance
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers.worker import Worker, WorkerEvent, WorkerState

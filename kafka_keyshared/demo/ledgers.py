@@ -7,10 +7,10 @@ from typing import Any
 
 from kafka_keyshared.audit.ledger import Ledger, Ranges
 from kafka_keyshared.client.kafka import KafkaClient
-from kafka_keyshared.core import metadata
 from kafka_keyshared.core.contract.commands import Commit, Dropped
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult, DeadLettered
-from kafka_keyshared.core.log_position import topic_id_in
+from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets.log_position import topic_id_in
 from kafka_keyshared.model import TopicPartition
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from kafka_keyshared.core.metadata import Runs
+from kafka_keyshared.core.offsets.metadata import Runs
 from kafka_keyshared.doctor.findings import Check, Finding, Kind, Status, conclude
 from kafka_keyshared.model import TopicPartition, counted, in_words, named_key, some
 

@@ -18,8 +18,8 @@ from kafka_keyshared.core.assignment import held_of
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.holds import Reason
-from kafka_keyshared.core.log_position import topic_id_in
-from kafka_keyshared.core.metadata import TEXT_LIMIT
+from kafka_keyshared.core.offsets.log_position import topic_id_in
+from kafka_keyshared.core.offsets.metadata import TEXT_LIMIT
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import TopicPartition, counted, names_of, some
 from kafka_keyshared.owner.chosen_starts import chosen_offset

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.port import Client, Refusal, RightsAsked
-from kafka_keyshared.core.commit import Commits
 from kafka_keyshared.core.contract.events import Right
-from kafka_keyshared.core.denials import AUTHORIZATION_TIMEOUT
+from kafka_keyshared.core.offsets.commit import Commits
+from kafka_keyshared.core.offsets.denials import AUTHORIZATION_TIMEOUT
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, in_words, partition_of
 from kafka_keyshared.status import RefusedRight

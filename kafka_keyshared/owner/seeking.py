@@ -18,13 +18,13 @@ from typing import Protocol
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.port import Client, LogBounds
-from kafka_keyshared.core import metadata
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.holds import Holds, Reason
-from kafka_keyshared.core.log_position import LogPosition
-from kafka_keyshared.core.offsets import PartitionState, Snapshot
-from kafka_keyshared.core.text_limit import TextLimit
+from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets.log_position import LogPosition
+from kafka_keyshared.core.offsets.positions import PartitionState, Snapshot
+from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 from kafka_keyshared.owner.reading_on import NO_ID, ReadOn, inside

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from kafka_keyshared.client.port import Client, TopicIdsAsked
-from kafka_keyshared.core.offsets import PartitionState
+from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
 

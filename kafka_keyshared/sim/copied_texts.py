@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import Random
 
-from kafka_keyshared.core.lane_notes import LaneNotes, Tried
-from kafka_keyshared.core.metadata import LogPosition, Runs, encode
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.offsets.metadata import LogPosition, Runs, encode
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.topic_names import topic_id
 from kafka_keyshared.sim.world import World

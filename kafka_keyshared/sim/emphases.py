@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
 from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.routing.filters import ON_UNMATCHED
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names

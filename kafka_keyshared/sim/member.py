@@ -7,12 +7,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Command, Dropped, LaneAnswer
 from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit import CommitPolicy
+from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.records.lane_identity import NullKey
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
 from kafka_keyshared.core.contract.retry_policy import NEED_DLQ, PoisonPolicy, RetryPolicy
-from kafka_keyshared.core.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit import CommitPolicy
+from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names
 from kafka_keyshared.sim.chance import Chance

@@ -13,7 +13,7 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 
-from kafka_keyshared.core.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.logs import only_from
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.chance import Chance

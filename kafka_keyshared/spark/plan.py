@@ -15,15 +15,15 @@ from dataclasses import dataclass
 
 from kafka_keyshared.core.assignment import start
 from kafka_keyshared.core.ceilings import lease_end
-from kafka_keyshared.core.commit import encode
 from kafka_keyshared.core.contract.commands import CommitEntry, Notice
 from kafka_keyshared.core.contract.events import StartPoint
-from kafka_keyshared.core.lane_notes import LaneNotes, Tried
-from kafka_keyshared.core.metadata import set_rooms
-from kafka_keyshared.core.offsets import PartitionState, Snapshot
-from kafka_keyshared.core.runs import bitmap_span
+from kafka_keyshared.core.offsets.commit import encode
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.offsets.metadata import set_rooms
+from kafka_keyshared.core.offsets.positions import PartitionState, Snapshot
+from kafka_keyshared.core.offsets.runs import bitmap_span
+from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.text_limit import TextLimit
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.places import derived_key

@@ -25,10 +25,10 @@ from kafka_keyshared.core.assignment import unreceived
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.lane_notes import LaneNotes
-from kafka_keyshared.core.metadata import SET_BUDGET
-from kafka_keyshared.core.offsets import Snapshot
-from kafka_keyshared.core.runs import Runs
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes
+from kafka_keyshared.core.offsets.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.positions import Snapshot
+from kafka_keyshared.core.offsets.runs import Runs
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.dlq import envelope
 from kafka_keyshared.dlq.shown import output_line

@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 from kafka_keyshared.audit.ledger import MemoryLedger, Started
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import Committed, CommittedOffset
-from kafka_keyshared.core import metadata
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.demo.ledgers import AuditedClient
 from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster

@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kafka_keyshared.core.commit import DOUBT, CommitPolicy, Commits
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.offsets.commit import DOUBT, CommitPolicy, Commits
 from kafka_keyshared.model import TopicPartition
 from tests.support.records import P0, P1
 from tests.support.seeds import examples

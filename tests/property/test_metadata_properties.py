@@ -8,8 +8,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_keyshared.core.lane_notes import LaneNotes, Tried
-from kafka_keyshared.core.metadata import (
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.offsets.metadata import (
     SET_BUDGET,
     TEXT_LIMIT,
     Decoded,
@@ -21,7 +21,7 @@ from kafka_keyshared.core.metadata import (
     settled_runs,
     size_bound,
 )
-from kafka_keyshared.core.runs import pack, payload_bound, union, unpack
+from kafka_keyshared.core.offsets.runs import pack, payload_bound, union, unpack
 from kafka_keyshared.sim.commit_text import NOTHING, read_notes
 from tests.support.seeds import examples
 from tests.support.texts import here

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.lane_notes import LaneNotes, Tried, hash_of
-from kafka_keyshared.core.metadata import encode
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried, hash_of
+from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from tests.simulation.told import SUB, T0, T1, Told

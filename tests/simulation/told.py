@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kafka_keyshared.core.contract.events import CommitResult
-from kafka_keyshared.core.metadata import Runs, encode
+from kafka_keyshared.core.offsets.metadata import Runs, encode
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.history import History, Stored

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from kafka_keyshared.core.commit import DOUBT
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.events import CommitResult
-from kafka_keyshared.core.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit import DOUBT
+from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.model import TopicPartition
 from tests.support.adversary import Adversary
 

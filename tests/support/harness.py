@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from kafka_keyshared.core import returns
-from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.detaching import LOOK_EVERY
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit import CommitPolicy
+from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.routing.port import Unowned
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription import Subscription

@@ -26,8 +26,8 @@ from kafka_keyshared.audit.judge import Judgement, judge
 from kafka_keyshared.audit.ledger import CommitSent, MemoryLedger, OwnershipChanged
 from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.client.topic_ids import id_in
-from kafka_keyshared.core import metadata
-from kafka_keyshared.core.log_position import LogPosition, topic_id_in
+from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets.log_position import LogPosition, topic_id_in
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.demo.ledgers import (
     AuditedClient,

@@ -18,11 +18,11 @@ from kafka_keyshared.client.port import (
     ended_by_the_group,
 )
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit import CommitPolicy
+from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition

@@ -40,7 +40,7 @@ def test_what_reaches_its_figure_is_fine() -> None:
 
 def test_each_module_of_the_core_has_its_own_figure() -> None:
     (said,) = judged(core__commit=(80, 16), core__lanes=(80, 20), core__routing__ring=(80, 20))
-    assert said.startswith("kafka_keyshared/core/commit.py: 96.0 %")
+    assert said.startswith("kafka_keyshared/core/offsets/commit.py: 96.0 %")
 
 
 def test_elsewhere_the_figure_is_the_packages() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core import metadata
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.lane_notes import LaneNotes, Tried
-from kafka_keyshared.core.running_notes import STARTED, Running
+from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.offsets.running_notes import STARTED, Running
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition

@@ -15,9 +15,9 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Commit, Level
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.lane_notes import LaneNotes
-from kafka_keyshared.core.metadata import decode, encode
-from kafka_keyshared.core.running_notes import STARTED, WAITING, Running
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes
+from kafka_keyshared.core.offsets.metadata import decode, encode
+from kafka_keyshared.core.offsets.running_notes import STARTED, WAITING, Running
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import Record, TopicPartition
 from tests.support.harness import Harness

@@ -7,9 +7,9 @@ import pytest
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.contract.retry_policy import Decision, RetryPolicy, decide
-from kafka_keyshared.core.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.lanes.closed import LaneState
-from kafka_keyshared.core.metadata import encode
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Drop

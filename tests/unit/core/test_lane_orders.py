@@ -9,10 +9,10 @@ import pytest
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.lane_notes import LaneNotes, hash_of
 from kafka_keyshared.core.lane_orders import EVENTS, listing
 from kafka_keyshared.core.lanes.closed import LANE_TABLE, LaneState
-from kafka_keyshared.core.metadata import encode
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes, hash_of
+from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, lane_by, lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, TopicPartition, Undecodable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core import metadata
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.events import CommitResult
+from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.regained import KEPT_SECONDS
 from kafka_keyshared.core.settings import SubscriptionSettings
 from tests.support.harness import Harness

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError, InvariantError
 from tests.support.records import ERROR, P0, FakeRecord, record

@@ -17,9 +17,9 @@ from kafka_keyshared import errors
 from kafka_keyshared.cli import doctor
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.doctor_spark import check_spark
-from kafka_keyshared.core.lane_notes import LaneNotes
-from kafka_keyshared.core.metadata import encode
-from kafka_keyshared.core.running_notes import STARTED, Running
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes
+from kafka_keyshared.core.offsets.metadata import encode
+from kafka_keyshared.core.offsets.running_notes import STARTED, Running
 from kafka_keyshared.doctor import (
     checks,
     client_checks,

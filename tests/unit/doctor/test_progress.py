@@ -12,9 +12,9 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.groupless import outsider
 from kafka_keyshared.core.holds import Reason
-from kafka_keyshared.core.lane_notes import LaneNotes
-from kafka_keyshared.core.metadata import encode
-from kafka_keyshared.core.running_notes import STARTED, WAITING, Running
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes
+from kafka_keyshared.core.offsets.metadata import encode
+from kafka_keyshared.core.offsets.running_notes import STARTED, WAITING, Running
 from kafka_keyshared.doctor import checks, instance_checks
 from kafka_keyshared.doctor import progress as looking
 from kafka_keyshared.doctor import progress_checks as judging

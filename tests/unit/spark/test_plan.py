@@ -7,9 +7,9 @@ import pickle
 import pytest
 
 from kafka_keyshared.core.contract.events import StartPoint
-from kafka_keyshared.core.lane_notes import LaneNotes, Tried
-from kafka_keyshared.core.metadata import SET_BUDGET, decode, encode
-from kafka_keyshared.core.offsets import Snapshot
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.offsets.metadata import SET_BUDGET, decode, encode
+from kafka_keyshared.core.offsets.positions import Snapshot
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.plan import leaves_nothing, outcome, plan

@@ -12,8 +12,8 @@ import pytest
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.lane_notes import LaneNotes, Tried
-from kafka_keyshared.core.metadata import encode
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.handling.outputs import Place

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.lane_notes import LaneNotes, Tried, merged
-from kafka_keyshared.core.metadata import SET_BUDGET, TEXT_LIMIT, decode, encode
-from kafka_keyshared.core.running_notes import (
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried, merged
+from kafka_keyshared.core.offsets.metadata import SET_BUDGET, TEXT_LIMIT, decode, encode
+from kafka_keyshared.core.offsets.running_notes import (
     COUNTED_MOST,
     RUNNING_BUDGET,
     STARTED,
@@ -14,10 +14,10 @@ from kafka_keyshared.core.running_notes import (
     Running,
     pack_running,
 )
-from kafka_keyshared.core.runs import MAX_OFFSET
+from kafka_keyshared.core.offsets.runs import MAX_OFFSET
 from kafka_keyshared.sim.commit_text import read_notes
 from tests.support.texts import here
-from tests.unit.core.test_metadata_format import block, every_second, numbers, sealed
+from tests.unit.core.offsets.test_metadata_format import block, every_second, numbers, sealed
 
 RUNNING = Running({503: STARTED, 600: WAITING}, 3)
 PAYLOAD = (5, numbers(500, 3, 3, 1, 96, 0))

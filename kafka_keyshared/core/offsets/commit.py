@@ -18,15 +18,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from kafka_keyshared.core import metadata
 from kafka_keyshared.core.contract.commands import Command, Commit, CommitEntry, Level, Notice
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
-from kafka_keyshared.core.denials import Denials
-from kafka_keyshared.core.lane_notes import LaneNotes
-from kafka_keyshared.core.log_position import LogPosition
-from kafka_keyshared.core.metadata import Encoded
-from kafka_keyshared.core.offsets import PartitionState, Snapshot
-from kafka_keyshared.core.text_limit import TextLimit
+from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets.denials import Denials
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes
+from kafka_keyshared.core.offsets.log_position import LogPosition
+from kafka_keyshared.core.offsets.metadata import Encoded
+from kafka_keyshared.core.offsets.positions import PartitionState, Snapshot
+from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
 

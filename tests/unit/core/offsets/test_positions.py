@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.contract.events import Fetched
-from kafka_keyshared.core.metadata import encode
-from kafka_keyshared.core.offsets import PartitionState, Snapshot, collect, derive
+from kafka_keyshared.core.offsets.metadata import encode
+from kafka_keyshared.core.offsets.positions import PartitionState, Snapshot, collect, derive
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from tests.support.harness import Harness

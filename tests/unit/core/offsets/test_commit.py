@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.commit import DOUBT, UNANSWERED_MOST, CommitPolicy, Commits
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry, Notice
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult, Right
+from kafka_keyshared.core.offsets.commit import DOUBT, UNANSWERED_MOST, CommitPolicy, Commits
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness

@@ -20,7 +20,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafka_keyshared.core.runs import MAX_OFFSET, MalformedError, Reader, put_varint, varint_size
+from kafka_keyshared.core.offsets.runs import (
+    MAX_OFFSET,
+    MalformedError,
+    Reader,
+    put_varint,
+    varint_size,
+)
 
 KIND_RUNNING = 5
 

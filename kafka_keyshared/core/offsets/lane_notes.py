@@ -18,9 +18,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kafka_keyshared.core.offsets.running_notes import NONE_RUNNING, Running
+from kafka_keyshared.core.offsets.runs import (
+    MAX_OFFSET,
+    MalformedError,
+    Reader,
+    put_varint,
+    varint_size,
+)
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.running_notes import NONE_RUNNING, Running
-from kafka_keyshared.core.runs import MAX_OFFSET, MalformedError, Reader, put_varint, varint_size
 from kafka_keyshared.hashing import lane_hash
 
 KIND_LANES = 3

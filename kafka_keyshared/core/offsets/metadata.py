@@ -38,8 +38,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from kafka_keyshared.core.envelope import ENVELOPE_CHARS, TEXT_LIMIT, bytes_in, chars, seal, unseal
-from kafka_keyshared.core.lane_notes import (
+from kafka_keyshared.core.offsets.envelope import (
+    ENVELOPE_CHARS,
+    TEXT_LIMIT,
+    bytes_in,
+    chars,
+    seal,
+    unseal,
+)
+from kafka_keyshared.core.offsets.lane_notes import (
     KIND_LANES,
     KIND_TRIED,
     LANES_MOST,
@@ -51,15 +58,20 @@ from kafka_keyshared.core.lane_notes import (
     unpack_lanes,
     unpack_tried,
 )
-from kafka_keyshared.core.log_position import ORIGIN_BYTES, LogPosition, pack_origin, read_origin
-from kafka_keyshared.core.running_notes import (
+from kafka_keyshared.core.offsets.log_position import (
+    ORIGIN_BYTES,
+    LogPosition,
+    pack_origin,
+    read_origin,
+)
+from kafka_keyshared.core.offsets.running_notes import (
     KIND_RUNNING,
     NONE_RUNNING,
     RUNNING_BUDGET,
     pack_running,
     unpack_running,
 )
-from kafka_keyshared.core.runs import (
+from kafka_keyshared.core.offsets.runs import (
     KIND_BITMAP,
     KIND_RUNS,
     MalformedError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.lane_notes import (
+from kafka_keyshared.core.offsets.lane_notes import (
     LANES_MOST,
     LaneNotes,
     Tried,
@@ -14,7 +14,7 @@ from kafka_keyshared.core.lane_notes import (
     pack_lanes,
     pack_tried,
 )
-from kafka_keyshared.core.metadata import (
+from kafka_keyshared.core.offsets.metadata import (
     LANES_BUDGET,
     OVERHEAD_CHARS,
     SET_BUDGET,
@@ -24,13 +24,13 @@ from kafka_keyshared.core.metadata import (
     encode,
     lane_rooms,
 )
+from kafka_keyshared.core.offsets.runs import MAX_OFFSET
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.runs import MAX_OFFSET
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.sim.commit_text import read_commit, read_notes
 from tests.support.records import P0, P1, record
 from tests.support.texts import here
-from tests.unit.core.test_metadata_format import block, every_second, numbers, sealed, sized
+from tests.unit.core.offsets.test_metadata_format import block, every_second, numbers, sealed, sized
 
 A, B = b"a" * 16, b"b" * 16
 NOTES = LaneNotes(frozenset({A, B}), {503: Tried(3), 600: Tried(0, archived=True)})

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from kafka_keyshared.core.lane_notes import LaneNotes, Tried
-from kafka_keyshared.core.log_position import topic_id_in
-from kafka_keyshared.core.metadata import (
+from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.offsets.log_position import topic_id_in
+from kafka_keyshared.core.offsets.metadata import (
     SET_BUDGET,
     TEXT_LIMIT,
     Decoded,
@@ -22,7 +22,7 @@ from kafka_keyshared.core.metadata import (
     settled_runs,
     size_bound,
 )
-from kafka_keyshared.core.runs import MAX_OFFSET, bitmap_span
+from kafka_keyshared.core.offsets.runs import MAX_OFFSET, bitmap_span
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
 from tests.support.records import P1

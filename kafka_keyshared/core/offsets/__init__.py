@@ -1,0 +1,1 @@
+"""Positions, settled sets and commit metadata."""
