@@ -18,10 +18,10 @@ from kafka_keyshared.core.holdings import Holdings
 from kafka_keyshared.core.hot_keys import HotKeys
 from kafka_keyshared.core.lanes.closed import ClosedLanes, LaneEvent, LaneState
 from kafka_keyshared.core.lanes.one_lease import OneLease
-from kafka_keyshared.core.look_ahead import LookAhead
+from kafka_keyshared.core.limits.look_ahead import LookAhead
+from kafka_keyshared.core.limits.parking import Parking
 from kafka_keyshared.core.offsets.lane_notes import Tried
 from kafka_keyshared.core.ownership import Ownership
-from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.records.backlog import Backlog, let_go
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.records.originals import Chunk, Originals

@@ -1,6 +1,6 @@
 """Periodic log reminders of blocked lanes.
 
-:mod:`kafka_keyshared.core.look_ahead` decides how many records may be held behind them.
+:mod:`kafka_keyshared.core.limits.look_ahead` decides how many records may be held behind them.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ import pytest
 
 from kafka_keyshared.core.contract.slices import Epochs, Leased
 from kafka_keyshared.core.lanes.one_lease import OneLease
+from kafka_keyshared.core.limits.slow import SLOW_AFTER, Running, Slow, slow_at
 from kafka_keyshared.core.records.lane_identity import Lane, lane_of
-from kafka_keyshared.core.slow import SLOW_AFTER, Running, Slow, slow_at
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import Record
 from tests.support.records import P0, P1, FakeRecord, record

@@ -10,7 +10,7 @@ import pytest
 from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.holds import Reason
-from kafka_keyshared.core.parking import Parking
+from kafka_keyshared.core.limits.parking import Parking
 from kafka_keyshared.core.records.originals import Chunk
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
@@ -402,7 +402,7 @@ def test_the_log_names_the_key_that_holds_the_most_and_when_it_runs_again() -> N
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
     """How often what closed lanes hold was walked over."""
-    from kafka_keyshared.core.look_ahead import LookAhead
+    from kafka_keyshared.core.limits.look_ahead import LookAhead
 
     times: list[float] = []
     look = LookAhead.look

@@ -6,9 +6,9 @@ only by fetching these. One key that always fails or hangs would fill the window
 behind it. All other keys would wait. So these records may fill a quarter of the window together
 (half of ``window_share``), in records or in bytes.
 
-:mod:`.pressure` holds back the partitions beyond the bound. A partition with less than an even
-share of the quarter goes on. Otherwise a single poison record would stop a partition because of the
-records of another.
+:mod:`kafka_keyshared.core.pressure` holds back the partitions beyond the bound. A partition with
+less than an even share of the quarter goes on. Otherwise a single poison record would stop a
+partition because of the records of another.
 
 One record of a hot key runs at a time, and the others wait
 (:mod:`kafka_keyshared.core.workers.shards`). They count, too, if they last for seconds.
@@ -31,9 +31,9 @@ from dataclasses import dataclass, field
 from kafka_keyshared.core.contract.slices import Epochs
 from kafka_keyshared.core.lanes.closed import HEAD_HELD_UP, ClosedLane, ClosedLanes
 from kafka_keyshared.core.lanes.one_lease import OneLease
+from kafka_keyshared.core.limits.slow import Running, Slow
 from kafka_keyshared.core.records.places import WaitingPlace
 from kafka_keyshared.core.records.window import Window
-from kafka_keyshared.core.slow import Running, Slow
 from kafka_keyshared.core.workers.shards import Shard
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import Record, TopicPartition, partition_of

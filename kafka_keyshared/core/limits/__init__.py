@@ -1,0 +1,1 @@
+"""Limits on records that are received and may not start."""
