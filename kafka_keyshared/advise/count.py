@@ -16,7 +16,7 @@ import mmh3
 
 from kafka_keyshared.core.routing.loads import busiest, loads
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
-from kafka_keyshared.core.settings import worker_names
+from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.hashing import LANE_KEY_BYTES, slot_of
 from kafka_keyshared.model import TopicPartition
 

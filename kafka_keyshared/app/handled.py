@@ -14,7 +14,7 @@ from kafka_keyshared.app.pools import specs_of
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options
 from kafka_keyshared.config.pooled import PROCESS, suited
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.batching import BatchRule, check_batches, note_batched, refuse_batched
 from kafka_keyshared.handling.called import Called

@@ -13,7 +13,7 @@ from kafka_keyshared.config.pooled import refuse_more
 from kafka_keyshared.core.contract.events import AssignRange, LaneAction, LaneOrder, SetFilters
 from kafka_keyshared.core.offsets.metadata import DEFAULT_SUBSCRIPTION
 from kafka_keyshared.core.routing.filters import Filters
-from kafka_keyshared.core.settings import worker_names
+from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.flush import Positions, flush

@@ -10,7 +10,7 @@ from typing import Any
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options
 from kafka_keyshared.config.pooled import PROCESS
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.handling.handlers import Made

@@ -21,7 +21,7 @@ from kafka_keyshared.app.loops import Loops
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.config.given import HandlingOptions
 from kafka_keyshared.core.contract.slices import Slice
-from kafka_keyshared.core.settings import worker_names
+from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.pull import tell_late

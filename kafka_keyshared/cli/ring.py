@@ -18,7 +18,7 @@ from kafka_keyshared.core.routing.modes import MODES, RoutingSettings
 from kafka_keyshared.core.routing.port import Routing, Span, Unowned
 from kafka_keyshared.core.routing.ring import VnodeRing
 from kafka_keyshared.core.routing.slot_ranges import parse_ranges
-from kafka_keyshared.core.settings import worker_names
+from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import (
     SLOT_FUNCTIONS,

@@ -14,7 +14,7 @@ from kafka_keyshared.core.contract.retry_policy import PoisonPolicy
 from kafka_keyshared.core.keys.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingMode
-from kafka_keyshared.core.settings import OnEvict
+from kafka_keyshared.core.subscription.settings import OnEvict
 from kafka_keyshared.hashing import SlotFunction
 
 

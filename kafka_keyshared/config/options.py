@@ -24,7 +24,7 @@ from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.offsets.denials import AUTHORIZATION_TIMEOUT
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingMode
-from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import OnEvict, SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import SLOTS, SlotFunction
 
 _KEY = r"^(?:record|header:.+|json:(?:/.*)?|avro:.+)$"

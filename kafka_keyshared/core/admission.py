@@ -13,7 +13,7 @@ from kafka_keyshared.core import failures
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.keys.keying import DerivedKeys
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import Line
 from kafka_keyshared.model import About, Record, UnknownFormat, name_of, partition_of
 

@@ -28,7 +28,7 @@ from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.core.offsets.running_notes import NONE_RUNNING, Running
 from kafka_keyshared.core.offsets.runs import MAX_OFFSET
 from kafka_keyshared.core.opening import advance
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.offsets.positions import PartitionState, Unsettled
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.model import TopicPartition
 
 

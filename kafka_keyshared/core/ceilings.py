@@ -24,7 +24,7 @@ from kafka_keyshared.core.offsets.positions import PartitionState, Unsettled, co
 from kafka_keyshared.core.offsets.runs import bitmap_span, runs_size, settled_runs
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.records.originals import column
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
 
 LOOK_SHARE = 20

@@ -13,7 +13,7 @@ from kafka_keyshared.core.lasting import Lasting
 from kafka_keyshared.core.offsets.metadata import Runs
 from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import written
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import coordinates_of
 from kafka_keyshared.status import LaneStatus, UnreadKey

@@ -43,9 +43,9 @@ from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.partitions import PartitionEvent, refuse_impossible
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.regained import Regained
-from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.snapshots import Snapshots
-from kafka_keyshared.core.subscription import Subscription, Subscriptions
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.subscription import Subscription, Subscriptions
 from kafka_keyshared.core.telemetry.meters import Meters
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record, TopicPartition

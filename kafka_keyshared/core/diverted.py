@@ -21,7 +21,7 @@ from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.poison import attempts_of, block, letter_of
 from kafka_keyshared.core.records.lane_identity import Lane, NullKey
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import Line
 from kafka_keyshared.core.telemetry.failure_lines import in_short
 from kafka_keyshared.errors import InvariantError

@@ -34,7 +34,7 @@ from kafka_keyshared.core.lanes.one_lease import Grant
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.routing.port import Routing
 from kafka_keyshared.core.routing.slots import Slots
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.rows import Row
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import Record

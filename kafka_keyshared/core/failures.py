@@ -36,7 +36,7 @@ from kafka_keyshared.core.offsets.lane_notes import Tried
 from kafka_keyshared.core.opening import advance, settle_head
 from kafka_keyshared.core.poison import archive, block, letter_of
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import Line
 from kafka_keyshared.core.telemetry.failure_lines import Attempt
 from kafka_keyshared.core.telemetry.meters import Processed

@@ -17,9 +17,9 @@ from itertools import chain
 
 from kafka_keyshared.core.contract.commands import Adopt, Command, Level, Notice, Release
 from kafka_keyshared.core.contract.events import Released
-from kafka_keyshared.core.hand_overs import HandOver, HandOvers, Kept
 from kafka_keyshared.core.routing.slots import Move, Run, Slots
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.hand_overs import HandOver, HandOvers, Kept
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import counted
 

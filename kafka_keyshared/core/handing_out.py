@@ -9,7 +9,7 @@ from kafka_keyshared.core.contract.commands import Command, Dropped
 from kafka_keyshared.core.diverted import next_letters, recognise
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.pressure import stop_lettered, weigh_closed, weigh_parked
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 
 
 def go_on(

@@ -15,7 +15,7 @@ from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.lanes.closed import HEAD_LEASED
 from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.shards import Shard, SharedRow
 from kafka_keyshared.core.workers.worker import Worker, WorkerState
 from kafka_keyshared.errors import InvariantError

@@ -15,7 +15,7 @@ from kafka_keyshared.core.lanes.closed import DIVERTS, LANE_TABLE, ClosedLane, L
 from kafka_keyshared.core.opening import advance, settle_head
 from kafka_keyshared.core.poison import letter_of
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, lane_named
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.failure_lines import in_short, one_line
 from kafka_keyshared.core.telemetry.meters import Processed
 from kafka_keyshared.hashing import SLOTS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneEvent, LaneState
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 
 
 def advance(sub: Subscription, closed: ClosedLane) -> None:

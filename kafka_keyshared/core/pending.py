@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import islice
 
 from kafka_keyshared.core.contract.slices import Progress
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.status import PendingAck
 

@@ -10,7 +10,7 @@ from kafka_keyshared.core.contract.commands import Command, Publish
 from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.keys.whole import WHOLE_KEY
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneEvent, LaneState
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.blocked import cure
 from kafka_keyshared.core.telemetry.burst import Line
 from kafka_keyshared.core.telemetry.failure_lines import in_short

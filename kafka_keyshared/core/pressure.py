@@ -16,7 +16,7 @@ from kafka_keyshared.core.limits.look_ahead import Behind
 from kafka_keyshared.core.limits.slow import Running
 from kafka_keyshared.core.opening import advance
 from kafka_keyshared.core.returns import of_partitions, recall
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import Line
 from kafka_keyshared.core.workers.shards import Shard
 from kafka_keyshared.model import TopicPartition, counted, in_words, name_of, named_key

@@ -15,7 +15,7 @@ from kafka_keyshared.core.contract.events import Recalled
 from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.lanes.closed import LaneEvent
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.records.originals import Chunk
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.shards import Shard, SharedRow
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import Record

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kafka_keyshared.core.contract.commands import Notice
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import Line
 from kafka_keyshared.core.telemetry.meters import Processed, topics_of
 from kafka_keyshared.core.workers.worker import Worker

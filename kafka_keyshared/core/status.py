@@ -26,7 +26,7 @@ from kafka_keyshared.core.pending import pending_acks
 from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import nobodys, written
 from kafka_keyshared.core.shared_look import detached_since, lane_states, shards_at, shared
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.surroundings import Stand, Surroundings
 from kafka_keyshared.core.telemetry.blocked import oldest_blocked
 from kafka_keyshared.core.telemetry.failure_lines import in_short

@@ -17,7 +17,7 @@ from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.diverted import suspend
 from kafka_keyshared.core.lanes.closed import LaneEvent, LaneState
 from kafka_keyshared.core.records.lane_identity import is_keyless
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import Line
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.errors import InvariantError

@@ -2,14 +2,15 @@
 
 ``on_unmatched`` applies to a record that no worker was declared to take. ``skip`` settles it
 without running it, ``hold`` keeps it, ``error`` ends the instance and settles nothing. A record of
-an absent worker is held under every policy. :mod:`.unowned` has the waiting records.
+an absent worker is held under every policy. :mod:`kafka_keyshared.core.subscription.unowned` has
+the waiting records.
 """
 
 from __future__ import annotations
 
 from kafka_keyshared.core.contract.commands import Command, Halt
 from kafka_keyshared.core.opening import settle_head
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import Line
 from kafka_keyshared.core.telemetry.meters import Processed, topics_of
 from kafka_keyshared.core.workers.rows import Row

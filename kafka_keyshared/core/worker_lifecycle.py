@@ -23,7 +23,7 @@ from kafka_keyshared.core.contract.commands import (
 from kafka_keyshared.core.contract.events import Beat
 from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.core.opening import advance
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.worker import Worker, WorkerEvent, WorkerState
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition, counted

@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.config import RetryOptions
 from kafka_keyshared.core.routing.ring import VnodeRing
-from kafka_keyshared.core.settings import worker_names
+from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.diagnosis.findings import Finding
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.hashing import slot_of

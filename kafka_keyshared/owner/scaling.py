@@ -9,7 +9,7 @@ from kafka_keyshared.core import draining
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import written
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.owner.flush import LOOK_EVERY, Runs, running, waits_for
 from kafka_keyshared.owner.loop import Loop

@@ -20,7 +20,7 @@ from kafka_keyshared.client.port import Client
 from kafka_keyshared.core.ceilings import LOOK_SECONDS_PER_RECORD
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.offsets.positions import PartitionState
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
 
 LOOK_EVERY = 0.25

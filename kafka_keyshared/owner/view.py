@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.offsets.positions import PartitionState
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.loop import Loop
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Command, Lease
-from kafka_keyshared.core.subscription import Subscription, Subscriptions
+from kafka_keyshared.core.subscription.subscription import Subscription, Subscriptions
 from kafka_keyshared.core.workers.shards import shard_of
 from kafka_keyshared.model import Record, TopicPartition
 

@@ -16,7 +16,7 @@ from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.routing.filters import ON_UNMATCHED
 from kafka_keyshared.core.routing.modes import RoutingSettings
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.sim.routings import whole_ranges
 from kafka_keyshared.sim.run_plan import Draw, Plan
 from kafka_keyshared.sim.stepped import PoolKind

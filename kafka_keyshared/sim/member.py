@@ -14,7 +14,7 @@ from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.records.lane_identity import NullKey
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.loop import CHUNK, Loop

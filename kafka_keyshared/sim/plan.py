@@ -16,7 +16,7 @@ from kafka_keyshared.core.contract.retry_policy import NEED_DLQ, PoisonPolicy, R
 from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.routing.modes import RoutingSettings
-from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import OnEvict, SubscriptionSettings, worker_names
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.disturbance_rates import ON_REQUEST, RATES
 from kafka_keyshared.sim.emphases import emphasised, with_full_chunks

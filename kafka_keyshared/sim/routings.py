@@ -16,7 +16,7 @@ from typing import Literal, get_args
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingMode, RoutingSettings
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import SLOTS
 
 Kind = Literal["ring", "weights", "sticky", "auto-split", "exclusive", "unordered", "filters"]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import SLOT_FUNCTIONS
 from kafka_keyshared.sim import state_history as was
 from kafka_keyshared.sim.site import Site

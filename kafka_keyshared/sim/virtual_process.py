@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from kafka_keyshared.core.contract.dispositions import Failure
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Drop, Record
 from kafka_keyshared.pools import child

@@ -19,7 +19,7 @@ import mmh3
 
 from kafka_keyshared.core.keys.keying import KeyOf, of_length
 from kafka_keyshared.core.records.lane_identity import NULL_KEY
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOT_KEY_BYTES
 from kafka_keyshared.model import Record, Undecodable

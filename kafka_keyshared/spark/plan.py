@@ -23,7 +23,7 @@ from kafka_keyshared.core.offsets.metadata import set_rooms
 from kafka_keyshared.core.offsets.positions import PartitionState, Snapshot
 from kafka_keyshared.core.offsets.runs import bitmap_span
 from kafka_keyshared.core.offsets.text_limit import TextLimit
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.places import derived_key

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_keyshared.core.routing.loads import busiest, loads
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
-from kafka_keyshared.core.settings import worker_names
+from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.spark.audit import shown

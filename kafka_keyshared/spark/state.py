@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.dlq.journal import sync_folder
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.handling.handlers import Made

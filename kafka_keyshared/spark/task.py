@@ -29,7 +29,7 @@ from kafka_keyshared.core.offsets.lane_notes import LaneNotes
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.offsets.positions import Snapshot
 from kafka_keyshared.core.offsets.runs import Runs
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.dlq import envelope
 from kafka_keyshared.dlq.shown import output_line
 from kafka_keyshared.handling.handlers import Made

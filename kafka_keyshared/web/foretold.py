@@ -11,7 +11,7 @@ import msgspec
 
 from kafka_keyshared.core.offsets.metadata import DEFAULT_SUBSCRIPTION
 from kafka_keyshared.core.routing.modes import RoutingSettings
-from kafka_keyshared.core.settings import worker_names
+from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.status import Status

@@ -28,7 +28,7 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.telemetry.failure_lines import Attempts
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.handling import failure

@@ -17,7 +17,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress, Serial, Slice
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import TopicPartition

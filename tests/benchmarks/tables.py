@@ -19,7 +19,7 @@ from kafka_keyshared.core.routing import (
     VnodeRing,
 )
 from kafka_keyshared.core.routing.table import SlotTable
-from kafka_keyshared.core.settings import worker_names
+from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.hashing import SLOTS

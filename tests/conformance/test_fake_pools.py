@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from tests.support.harness import Harness
 from tests.support.pool_sides import Fake, FakeInstances, FakeProcesses, Instances, Side, Threads
 from tests.support.pool_walk import Walk

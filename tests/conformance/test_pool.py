@@ -18,7 +18,7 @@ import pytest
 
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.events import Ended, FencePassed
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Drop
 from tests.support.harness import Harness
 from tests.support.loop_sides import CallersTasks, Inline, OwnTasks

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core.contract.events import Failed
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.handling.failure import MESSAGE_CHARS_MAX, STACK_CHARS_MAX
 from tests.support import raised
 from tests.support.harness import Harness

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
-from kafka_keyshared.core.settings import worker_names
+from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.local.cluster import Cluster
 from tests.conftest import Eventually

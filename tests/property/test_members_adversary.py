@@ -20,7 +20,7 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.contract.slices import Slice
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Coordinates, TopicPartition
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.mailbox import Mailbox

@@ -13,7 +13,7 @@ from kafka_keyshared.cli.ring import where
 from kafka_keyshared.core.keys.keying import DerivedKeys, KeyOf, NullKeys, OwnKeys
 from kafka_keyshared.core.records.originals import Chunk
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOTS, SlotFunction, slot_of
 from tests.support.harness import Harness
 from tests.support.records import FakeRecord, record

@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from kafka_keyshared.core.routing.modes import RoutingSettings
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers import every_checker
 from kafka_keyshared.sim.checkers.no_repeats import NoRepeats

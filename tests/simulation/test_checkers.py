@@ -126,7 +126,7 @@ def test_checkers_know_nothing_of_what_the_core_believes() -> None:
         if name.startswith("kafka_keyshared.") and ".sim." not in name
     }
     assert parts == {
-        *("kafka_keyshared.core.contract.events", "kafka_keyshared.core.settings"),
+        *("kafka_keyshared.core.contract.events", "kafka_keyshared.core.subscription.settings"),
         *("kafka_keyshared.hashing", "kafka_keyshared.model"),
     }
 

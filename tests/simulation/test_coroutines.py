@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kafka_keyshared.core.contract.events import Failed, Recalled
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.sim.pool import PoolHabits
 from kafka_keyshared.sim.run import Outcome, run_seed
 from kafka_keyshared.sim.tasks import SimTasks

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.plan import plan_of
 from kafka_keyshared.sim.routings import Kind, with_routing

@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from kafka_keyshared.core.keys.keying import NullKeys, UndecodablePolicy
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Retry, TopicPartition, Undecodable, UnknownFormat
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.keys import DerivedKey, key_by, keyed

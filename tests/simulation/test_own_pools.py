@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import Record
 from kafka_keyshared.pools.board import Board
 from kafka_keyshared.pools.cell import Cell

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from kafka_keyshared.core.routing.modes import RoutingSettings
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.checkers.declared import Declared

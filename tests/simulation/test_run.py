@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.run import all_done

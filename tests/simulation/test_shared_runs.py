@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.sim.pool import PoolHabits
 from kafka_keyshared.sim.run import run_seed
 from kafka_keyshared.sim.run_plan import Plan

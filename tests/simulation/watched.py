@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.sim.checkers import every_checker
 from kafka_keyshared.sim.checkers.checker import Checker, Violation
 from tests.simulation.told import Told

@@ -21,7 +21,7 @@ from kafka_keyshared.cli.run import write_down
 from kafka_keyshared.cli.spark_run import Telling
 from kafka_keyshared.cli.spark_tools import spans_of
 from kafka_keyshared.core.contract.events import StartPoint
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.cluster import Cluster

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import StartWorker
 from kafka_keyshared.core.records.lane_identity import Lane, lane_of
-from kafka_keyshared.core.settings import worker_names
+from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.handlers import Made

@@ -14,7 +14,7 @@ from random import Random
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.keys.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
 from tests.support.adversary import Adversary
 from tests.support.oracle import ALL_NULLS, Lane, Oracle, coordinates_of, partition_of

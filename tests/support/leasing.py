@@ -20,7 +20,7 @@ from kafka_keyshared.core.contract.dispositions import Failure
 from kafka_keyshared.core.contract.events import Forget, Revoking
 from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.contract.slices import Slice
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.pull import PullPool

@@ -28,7 +28,7 @@ from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.client.topic_ids import id_in
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.log_position import LogPosition, topic_id_in
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.demo.ledgers import (
     AuditedClient,
     audited_client,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.dispositions import Disposition, Failure
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.model import Coordinates, Drop, TopicPartition
 from kafka_keyshared.sim.commit_text import NOTHING, read_commit, read_notes

@@ -23,7 +23,7 @@ from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.routing.modes import RoutingMode, RoutingSettings
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Coordinates, TopicPartition
 from tests.support.joining import JoiningAdversary

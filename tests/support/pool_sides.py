@@ -32,7 +32,7 @@ from kafka_keyshared.core.contract.events import FencePassed, Recalled, Released
 from kafka_keyshared.core.contract.slices import Progress, Slice
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import Drop, Record, partition_of

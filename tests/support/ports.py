@@ -23,8 +23,8 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
-from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.ports import Ports

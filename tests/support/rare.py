@@ -7,7 +7,7 @@ from collections import Counter
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.model import partition_of
 from tests.support.harness import Harness
 

@@ -18,7 +18,7 @@ from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET, encode
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Drop, Record, TopicPartition
 from kafka_keyshared.sim.handlers import Ending
 from kafka_keyshared.sim.stepped import SteppedWorker

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.bounded import Bounded
 from kafka_keyshared.sim.checkers.careful import CarefulStarts

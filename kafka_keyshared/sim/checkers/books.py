@@ -15,7 +15,7 @@ from operator import is_not
 from typing import Any
 
 from kafka_keyshared.core.contract.events import CommitResult
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.carried import tried

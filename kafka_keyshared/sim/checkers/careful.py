@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import floor, inf
 
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import METADATA_LEAST, METADATA_USUAL, Books
 from kafka_keyshared.sim.checkers.carried import notes_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOTS
 from kafka_keyshared.model import Undecodable
 from kafka_keyshared.sim.keys import key_by

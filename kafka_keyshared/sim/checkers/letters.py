@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.group import Group
 from kafka_keyshared.sim.checkers.ranges import OrderedRanges

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import METADATA_LEAST, Books
 from kafka_keyshared.sim.checkers.checker import Checker

@@ -20,7 +20,7 @@ from kafka_keyshared.audit.processed import TOPIC as LOG_TOPIC
 from kafka_keyshared.config.local_paths import local_path
 from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.events import StartPoint
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.outputs import TOPIC, Place

@@ -10,7 +10,7 @@ import pytest
 from kafka_keyshared.advise.count import WINDOW, WORKERS, Hot, Tally
 from kafka_keyshared.core.routing.loads import busiest
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
-from kafka_keyshared.core.settings import worker_names
+from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import TopicPartition
 

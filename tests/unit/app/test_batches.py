@@ -12,7 +12,7 @@ import pytest
 
 from kafka_keyshared import Drop, Retry
 from kafka_keyshared.app.service import KeyShared
-from kafka_keyshared.core.settings import SHARDS_LEAST
+from kafka_keyshared.core.subscription.settings import SHARDS_LEAST
 from kafka_keyshared.core.workers.shards import shard_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import slot_of

@@ -10,7 +10,7 @@ from kafka_keyshared.app.banner import banner
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.cli.status import StatusLine
 from kafka_keyshared.config import Options
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.owner.view import InstanceView
 from tests.support.offline import CONF, OfflineBroker

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from tests.support.cli import in_process
 from tests.support.offline import CONF

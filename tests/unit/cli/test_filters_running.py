@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kafka_keyshared.cli.filters_running import Filtering, plan
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.status import SubscriptionStatus
 from tests.support.harness import Harness

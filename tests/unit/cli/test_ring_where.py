@@ -15,7 +15,7 @@ from kafka_keyshared.cli.ring_where import where_running
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.routing.ring import VnodeRing
-from kafka_keyshared.core.settings import DETACH_AFTER, SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import DETACH_AFTER, SubscriptionSettings
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.status import Status
 from tests.support.cli import in_process

@@ -11,7 +11,7 @@ import pytest
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.cli.spark_wanted import wanted_of
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver.run import Wanted

@@ -18,7 +18,7 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.lane_notes import LaneNotes
 from kafka_keyshared.core.offsets.metadata import decode, encode
 from kafka_keyshared.core.offsets.running_notes import STARTED, WAITING, Running
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import Record, TopicPartition
 from tests.support.harness import Harness
 from tests.support.records import P0, P1, failure, record

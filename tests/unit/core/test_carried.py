@@ -11,7 +11,7 @@ from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Drop
 from kafka_keyshared.sim.commit_text import read_notes
 from kafka_keyshared.sim.handlers import Ending

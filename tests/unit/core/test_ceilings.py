@@ -14,7 +14,7 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.metadata import decode, encode
 from kafka_keyshared.core.offsets.positions import collect, derive
 from kafka_keyshared.core.routing.modes import RoutingSettings
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, record

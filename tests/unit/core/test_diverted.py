@@ -13,7 +13,7 @@ from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.offsets.lane_notes import LANES_MOST, LaneNotes, hash_of
 from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, Lane, OrderScope, lane_by, lane_of
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import LANE_KEY_BYTES
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.commit_text import read_notes

@@ -11,7 +11,7 @@ from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.contract.retry_policy import Decision, RetryPolicy, decide
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.workers.rows import Row
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import Drop

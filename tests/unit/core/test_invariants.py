@@ -11,7 +11,7 @@ from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.keys.keying import DerivedKeys
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import Record, TopicPartition
 from tests.support.harness import Harness

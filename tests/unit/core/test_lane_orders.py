@@ -14,7 +14,7 @@ from kafka_keyshared.core.lanes.closed import LANE_TABLE, LaneState
 from kafka_keyshared.core.offsets.lane_notes import LaneNotes, hash_of
 from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, lane_by, lane_of
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, TopicPartition, Undecodable
 from tests.support.harness import Harness
 from tests.support.records import ERROR, NOT_NOW, P0, P1, record

@@ -12,7 +12,7 @@ from kafka_keyshared.core.contract.retry_policy import (
 )
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.sim.commit_text import read_notes
 from tests.support.harness import Harness

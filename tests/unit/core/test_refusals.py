@@ -17,7 +17,7 @@ import pytest
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import TopicPartition
 from tests.support.frozen import frozen

@@ -9,7 +9,7 @@ from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.regained import KEPT_SECONDS
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, record
 from tests.support.texts import here

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness

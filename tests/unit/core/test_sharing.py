@@ -17,7 +17,11 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.routing.modes import RoutingSettings
-from kafka_keyshared.core.settings import DETACH_AFTER, SHARDS_LEAST, SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import (
+    DETACH_AFTER,
+    SHARDS_LEAST,
+    SubscriptionSettings,
+)
 from kafka_keyshared.core.workers.shards import SharedRow, shard_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, slot_of

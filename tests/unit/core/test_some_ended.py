@@ -11,7 +11,7 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets.commit import CommitPolicy
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError, InvariantError
 from tests.support.records import ERROR, P0, FakeRecord, record
 from tests.support.slices import scattered

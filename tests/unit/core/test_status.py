@@ -9,7 +9,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.keys.key_text import KEY_CHARS, key_text
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.routing.modes import RoutingSettings
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.sim.stepped import PoolKind
 from kafka_keyshared.status import Status, SubscriptionStatus

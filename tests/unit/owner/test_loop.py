@@ -18,7 +18,7 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.records.window import Window
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, Retry, TopicPartition
 from kafka_keyshared.owner.loop import MAIL_TURNS

@@ -9,7 +9,7 @@ import pytest
 
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.holds import Reason
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.shares import HELD_MOST, PASSED_OVER, REST, TRIES, Shares

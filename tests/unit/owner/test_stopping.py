@@ -12,7 +12,7 @@ from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
 from kafka_keyshared.core.offsets.metadata import decode
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record
 from kafka_keyshared.owner.flush import Flush
 from kafka_keyshared.owner.stopping import AWAIT_WAIT, StopReport, stop

@@ -12,7 +12,7 @@ from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried, hash_of
 from kafka_keyshared.core.offsets.log_position import topic_id_in
 from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.topic_ids import ID_UNTOLD_WAIT, ID_WAIT, IDS_ASKED_LEAST
 from tests.support.ports import Stage

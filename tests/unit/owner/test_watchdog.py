@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset, LogBounds
 from kafka_keyshared.core.holds import Reason
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.observe import Board, Observer
 from tests.support.ports import Stage

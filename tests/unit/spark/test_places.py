@@ -6,7 +6,7 @@ import pytest
 
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.routing.modes import RoutingSettings
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS
 from kafka_keyshared.spark.places import Places, place_numbers, spark_partition

@@ -10,7 +10,7 @@ from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET, decode, encode
 from kafka_keyshared.core.offsets.positions import Snapshot
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.plan import leaves_nothing, outcome, plan
 from kafka_keyshared.spark.task import Report, Settled

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.hashing import slot_of

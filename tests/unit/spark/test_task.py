@@ -14,7 +14,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.offsets.metadata import encode
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.handling.outputs import Place
 from kafka_keyshared.model import Output, Record, TopicPartition

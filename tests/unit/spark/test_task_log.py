@@ -11,7 +11,7 @@ import pytest
 from kafka_keyshared.audit.processed import Row
 from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.model import Record

@@ -9,7 +9,7 @@ import pytest
 
 from kafka_keyshared.core.keys.keying import NullKeys
 from kafka_keyshared.core.keys.keyless import ALL_KEYLESS
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import SlotFunction
 from kafka_keyshared.model import Record, TopicPartition
 from tests.support.harness import Harness

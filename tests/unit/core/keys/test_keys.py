@@ -13,7 +13,7 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.keys import kept_keys
 from kafka_keyshared.core.keys.keying import DerivedKeys, NullKeys, UndecodablePolicy
 from kafka_keyshared.core.lanes.closed import LaneState
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable

@@ -14,7 +14,7 @@ from kafka_keyshared.core.lanes.closed import (
     LaneState,
 )
 from kafka_keyshared.core.records.lane_identity import is_keyless, lane_of
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.workers.worker import merged
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.model import TopicPartition

@@ -12,7 +12,7 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.limits.parking import Parking
 from kafka_keyshared.core.records.originals import Chunk
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness

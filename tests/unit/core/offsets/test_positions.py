@@ -7,7 +7,7 @@ import pytest
 from kafka_keyshared.core.contract.events import Fetched
 from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.offsets.positions import PartitionState, Snapshot, collect, derive
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, record

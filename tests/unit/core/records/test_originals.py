@@ -9,7 +9,7 @@ import pytest
 
 from kafka_keyshared.core.records.backlog import Backlog
 from kafka_keyshared.core.records.originals import Chunk, Originals
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record
 from tests.support.harness import Harness

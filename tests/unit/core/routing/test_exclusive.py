@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.routing import Exclusive, Move, Unordered, Unowned, moved, moves
-from kafka_keyshared.core.settings import worker_names
+from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS
 

@@ -10,7 +10,7 @@ import pytest
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.routing.filters import OnUnmatched, shown
 from kafka_keyshared.core.routing.modes import RoutingMode, RoutingSettings
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from tests.support.harness import Harness
 from tests.support.records import ERROR, record

@@ -13,8 +13,8 @@ import pytest
 
 import kafka_keyshared.hashing
 from kafka_keyshared.core.routing import ROUTING_VNODES, Unowned, VnodeRing, moved
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, fnv1a_32, murmur3_mix32, slot_of
 from tests.support.records import record

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.telemetry.burst import INTERVAL
 from kafka_keyshared.core.telemetry.failure_lines import KINDS_MAX, WHOLE_A_SECOND
 from tests.support.harness import Harness

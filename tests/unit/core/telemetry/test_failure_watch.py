@@ -8,7 +8,7 @@ import pytest
 
 from kafka_keyshared.core.contract.events import DeadLettered, Flush
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness
 from tests.support.outages import (

@@ -10,8 +10,6 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
-from kafka_keyshared.core.draining_slots import DrainingSlots
-from kafka_keyshared.core.hand_overs import HandOvers
 from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.lanes.one_lease import Grant
 from kafka_keyshared.core.records.backlog import Backlog
@@ -26,8 +24,10 @@ from kafka_keyshared.core.routing.filters import (
 from kafka_keyshared.core.routing.port import Unowned
 from kafka_keyshared.core.routing.slots import Slots
 from kafka_keyshared.core.routing.table import SlotTable
-from kafka_keyshared.core.settings import SubscriptionSettings, refuse_filters
-from kafka_keyshared.core.unowned import UnownedRows
+from kafka_keyshared.core.subscription.draining_slots import DrainingSlots
+from kafka_keyshared.core.subscription.hand_overs import HandOvers
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings, refuse_filters
+from kafka_keyshared.core.subscription.unowned import UnownedRows
 from kafka_keyshared.core.workers.rows import Row
 from kafka_keyshared.core.workers.shards import SharedRow
 from kafka_keyshared.core.workers.worker import Worker, WorkerState

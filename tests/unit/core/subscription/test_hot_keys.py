@@ -11,9 +11,13 @@ import pytest
 from kafka_keyshared.core.contract.commands import Level
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.holds import Reason
-from kafka_keyshared.core.hot_keys import FADES, NAMED, Heat, written
 from kafka_keyshared.core.lanes.closed import LaneState
-from kafka_keyshared.core.settings import DETACH_AFTER, SHARDS_LEAST, SubscriptionSettings
+from kafka_keyshared.core.subscription.hot_keys import FADES, NAMED, Heat, written
+from kafka_keyshared.core.subscription.settings import (
+    DETACH_AFTER,
+    SHARDS_LEAST,
+    SubscriptionSettings,
+)
 from kafka_keyshared.core.workers.shards import Shard, SharedRow, shard_of
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.shared_status import HotKey, SharedStatus

@@ -15,8 +15,8 @@ from kafka_keyshared.core.lanes.one_lease import OneLease
 from kafka_keyshared.core.records.backlog import Backlog
 from kafka_keyshared.core.records.originals import column
 from kafka_keyshared.core.records.places import WaitingPlace
-from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.unowned import UnownedRows
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.unowned import UnownedRows
 from kafka_keyshared.core.workers.rows import Row
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import (

@@ -13,22 +13,22 @@ from collections.abc import Set as AbstractSet
 from kafka_keyshared.core.contract.commands import Command, Lease
 from kafka_keyshared.core.contract.dlq_limit import DlqWatch
 from kafka_keyshared.core.contract.slices import Book, Epochs, Leased, Slice
-from kafka_keyshared.core.diversions import Diversions
-from kafka_keyshared.core.holdings import Holdings
-from kafka_keyshared.core.hot_keys import HotKeys
 from kafka_keyshared.core.lanes.closed import ClosedLanes, LaneEvent, LaneState
 from kafka_keyshared.core.lanes.one_lease import OneLease
 from kafka_keyshared.core.limits.look_ahead import LookAhead
 from kafka_keyshared.core.limits.parking import Parking
 from kafka_keyshared.core.offsets.lane_notes import Tried
-from kafka_keyshared.core.ownership import Ownership
 from kafka_keyshared.core.records.backlog import Backlog, let_go
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.records.originals import Chunk, Originals
 from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.core.routing.filters import Filters
-from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.suspects import Suspects
+from kafka_keyshared.core.subscription.diversions import Diversions
+from kafka_keyshared.core.subscription.holdings import Holdings
+from kafka_keyshared.core.subscription.hot_keys import HotKeys
+from kafka_keyshared.core.subscription.ownership import Ownership
+from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.suspects import Suspects
 from kafka_keyshared.core.telemetry.blocked import Reminder
 from kafka_keyshared.core.telemetry.bursts import Bursts
 from kafka_keyshared.core.telemetry.errors_seen import ErrorsSeen

@@ -1,0 +1,1 @@
+"""The state of one subscription: settings, routing state and unsettled records."""
