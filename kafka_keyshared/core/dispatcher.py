@@ -21,8 +21,6 @@ from kafka_keyshared.core import (
     membership,
     pressure,
     reports,
-    returns,
-    sharing,
     stuck,
     worker_lifecycle,
 )
@@ -36,6 +34,7 @@ from kafka_keyshared.core.contract.slices import Book, Epochs, Leased, Progress
 from kafka_keyshared.core.handing_out import go_on, hand_out
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.invariants import check_subscription
+from kafka_keyshared.core.leasing import returns, sharing
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.commit import CommitPolicy, Commits, longest_text
 from kafka_keyshared.core.offsets.positions import PartitionState

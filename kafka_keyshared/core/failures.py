@@ -32,8 +32,8 @@ from kafka_keyshared.core.lanes.closed import (
     LaneEvent,
     LaneState,
 )
+from kafka_keyshared.core.leasing.opening import advance, settle_head
 from kafka_keyshared.core.offsets.lane_notes import Tried
-from kafka_keyshared.core.opening import advance, settle_head
 from kafka_keyshared.core.poison import archive, block, letter_of
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.core.subscription.subscription import Subscription

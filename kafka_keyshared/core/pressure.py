@@ -12,10 +12,10 @@ from kafka_keyshared.core.contract.commands import Command, Level, Notice
 from kafka_keyshared.core.contract.dlq_limit import DlqWatch
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
+from kafka_keyshared.core.leasing.opening import advance
+from kafka_keyshared.core.leasing.returns import of_partitions, recall
 from kafka_keyshared.core.limits.look_ahead import Behind
 from kafka_keyshared.core.limits.slow import Running
-from kafka_keyshared.core.opening import advance
-from kafka_keyshared.core.returns import of_partitions, recall
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import Line
 from kafka_keyshared.core.workers.shards import Shard

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from kafka_keyshared.core import draining, hand_over, returns
+from kafka_keyshared.core import draining, hand_over
 from kafka_keyshared.core.contract.commands import (
     AbandonWorker,
     Command,
@@ -21,8 +21,9 @@ from kafka_keyshared.core.contract.commands import (
     StartWorker,
 )
 from kafka_keyshared.core.contract.events import Beat
+from kafka_keyshared.core.leasing import returns
+from kafka_keyshared.core.leasing.opening import advance
 from kafka_keyshared.core.offsets.positions import PartitionState
-from kafka_keyshared.core.opening import advance
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.worker import Worker, WorkerEvent, WorkerState
 from kafka_keyshared.errors import ConfigError

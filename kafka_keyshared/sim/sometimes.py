@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from kafka_keyshared.core.contract.events import CommitResult
-from kafka_keyshared.core.unmatched import IS_AN_ERROR
+from kafka_keyshared.core.leasing.unmatched import IS_AN_ERROR
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.stopping import LEFT_OUT
 from kafka_keyshared.sim import history as happened

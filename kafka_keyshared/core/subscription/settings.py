@@ -77,7 +77,7 @@ class SubscriptionSettings:
     where there is a dead-letter topic, else ``block``.
 
     Without ``reliable`` there are no retries and no commits, and a full worker drops new records
-    (:mod:`kafka_keyshared.core.shedding`).
+    (:mod:`kafka_keyshared.core.leasing.shedding`).
     """
 
     name: str = "default"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core import failures, shedding
+from kafka_keyshared.core import failures
 from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.contract.retry_policy import Decision
+from kafka_keyshared.core.leasing import shedding
 from tests.setup import modes_page
 from tests.setup.page_tables import written
 

@@ -7,7 +7,7 @@ import pytest
 from kafka_keyshared.core import status
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.dispositions import Failure
-from kafka_keyshared.core.shedding import capacity
+from kafka_keyshared.core.leasing.shedding import capacity
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.core.surroundings import Surroundings
 from kafka_keyshared.model import Drop

@@ -9,7 +9,7 @@ the waiting records.
 from __future__ import annotations
 
 from kafka_keyshared.core.contract.commands import Command, Halt
-from kafka_keyshared.core.opening import settle_head
+from kafka_keyshared.core.leasing.opening import settle_head
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import Line
 from kafka_keyshared.core.telemetry.meters import Processed, topics_of

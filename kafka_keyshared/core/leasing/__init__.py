@@ -1,0 +1,1 @@
+"""Rules that decide which waiting records a worker is leased."""
