@@ -10,8 +10,8 @@ A record in a format that the reader does not know also stops its partition, unl
 from __future__ import annotations
 
 from kafka_keyshared.core import failures
+from kafka_keyshared.core.backpressure.holds import Holds, Reason
 from kafka_keyshared.core.contract.commands import Command
-from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.keys.keying import DerivedKeys
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import Line

@@ -19,11 +19,12 @@ from kafka_keyshared.core import (
     heartbeat,
     lane_orders,
     membership,
-    pressure,
     reports,
     stuck,
     worker_lifecycle,
 )
+from kafka_keyshared.core.backpressure import pressure
+from kafka_keyshared.core.backpressure.holds import Holds, Reason
 from kafka_keyshared.core.careful import CarefulStarts
 from kafka_keyshared.core.ceilings import Ceilings
 from kafka_keyshared.core.contract import commands as cmd
@@ -32,7 +33,6 @@ from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.events import Event
 from kafka_keyshared.core.contract.slices import Book, Epochs, Leased, Progress
 from kafka_keyshared.core.handing_out import go_on, hand_out
-from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.invariants import check_subscription
 from kafka_keyshared.core.leasing import returns, sharing
 from kafka_keyshared.core.offsets import metadata

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NoReturn, TypeAlias, cast
 
+from kafka_keyshared.core.backpressure.holds import Holds, Reason
 from kafka_keyshared.core.contract.slices import Leased
-from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.lanes.closed import HEAD_LEASED
 from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.diagnosis import causes
 from kafka_keyshared.diagnosis.findings import Finding
 from kafka_keyshared.diagnosis.say import found, key_of

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.diagnosis import causes
 from kafka_keyshared.diagnosis.causes import CAUSES
 from kafka_keyshared.diagnosis.findings import Diagnosis, Finding

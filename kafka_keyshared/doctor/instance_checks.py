@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafka_keyshared import status
-from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.diagnosis.say import key_of
 from kafka_keyshared.doctor.findings import Check, Finding, Kind, Status, conclude
 from kafka_keyshared.doctor.progress_checks import Standing, Told

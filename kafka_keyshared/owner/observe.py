@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.lasting import Lasting
 from kafka_keyshared.core.status import take
 from kafka_keyshared.core.surroundings import Beats, Stand, Surroundings

@@ -15,9 +15,9 @@ from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset, LogBounds, refusal_of
 from kafka_keyshared.core.assignment import held_of
+from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress
-from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.offsets.log_position import topic_id_in
 from kafka_keyshared.core.offsets.metadata import TEXT_LIMIT
 from kafka_keyshared.logs import Seldom, log_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.contract.events import DlqLimitLifted, LaneAction, LaneOrder
-from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.owner.by_hand import Those
 from kafka_keyshared.owner.loop import Loop

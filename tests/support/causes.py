@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from kafka_keyshared import KeyShared
+from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
-from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.diagnosis import judge
 from kafka_keyshared.diagnosis.findings import Finding
 from kafka_keyshared.owner import lately, observe

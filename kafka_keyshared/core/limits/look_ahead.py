@@ -6,9 +6,9 @@ only by fetching these. One key that always fails or hangs would fill the window
 behind it. All other keys would wait. So these records may fill a quarter of the window together
 (half of ``window_share``), in records or in bytes.
 
-:mod:`kafka_keyshared.core.pressure` holds back the partitions beyond the bound. A partition with
-less than an even share of the quarter goes on. Otherwise a single poison record would stop a
-partition because of the records of another.
+:mod:`kafka_keyshared.core.backpressure.pressure` holds back the partitions beyond the bound. A
+partition with less than an even share of the quarter goes on. Otherwise a single poison record
+would stop a partition because of the records of another.
 
 One record of a hot key runs at a time, and the others wait
 (:mod:`kafka_keyshared.core.workers.shards`). They count, too, if they last for seconds.

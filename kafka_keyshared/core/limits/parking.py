@@ -2,7 +2,7 @@
 
 Backlogs and leases hold only records below the ceiling. The settled set can therefore never
 outgrow the commit metadata (see :mod:`kafka_keyshared.core.ceilings`). A partition with many
-parked records is held back (:mod:`kafka_keyshared.core.pressure`).
+parked records is held back (:mod:`kafka_keyshared.core.backpressure.pressure`).
 """
 
 from __future__ import annotations

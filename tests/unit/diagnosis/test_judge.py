@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.diagnosis import hot, judge
 from kafka_keyshared.diagnosis.causes import CAUSES
 from kafka_keyshared.diagnosis.findings import Diagnosis, Finding

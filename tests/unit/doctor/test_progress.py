@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.groupless import outsider
-from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.offsets.lane_notes import LaneNotes
 from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.offsets.running_notes import STARTED, WAITING, Running

@@ -11,11 +11,11 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.backpressure.holds import NOT_PAUSED, Reason
 from kafka_keyshared.core.contract.commands import Publish
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
 from kafka_keyshared.core.contract.events import DeadLettered, DlqLimitLifted
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.holds import NOT_PAUSED, Reason
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, Retry, TopicPartition
 from kafka_keyshared.owner.by_hand import Those

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition

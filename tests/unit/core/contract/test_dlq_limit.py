@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
 from kafka_keyshared.core.contract.events import DlqLimitLifted
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.errors import ConfigError

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import pytest
 
 import kafka_keyshared
+from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.contract.tables import follow
-from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.lanes.closed import LANE_TABLE, ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.partitions import PARTITION_TABLE, Ownership, PartitionEvent
 from kafka_keyshared.core.records.lane_identity import lane_of

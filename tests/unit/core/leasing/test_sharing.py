@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import (

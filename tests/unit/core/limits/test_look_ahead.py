@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.limits.parking import Parking
 from kafka_keyshared.core.records.originals import Chunk
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings

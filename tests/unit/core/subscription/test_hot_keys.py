@@ -8,9 +8,9 @@ from itertools import count
 
 import pytest
 
+from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.contract.commands import Level
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.subscription.hot_keys import FADES, NAMED, Heat, written
 from kafka_keyshared.core.subscription.settings import (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafka_keyshared.core.holds import NOT_PAUSED, Holds, Reason
+from kafka_keyshared.core.backpressure.holds import NOT_PAUSED, Holds, Reason
 from kafka_keyshared.errors import InvariantError
 from tests.support.harness import Harness
 from tests.support.records import P0, P1

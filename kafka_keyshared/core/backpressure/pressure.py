@@ -1,16 +1,16 @@
 """Backpressure on single partitions, caused by their own received records.
 
 Other partitions go on. A key that cannot be read yet also holds its partition back
-(:mod:`.admission`). :mod:`.holds` lists all reasons.
+(:mod:`kafka_keyshared.core.admission`). :mod:`.holds` lists all reasons.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from kafka_keyshared.core.backpressure.holds import Holds, Reason
 from kafka_keyshared.core.contract.commands import Command, Level, Notice
 from kafka_keyshared.core.contract.dlq_limit import DlqWatch
-from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.core.leasing.opening import advance
 from kafka_keyshared.core.leasing.returns import of_partitions, recall

@@ -1,0 +1,1 @@
+"""Reasons to pause partitions, and the rules that set them."""
