@@ -15,13 +15,10 @@ from kafka_keyshared.core import (
     assignment,
     dead_letters,
     detaching,
-    draining,
     heartbeat,
     lane_orders,
-    membership,
     reports,
     stuck,
-    worker_lifecycle,
 )
 from kafka_keyshared.core.backpressure import pressure
 from kafka_keyshared.core.backpressure.holds import Holds, Reason
@@ -35,6 +32,7 @@ from kafka_keyshared.core.contract.slices import Book, Epochs, Leased, Progress
 from kafka_keyshared.core.handing_out import go_on, hand_out
 from kafka_keyshared.core.invariants import check_subscription
 from kafka_keyshared.core.leasing import returns, sharing
+from kafka_keyshared.core.membership import draining, reassignment, worker_lifecycle
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.commit import CommitPolicy, Commits, longest_text
 from kafka_keyshared.core.offsets.positions import PartitionState
@@ -109,7 +107,7 @@ class Dispatcher:
             ev.CommitDue: self._commit_due,
             ev.CommitAnswered: self._commit_answered,
             ev.Beat: self._beat,
-            **dict.fromkeys(membership.EVENTS, self._membership),
+            **dict.fromkeys(reassignment.EVENTS, self._membership),
             ev.LaneOrder: self._lane_order,
             ev.DlqLimitLifted: self._dlq_limit_lifted,
             ev.Flush: self._flush,
@@ -271,10 +269,10 @@ class Dispatcher:
         self._changed = self.ceilings.stirred = True
         return [*said, *worker_lifecycle.recall_answered(sub, worker), *self._flush_one(sub, now)]
 
-    def _membership(self, event: membership.Ordered, now: float) -> list[Command]:
+    def _membership(self, event: reassignment.Ordered, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
         self._changed = self.ceilings.stirred = True  # records without an owner may be skipped
-        return membership.change(sub, event, self.partitions) + self._go_on(sub, now)
+        return reassignment.change(sub, event, self.partitions) + self._go_on(sub, now)
 
     def _lane_order(self, event: ev.LaneOrder, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]

@@ -3,7 +3,7 @@
 The phases are those of Danube's Key-Shared dispatcher: acknowledgement timeouts, poison records,
 due retries, eviction of workers that are gone, and room for more records. Most of these cases are
 handled when they happen; the heartbeat is the backstop. Each phase is a function of its own;
-eviction is in :mod:`.worker_lifecycle`.
+eviction is in :mod:`kafka_keyshared.core.membership.worker_lifecycle`.
 """
 
 from __future__ import annotations

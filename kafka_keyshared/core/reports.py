@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kafka_keyshared.core import draining, failures, hand_over, worker_lifecycle
+from kafka_keyshared.core import failures
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.slices import Book, Leased
+from kafka_keyshared.core.membership import draining, hand_over, worker_lifecycle
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.meters import Meters
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from kafka_keyshared.core import draining
 from kafka_keyshared.core.closer_look import (
     PENDING_MOST,
     away,
@@ -22,6 +21,7 @@ from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.keys.key_text import key_text
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.core.lasting import Lasting
+from kafka_keyshared.core.membership import draining
 from kafka_keyshared.core.pending import pending_acks
 from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import nobodys, written

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kafka_keyshared.core import draining, failures
+from kafka_keyshared.core import failures
 from kafka_keyshared.core.contract.commands import Command, Halt, TimeOut
 from kafka_keyshared.core.contract.events import Ended, Recalled, Stuck
 from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.diverted import suspend
 from kafka_keyshared.core.lanes.closed import LaneEvent, LaneState
 from kafka_keyshared.core.leasing import returns
+from kafka_keyshared.core.membership import draining
 from kafka_keyshared.core.records.lane_identity import is_keyless
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import Line

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeAlias
 
-from kafka_keyshared.core import draining
 from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.membership import draining
 from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import written
 from kafka_keyshared.core.subscription.subscription import Subscription

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core import draining
+from kafka_keyshared.core.membership import draining
 from kafka_keyshared.errors import KeySharedError
 from tests.benchmarks import verify
 from tests.benchmarks.draining import DrainingPlan, measure

@@ -6,7 +6,8 @@ That limits how much a fence, a revoke or a joining or leaving worker has to wai
 worker whose records end in any order may hold any number of slices. No waiting record has another
 one in front of it there.
 
-:mod:`kafka_keyshared.core.worker_lifecycle` has the actions when a worker joins or leaves.
+:mod:`kafka_keyshared.core.membership.worker_lifecycle` has the actions when a worker joins or
+leaves.
 """
 
 from __future__ import annotations

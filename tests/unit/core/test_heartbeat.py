@@ -17,9 +17,9 @@ from kafka_keyshared.core.contract.commands import (
 from kafka_keyshared.core.contract.events import Beat, Ended, Reported
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.lanes.closed import LaneState
+from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, record
 

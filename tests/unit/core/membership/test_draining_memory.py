@@ -7,9 +7,9 @@ import tracemalloc
 
 import pytest
 
-from kafka_keyshared.core import draining
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Recall
+from kafka_keyshared.core.membership import draining
 from kafka_keyshared.model import TopicPartition
 from tests.support.held import held_by_a, keys_by_slot, ranges
 from tests.support.records import FakeRecord

@@ -25,13 +25,13 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TypeAlias
 
-from kafka_keyshared.core import hand_over
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.events import Recalled
 from kafka_keyshared.core.contract.slices import Leased, Progress
 from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.lanes.one_lease import Grant
 from kafka_keyshared.core.leasing import returns
+from kafka_keyshared.core.membership import hand_over
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.routing.port import Routing
 from kafka_keyshared.core.routing.slots import Slots

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from kafka_keyshared.core import draining, hand_over
 from kafka_keyshared.core.contract.commands import (
     AbandonWorker,
     Command,
@@ -23,6 +22,7 @@ from kafka_keyshared.core.contract.commands import (
 from kafka_keyshared.core.contract.events import Beat
 from kafka_keyshared.core.leasing import returns
 from kafka_keyshared.core.leasing.opening import advance
+from kafka_keyshared.core.membership import draining, hand_over
 from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.worker import Worker, WorkerEvent, WorkerState

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from kafka_keyshared.core import draining, worker_lifecycle
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.events import AssignRange, Join, Resize, SetFilters
+from kafka_keyshared.core.membership import draining, worker_lifecycle
+from kafka_keyshared.core.membership.worker_lifecycle import Partitions
 from kafka_keyshared.core.routing.filters import check_unmatched
 from kafka_keyshared.core.routing.ranges import StickyRanges, written
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.worker_lifecycle import Partitions
 from kafka_keyshared.errors import ConfigError
 
 Ordered: TypeAlias = Join | Resize | AssignRange | SetFilters

@@ -11,9 +11,9 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.lanes.closed import LaneState
+from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.model import Record
 from kafka_keyshared.sim.handlers import Ending

@@ -1,0 +1,1 @@
+"""Workers that join and leave, and slots that move between workers."""
