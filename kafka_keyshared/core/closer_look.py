@@ -6,9 +6,9 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from kafka_keyshared.core.admission import reason_of
-from kafka_keyshared.core.lane_orders import shown as lane_shown
-from kafka_keyshared.core.lane_orders import urgency
+from kafka_keyshared.core.failures.admission import reason_of
+from kafka_keyshared.core.failures.lane_orders import shown as lane_shown
+from kafka_keyshared.core.failures.lane_orders import urgency
 from kafka_keyshared.core.lasting import Lasting
 from kafka_keyshared.core.offsets.metadata import Runs
 from kafka_keyshared.core.routing.filters import shown

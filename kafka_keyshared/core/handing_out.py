@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafka_keyshared.core import admission
 from kafka_keyshared.core.backpressure.holds import Holds, Reason
 from kafka_keyshared.core.backpressure.pressure import stop_lettered, weigh_closed, weigh_parked
 from kafka_keyshared.core.contract.commands import Command, Dropped
-from kafka_keyshared.core.diverted import next_letters, recognise
+from kafka_keyshared.core.failures import admission
+from kafka_keyshared.core.failures.diverted import next_letters, recognise
 from kafka_keyshared.core.leasing import sharing, shedding, unmatched
 from kafka_keyshared.core.membership import draining, hand_over
 from kafka_keyshared.core.subscription.subscription import Subscription

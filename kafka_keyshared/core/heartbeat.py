@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kafka_keyshared.core import failures, stuck
 from kafka_keyshared.core.contract.commands import Command, Level, Notice
 from kafka_keyshared.core.contract.slices import Progress
+from kafka_keyshared.core.failures import failed_attempts, stuck
 from kafka_keyshared.core.limits.slow import Running, Slow, slow_at
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.worker import Worker
@@ -78,7 +78,7 @@ def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float
 
     The running time is measured between two beats. It is exact to one beat and costs nothing per
     record. The pool decides how an attempt is ended and which attempts it cannot end: a thread
-    cannot be killed (:mod:`.stuck`).
+    cannot be killed (:mod:`kafka_keyshared.core.failures.stuck`).
     """
     commands: list[Command] = []
     seen: dict[tuple[int, int], RunningSince] = {}
@@ -169,16 +169,16 @@ def _who_waits(worker: Worker) -> str:
 def poison(sub: Subscription, now: float) -> list[Command]:
     """Phase 2: decide again on lanes whose head has no attempt left and still waits."""
     commands: list[Command] = []
-    for closed in failures.exhausted(sub):
+    for closed in failed_attempts.exhausted(sub):
         if closed.last is not None:
             sub.closed.cancel(closed)
-            commands += failures.follow_up(sub, closed, closed.last, now)
+            commands += failed_attempts.follow_up(sub, closed, closed.last, now)
     return commands
 
 
 def retries(sub: Subscription, now: float) -> list[Command]:
     """Phase 3: ready the lanes whose retry delay is over, at the current owners of their slots."""
-    return failures.fire(sub, now)
+    return failed_attempts.fire(sub, now)
 
 
 def reminders(sub: Subscription, now: float) -> list[Notice]:

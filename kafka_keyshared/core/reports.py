@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kafka_keyshared.core import failures
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.slices import Book, Leased
+from kafka_keyshared.core.failures import failed_attempts
 from kafka_keyshared.core.membership import draining, hand_over, worker_lifecycle
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.meters import Meters
@@ -33,7 +33,7 @@ def see_to(
                 drained.setdefault(sub.name, []).append((leased, some))
         elif isinstance(report, ev.FencePassed):
             sub = subscriptions[report.subscription]
-            failures.fence_passed(sub, report)
+            failed_attempts.fence_passed(sub, report)
         elif isinstance(report, ev.Released):
             sub = subscriptions[report.subscription]
             commands += hand_over.released(sub, report)
@@ -41,9 +41,9 @@ def see_to(
             leased = book.find(report.slice, report.index)
             sub = subscriptions[leased.slice.subscription]
             if isinstance(report, ev.Failed):
-                commands += failures.failed(sub, leased, report, now)
+                commands += failed_attempts.failed(sub, leased, report, now)
             else:
-                failures.set_aside(sub, leased, report)
+                failed_attempts.set_aside(sub, leased, report)
         touched[sub.name] = sub
     # In one call, so that the originals of these records are looked up once.
     for name, those in drained.items():
@@ -60,9 +60,9 @@ def _ended(
 ) -> Sequence[int] | None:
     """End leases of a slice; return their indices, None if the slice has no others left."""
     if isinstance(report, ev.Ended):
-        failures.ended(sub, leased, report)
+        failed_attempts.ended(sub, leased, report)
         meters.ended(sub.counts, leased, leased.indices(), report.seconds, now)
         return None
     meters.ended(sub.counts, leased, report.indices, report.seconds, now)
-    failures.some_ended(sub, leased, report)
+    failed_attempts.some_ended(sub, leased, report)
     return report.indices

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from kafka_keyshared.core.failures.lane_orders import shown_state
 from kafka_keyshared.core.keys.key_text import key_text
-from kafka_keyshared.core.lane_orders import shown_state
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.shards import SharedRow

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
-from kafka_keyshared.core import lane_orders
 from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.failures import lane_orders
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.orders import OrderRefusedError, named

@@ -1,7 +1,8 @@
 """The failed lanes of one worker, as the worker knows them.
 
 From a failure until the fence passes, the worker hands back unrun all other records of that lane.
-This is the worker's half of :mod:`kafka_keyshared.core.failures`, the same for every pool.
+This is the worker's half of :mod:`kafka_keyshared.core.failures.failed_attempts`, the same for
+every pool.
 """
 
 from __future__ import annotations

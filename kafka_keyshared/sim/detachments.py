@@ -1,7 +1,7 @@
 """Counters of rare states of shared shards and detached records.
 
 They look into the core of one member. From outside it is invisible which shard a batch leases, or
-that a record was detached. :mod:`kafka_keyshared.core.detaching` explains detaching.
+that a record was detached. :mod:`kafka_keyshared.core.failures.detaching` explains detaching.
 """
 
 from __future__ import annotations

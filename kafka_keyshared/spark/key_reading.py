@@ -1,7 +1,7 @@
 """Key reading for a batch of records in a Spark task.
 
-The rules are those of a pod (:mod:`kafka_keyshared.core.admission`). A pod holds a partition. A
-batch cannot, so it fails with the reason.
+The rules are those of a pod (:mod:`kafka_keyshared.core.failures.admission`). A pod holds a
+partition. A batch cannot, so it fails with the reason.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from threading import Event
 
-from kafka_keyshared.core.admission import READ_AGAIN_AFTER, reason_of
+from kafka_keyshared.core.failures.admission import READ_AGAIN_AFTER, reason_of
 from kafka_keyshared.core.keys.keying import KeyOf
 from kafka_keyshared.core.keys.unknown_formats import is_broken, look_around
 from kafka_keyshared.errors import KeySharedError

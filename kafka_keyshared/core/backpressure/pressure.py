@@ -1,7 +1,7 @@
 """Backpressure on single partitions, caused by their own received records.
 
 Other partitions go on. A key that cannot be read yet also holds its partition back
-(:mod:`kafka_keyshared.core.admission`). :mod:`.holds` lists all reasons.
+(:mod:`kafka_keyshared.core.failures.admission`). :mod:`.holds` lists all reasons.
 """
 
 from __future__ import annotations

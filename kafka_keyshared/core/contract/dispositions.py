@@ -10,7 +10,7 @@ class Disposition(enum.Enum):
     """The handler's or the policy's decision on a record that its attempt did not settle.
 
     A new disposition needs a decision in :func:`kafka_keyshared.core.contract.retry_policy.decide`
-    and an action in :func:`kafka_keyshared.core.failures.follow_up`.
+    and an action in :func:`kafka_keyshared.core.failures.failed_attempts.follow_up`.
     :func:`kafka_keyshared.handling.failure.describe` turns a handler's verdict
     (:mod:`kafka_keyshared.model`) into a disposition.
     """

@@ -1,8 +1,8 @@
 """Steps by which a closed lane retries or settles its head and opens.
 
-:mod:`kafka_keyshared.core.failures` and :mod:`kafka_keyshared.core.dead_letters` decide the outcome
-of a head and call this module. The lane opens in the same ``handle`` call in which its head
-settles, as far as its fence allows.
+:mod:`kafka_keyshared.core.failures.failed_attempts` and
+:mod:`kafka_keyshared.core.failures.dead_letters` decide the outcome of a head and call this module.
+The lane opens in the same ``handle`` call in which its head settles, as far as its fence allows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The diverted lanes of a subscription, by partition.
 
-:mod:`kafka_keyshared.core.diverted` acts on them.
+:mod:`kafka_keyshared.core.failures.diverted` acts on them.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ class SubscriptionSettings:
     With ``pooled`` no worker owns keys: each takes any ready shard
     (:mod:`kafka_keyshared.core.workers.shards`). A record that runs for ``detach_after`` is then
     detached, and its worker's other records go to other workers
-    (:mod:`kafka_keyshared.core.detaching`). The value 0 means never, None the default. ``shards``
-    is the number of shards; None for four per worker and at least 32.
+    (:mod:`kafka_keyshared.core.failures.detaching`). The value 0 means never, None the default.
+    ``shards`` is the number of shards; None for four per worker and at least 32.
 
     ``key_of`` is None for the record's own key; ``slot_function`` is a name of
     :data:`~kafka_keyshared.hashing.SLOT_FUNCTIONS`. ``undecodable`` None means ``dead_letter``

@@ -1,8 +1,8 @@
 """One subscription: routing, backlogs, leases, closed lanes and the window.
 
 :meth:`Subscription.receive` routes a record to its owner's row. :meth:`Subscription.flush` leases
-it to that worker in a slice, and a report ends the lease. :mod:`kafka_keyshared.core.failures`
-handles failed records.
+it to that worker in a slice, and a report ends the lease.
+:mod:`kafka_keyshared.core.failures.failed_attempts` handles failed records.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from itertools import chain
 
 from kafka_keyshared.core.contract.commands import Command, Fence, Publish
 from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.failures.poison import attempts_of, block, letter_of
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneEvent, LaneState
-from kafka_keyshared.core.poison import attempts_of, block, letter_of
 from kafka_keyshared.core.records.lane_identity import Lane, NullKey
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import Line

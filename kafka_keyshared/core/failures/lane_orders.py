@@ -10,10 +10,10 @@ from __future__ import annotations
 from kafka_keyshared.core.contract.commands import Command, LaneAnswer, Level, Notice
 from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
+from kafka_keyshared.core.failures.poison import letter_of
 from kafka_keyshared.core.keys.key_text import key_text
 from kafka_keyshared.core.lanes.closed import DIVERTS, LANE_TABLE, ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.leasing.opening import advance, settle_head
-from kafka_keyshared.core.poison import letter_of
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, lane_named
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.failure_lines import in_short, one_line

@@ -9,7 +9,7 @@ import pytest
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.lane_orders import EVENTS, listing
+from kafka_keyshared.core.failures.lane_orders import EVENTS, listing
 from kafka_keyshared.core.lanes.closed import LANE_TABLE, LaneState
 from kafka_keyshared.core.offsets.lane_notes import LaneNotes, hash_of
 from kafka_keyshared.core.offsets.metadata import encode

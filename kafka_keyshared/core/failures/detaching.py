@@ -11,9 +11,9 @@ The workers are looked at only while some record waits for one that runs.
 
 from __future__ import annotations
 
-from kafka_keyshared.core import stuck
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.slices import Progress
+from kafka_keyshared.core.failures import stuck
 from kafka_keyshared.core.leasing import returns
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.shards import Detaching

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.lane_orders import shown
+from kafka_keyshared.core.failures.lane_orders import shown
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.offsets.lane_notes import LANES_MOST, LaneNotes, hash_of
 from kafka_keyshared.core.offsets.metadata import encode

@@ -22,7 +22,8 @@ from kafka_keyshared.core.contract.dispositions import NO_ATTEMPT, Disposition, 
 from kafka_keyshared.core.contract.events import Ended, Failed, FencePassed, SetAside, SomeEnded
 from kafka_keyshared.core.contract.retry_policy import decide
 from kafka_keyshared.core.contract.slices import Leased, Slice
-from kafka_keyshared.core.diverted import divert, join
+from kafka_keyshared.core.failures.diverted import divert, join
+from kafka_keyshared.core.failures.poison import archive, block, letter_of
 from kafka_keyshared.core.keys.keying import Refused
 from kafka_keyshared.core.lanes.closed import (
     DIVERTS,
@@ -34,7 +35,6 @@ from kafka_keyshared.core.lanes.closed import (
 )
 from kafka_keyshared.core.leasing.opening import advance, settle_head
 from kafka_keyshared.core.offsets.lane_notes import Tried
-from kafka_keyshared.core.poison import archive, block, letter_of
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import Line

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kafka_keyshared.core import failures
 from kafka_keyshared.core.contract.commands import Command, Halt, TimeOut
 from kafka_keyshared.core.contract.events import Ended, Recalled, Stuck
 from kafka_keyshared.core.contract.slices import Leased
-from kafka_keyshared.core.diverted import suspend
+from kafka_keyshared.core.failures import failed_attempts
+from kafka_keyshared.core.failures.diverted import suspend
 from kafka_keyshared.core.lanes.closed import LaneEvent, LaneState
 from kafka_keyshared.core.leasing import returns
 from kafka_keyshared.core.membership import draining
@@ -96,7 +96,7 @@ def _close(sub: Subscription, leased: Leased, index: int) -> None:
     if closed is None:
         # A keyless lane is one record: the same offset received again is not in it.
         if not (over and is_keyless(lane)):
-            closed = failures.close_lane(sub, lane, record, LaneState.STUCK, over=over)
+            closed = failed_attempts.close_lane(sub, lane, record, LaneState.STUCK, over=over)
             closed.head = None if over else leased.slice.records[index]
             closed.attempt = leased.slice.id
             closed.queue.extend(waiting)
@@ -118,7 +118,7 @@ def _set_apart(sub: Subscription, worker: Worker, leased: Leased, stuck: Stuck) 
             retries=tuple(each for each in leased.retries if each != lane),
         )
         dropped = [each for each in stuck.dropped if each in rest]
-        failures.ended(sub, done, Ended(leased.slice.id, 0.0, dropped))
+        failed_attempts.ended(sub, done, Ended(leased.slice.id, 0.0, dropped))
         if draining.is_waited_for(sub, done):
             draining.ended(sub, [(done, None)])
         leased.back |= rest

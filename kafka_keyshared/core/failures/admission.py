@@ -9,9 +9,9 @@ A record in a format that the reader does not know also stops its partition, unl
 
 from __future__ import annotations
 
-from kafka_keyshared.core import failures
 from kafka_keyshared.core.backpressure.holds import Holds, Reason
 from kafka_keyshared.core.contract.commands import Command
+from kafka_keyshared.core.failures import failed_attempts
 from kafka_keyshared.core.keys.keying import DerivedKeys
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import Line
@@ -34,7 +34,7 @@ def routed(sub: Subscription, holds: Holds, now: float, wall_offset: float | Non
         at_ms = each.record.timestamp()[1]
         if wall_offset is not None:
             at_ms = round((now + wall_offset) * 1000)
-        commands += failures.undecodable(sub, each, at_ms, now)
+        commands += failed_attempts.undecodable(sub, each, at_ms, now)
     for partition, unread in sub.keys.unread.items():
         if unread.due is not None:
             continue

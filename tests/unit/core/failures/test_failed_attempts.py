@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core import failures
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.contract.retry_policy import Decision, RetryPolicy, decide
+from kafka_keyshared.core.failures import failed_attempts as failures
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.events import DeadLettered
+from kafka_keyshared.core.failures.poison import attempts_of, block
 from kafka_keyshared.core.lanes.closed import LETTERS_ON_THEIR_WAY, ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.leasing.opening import settle_head
-from kafka_keyshared.core.poison import attempts_of, block
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import Line
 from kafka_keyshared.core.telemetry.meters import LetterAnswer, Processed

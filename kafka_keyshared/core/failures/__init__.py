@@ -1,0 +1,1 @@
+"""Failed attempts: retries, dead letters, diverted and blocked lanes."""
