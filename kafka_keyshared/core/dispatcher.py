@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kafka_keyshared.core import assignment, heartbeat, reports
+from kafka_keyshared.core import heartbeat, reports
 from kafka_keyshared.core.backpressure import pressure
 from kafka_keyshared.core.backpressure.holds import Holds, Reason
-from kafka_keyshared.core.careful import CarefulStarts
-from kafka_keyshared.core.ceilings import Ceilings
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Command
@@ -29,10 +27,13 @@ from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.commit import CommitPolicy, Commits, longest_text
 from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.core.offsets.text_limit import TextLimit
-from kafka_keyshared.core.partitions import PartitionEvent, refuse_impossible
+from kafka_keyshared.core.partitions import assignment
+from kafka_keyshared.core.partitions.careful import CarefulStarts
+from kafka_keyshared.core.partitions.ceilings import Ceilings
+from kafka_keyshared.core.partitions.regained import Regained
+from kafka_keyshared.core.partitions.snapshots import Snapshots
+from kafka_keyshared.core.partitions.states import PartitionEvent, refuse_impossible
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.regained import Regained
-from kafka_keyshared.core.snapshots import Snapshots
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.subscription import Subscription, Subscriptions
 from kafka_keyshared.core.telemetry.meters import Meters
@@ -47,7 +48,7 @@ class Dispatcher:
     the number of characters of commit metadata that settled sets may take. With
     ``check_invariants`` every heartbeat ends with :meth:`check`. With ``careful`` commits name
     running records, and the first records of a partition start when a commit has named them
-    (:mod:`.careful`).
+    (:mod:`kafka_keyshared.core.partitions.careful`).
     """
 
     def __init__(

@@ -21,7 +21,6 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.assignment import unreceived
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
@@ -29,6 +28,7 @@ from kafka_keyshared.core.offsets.lane_notes import LaneNotes
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.offsets.positions import Snapshot
 from kafka_keyshared.core.offsets.runs import Runs
+from kafka_keyshared.core.partitions.assignment import unreceived
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.dlq import envelope
 from kafka_keyshared.dlq.shown import output_line

@@ -6,10 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kafka_keyshared.core.assignment import start, unreceived
 from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.positions import PartitionState, Snapshot, derive
+from kafka_keyshared.core.partitions.assignment import start, unreceived
 from kafka_keyshared.model import Record
 from tests.support.records import P0, record
 from tests.support.seeds import examples

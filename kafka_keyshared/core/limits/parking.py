@@ -1,8 +1,8 @@
 """Records beyond their partition's ceiling, parked before routing.
 
 Backlogs and leases hold only records below the ceiling. The settled set can therefore never
-outgrow the commit metadata (see :mod:`kafka_keyshared.core.ceilings`). A partition with many
-parked records is held back (:mod:`kafka_keyshared.core.backpressure.pressure`).
+outgrow the commit metadata (see :mod:`kafka_keyshared.core.partitions.ceilings`). A partition with
+many parked records is held back (:mod:`kafka_keyshared.core.backpressure.pressure`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from kafka_keyshared.model import Record, TopicPartition, partition_of
 class Parking:
     """The ceilings of one subscription and the records beyond them; false while it is empty.
 
-    A partition that begins also has a *gate*: :mod:`kafka_keyshared.core.careful` admits its
-    records up to there.
+    A partition that begins also has a *gate*: :mod:`kafka_keyshared.core.partitions.careful` admits
+    its records up to there.
 
     The records of a partition are in offset order. While a partition is being
     revoked, its routed records are kept here too, in any order. They must no longer start.

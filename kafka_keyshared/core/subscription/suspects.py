@@ -2,8 +2,8 @@
 
 The last owner's commit names them as running (:mod:`kafka_keyshared.core.offsets.running_notes`). A
 suspect and the records behind it in its lane wait here until the partition's other records have
-made progress (:mod:`kafka_keyshared.core.careful`). Otherwise a record that ends its process would
-run first in each new process. No other record would ever run to its end.
+made progress (:mod:`kafka_keyshared.core.partitions.careful`). Otherwise a record that ends its
+process would run first in each new process. No other record would ever run to its end.
 """
 
 from __future__ import annotations

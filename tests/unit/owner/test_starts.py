@@ -9,12 +9,12 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset, LogBounds
 from kafka_keyshared.core.backpressure.holds import Reason
-from kafka_keyshared.core.careful import FIRST_RECORDS
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Commit
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.lane_notes import LaneNotes
 from kafka_keyshared.core.offsets.running_notes import STARTED, Running
+from kafka_keyshared.core.partitions.careful import FIRST_RECORDS
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.rebalance import NOTHING_AFTER
 from tests.support.ports import Stage

@@ -17,7 +17,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.contract.tables import follow
 from kafka_keyshared.core.lanes.closed import LANE_TABLE, ClosedLane, LaneEvent, LaneState
-from kafka_keyshared.core.partitions import PARTITION_TABLE, Ownership, PartitionEvent
+from kafka_keyshared.core.partitions.states import PARTITION_TABLE, Ownership, PartitionEvent
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.workers.worker import WORKER_TABLE, Worker, WorkerEvent, WorkerState
 from kafka_keyshared.errors import InvariantError

@@ -4,13 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafka_keyshared.core.careful import (
-    ALONE_SECONDS,
-    CAREFUL_SECONDS,
-    FIRST_RECORDS,
-    LOOK_EVERY,
-    PATIENCE,
-)
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Commit, Level
 from kafka_keyshared.core.contract.events import CommitResult
@@ -18,6 +11,13 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.lane_notes import LaneNotes
 from kafka_keyshared.core.offsets.metadata import decode, encode
 from kafka_keyshared.core.offsets.running_notes import STARTED, WAITING, Running
+from kafka_keyshared.core.partitions.careful import (
+    ALONE_SECONDS,
+    CAREFUL_SECONDS,
+    FIRST_RECORDS,
+    LOOK_EVERY,
+    PATIENCE,
+)
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import Record, TopicPartition
 from tests.support.harness import Harness

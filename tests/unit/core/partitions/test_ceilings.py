@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafka_keyshared.core.ceilings import Ceilings, lease_end
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.events import Fetched
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.metadata import decode, encode
 from kafka_keyshared.core.offsets.positions import collect, derive
+from kafka_keyshared.core.partitions.ceilings import Ceilings, lease_end
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Mapping
 from typing import TypeAlias
 
-from kafka_keyshared.core.careful import CarefulStarts
-from kafka_keyshared.core.carried import notes
-from kafka_keyshared.core.ceilings import Ceilings
 from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.offsets.commit import encode
@@ -22,6 +19,9 @@ from kafka_keyshared.core.offsets.positions import (
 )
 from kafka_keyshared.core.offsets.running_notes import Running
 from kafka_keyshared.core.offsets.text_limit import TextLimit
+from kafka_keyshared.core.partitions.careful import CarefulStarts
+from kafka_keyshared.core.partitions.carried import notes
+from kafka_keyshared.core.partitions.ceilings import Ceilings
 from kafka_keyshared.core.telemetry.meters import Arrivals
 from kafka_keyshared.model import TopicPartition
 

@@ -8,7 +8,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.offsets import metadata
-from kafka_keyshared.core.regained import KEPT_SECONDS
+from kafka_keyshared.core.partitions.regained import KEPT_SECONDS
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, record

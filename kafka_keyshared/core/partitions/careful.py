@@ -22,11 +22,15 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from math import inf
 
-from kafka_keyshared.core.ceilings import LOOK_SECONDS, LOOK_SECONDS_PER_RECORD, LOOK_SHARE
 from kafka_keyshared.core.contract.commands import Command, Commit, Level, Notice
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.offsets.positions import PartitionState, Unsettled, collect
 from kafka_keyshared.core.offsets.running_notes import STARTED, WAITING, Running
+from kafka_keyshared.core.partitions.ceilings import (
+    LOOK_SECONDS,
+    LOOK_SECONDS_PER_RECORD,
+    LOOK_SHARE,
+)
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.model import TopicPartition, coordinates_of, counted, some
 

@@ -1,0 +1,1 @@
+"""Assignment, revocation and loss of partitions."""
