@@ -39,7 +39,7 @@ from kafka_keyshared.config.properties import ALIASES
 from kafka_keyshared.config.show import of_program
 from kafka_keyshared.core.contract.commands import Dropped
 from kafka_keyshared.core.contract.events import DeadLettered
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.called import Called
 from kafka_keyshared.handling.decoding import Deserializer

@@ -17,7 +17,7 @@ from kafka_keyshared.config import client_conf
 
 if TYPE_CHECKING:
     from kafka_keyshared.app.service import KeyShared
-    from kafka_keyshared.core.dispatcher import Dispatcher
+    from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
     from kafka_keyshared.owner.loop import Loop
     from kafka_keyshared.owner.view import InstanceView
 

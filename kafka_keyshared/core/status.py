@@ -17,7 +17,7 @@ from kafka_keyshared.core.closer_look import (
 )
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.contract.slices import Progress
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.keys.key_text import key_text
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.core.lasting import Lasting

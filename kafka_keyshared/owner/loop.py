@@ -18,8 +18,8 @@ from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress
-from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.heartbeat import BEAT_SECONDS
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 from kafka_keyshared.owner.by_hand import ByHand

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 LOOK_EVERY = 0.05

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException
 from kafka_keyshared.client.port import Client, LogBounds
 from kafka_keyshared.core.backpressure.holds import Holds, Reason
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.log_position import LogPosition
 from kafka_keyshared.core.offsets.positions import PartitionState, Snapshot

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.pools.port import Pool

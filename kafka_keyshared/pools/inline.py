@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.handling.handlers import Made

@@ -10,7 +10,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Command, Dropped, LaneAnswer
 from kafka_keyshared.core.contract.dispositions import Disposition
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.records.lane_identity import NullKey

@@ -19,7 +19,7 @@ from kafka_keyshared.core.contract.commands import (
 from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.contract.events import Ended, Recalled, Report, SetAside
 from kafka_keyshared.core.contract.slices import Slice
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.model import Drop, Record, TopicPartition
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.handlers import Ending, Handlers

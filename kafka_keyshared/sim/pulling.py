@@ -17,7 +17,7 @@ from kafka_keyshared.core.contract.commands import Recall, StartWorker, TimeOut
 from kafka_keyshared.core.contract.dispositions import Failure
 from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, Report, SetAside
 from kafka_keyshared.core.contract.slices import Slice
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.model import Record
 from kafka_keyshared.pools.pull import PullPool
 from kafka_keyshared.sim.handlers import Call, Handlers

@@ -36,7 +36,7 @@ from kafka_keyshared.core.contract.events import (
     Stuck,
 )
 from kafka_keyshared.core.contract.slices import Progress, Slice
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Drop, Record
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes

@@ -19,7 +19,7 @@ from kafka_keyshared.core.contract.commands import Adopt, Recall, StartWorker, T
 from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.contract.events import Recalled, Report
 from kafka_keyshared.core.contract.slices import Slice
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import DeadLetter, Drop, Record, Retry
 from kafka_keyshared.pools.awaited import unmade

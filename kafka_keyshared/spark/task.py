@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets.lane_notes import LaneNotes
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.offsets.positions import Snapshot

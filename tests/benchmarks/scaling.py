@@ -21,7 +21,7 @@ from kafka_keyshared.bench.scale import ScalePlan, measure_threads
 from kafka_keyshared.config.pooled import slice_records
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Lease
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.keys.sources import from_header

@@ -21,7 +21,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Commit
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult, Failed
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.ports import Ports

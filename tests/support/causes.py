@@ -17,7 +17,7 @@ import pytest
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.core.backpressure.holds import Reason
-from kafka_keyshared.core.heartbeat import BEAT_SECONDS
+from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.diagnosis import judge
 from kafka_keyshared.diagnosis.findings import Finding
 from kafka_keyshared.owner import lately, observe

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.failures.detaching import LOOK_EVERY
 from kafka_keyshared.core.leasing import returns
 from kafka_keyshared.core.offsets.commit import CommitPolicy

@@ -30,7 +30,7 @@ from kafka_keyshared.core.contract.commands import (
 )
 from kafka_keyshared.core.contract.events import FencePassed, Recalled, Released, Report
 from kafka_keyshared.core.contract.slices import Progress, Slice
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.handling.batching import BatchRule

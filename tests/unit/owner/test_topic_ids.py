@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from kafka_keyshared.core.heartbeat import BEAT_SECONDS
+from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.owner.seeking import ASK_AGAIN_AFTER, IDS_ASKED_MOST, OUT_OF_RANGE_WAIT
 from kafka_keyshared.owner.topic_ids import ANSWER_WITHIN, LOOK_EVERY, LOOK_SELDOM
 from tests.support.ports import Stage

@@ -35,7 +35,7 @@ from kafka_keyshared.core.contract.commands import (
 )
 from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, Released
-from kafka_keyshared.core.heartbeat import BEAT_SECONDS
+from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.decoding import Making
 from kafka_keyshared.headers import NOT_UTF_8, UnreadableHeaders, headers_of_all

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 import pytest
 
 from kafka_keyshared.core.contract.events import Assigned, Beat, Fetched, Flush, StartPoint
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.keys.keying import DerivedKeys
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.records.lane_identity import lane_of

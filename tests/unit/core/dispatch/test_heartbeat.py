@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core import heartbeat
 from kafka_keyshared.core.contract.commands import (
     AbandonWorker,
     Command,
@@ -16,6 +15,7 @@ from kafka_keyshared.core.contract.commands import (
 )
 from kafka_keyshared.core.contract.events import Beat, Ended, Reported
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
+from kafka_keyshared.core.dispatch import heartbeat
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.records.lane_identity import lane_of

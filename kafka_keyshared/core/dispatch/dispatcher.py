@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kafka_keyshared.core import heartbeat, reports
 from kafka_keyshared.core.backpressure import pressure
 from kafka_keyshared.core.backpressure.holds import Holds, Reason
 from kafka_keyshared.core.contract import commands as cmd
@@ -18,9 +17,10 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.events import Event
 from kafka_keyshared.core.contract.slices import Book, Epochs, Leased, Progress
+from kafka_keyshared.core.dispatch import heartbeat, reports
+from kafka_keyshared.core.dispatch.handing_out import go_on, hand_out
+from kafka_keyshared.core.dispatch.invariants import check_subscription
 from kafka_keyshared.core.failures import admission, dead_letters, detaching, lane_orders, stuck
-from kafka_keyshared.core.handing_out import go_on, hand_out
-from kafka_keyshared.core.invariants import check_subscription
 from kafka_keyshared.core.leasing import returns, sharing
 from kafka_keyshared.core.membership import draining, reassignment, worker_lifecycle
 from kafka_keyshared.core.offsets import metadata
