@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from kafka_keyshared.core.status import settled_in
+from kafka_keyshared.core.status.builder import settled_in
 from kafka_keyshared.status import Lately, Status
 
 MINUTE = 60.0

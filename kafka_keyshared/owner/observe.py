@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from kafka_keyshared.core.backpressure.holds import Reason
-from kafka_keyshared.core.lasting import Lasting
-from kafka_keyshared.core.status import take
-from kafka_keyshared.core.surroundings import Beats, Stand, Surroundings
+from kafka_keyshared.core.status.builder import take
+from kafka_keyshared.core.status.lasting import Lasting
+from kafka_keyshared.core.status.surroundings import Beats, Stand, Surroundings
 from kafka_keyshared.diagnosis.causes import MOST_ATTEMPTS_FAIL
 from kafka_keyshared.diagnosis.findings import Diagnosis
 from kafka_keyshared.diagnosis.judge import diagnose

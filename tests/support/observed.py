@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_keyshared.core.status import take
-from kafka_keyshared.core.surroundings import Surroundings
+from kafka_keyshared.core.status.builder import take
+from kafka_keyshared.core.status.surroundings import Surroundings
 from kafka_keyshared.status import Status
 from tests.support.harness import Harness
 

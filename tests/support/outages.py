@@ -7,9 +7,9 @@ from typing import Any
 
 from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.status import take
+from kafka_keyshared.core.status.builder import take
+from kafka_keyshared.core.status.surroundings import Surroundings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.core.surroundings import Surroundings
 from kafka_keyshared.diagnosis.findings import Finding
 from kafka_keyshared.diagnosis.judge import diagnose
 from kafka_keyshared.model import Record, TopicPartition

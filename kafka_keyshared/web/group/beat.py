@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from kafka_keyshared.core.status import settled_in
+from kafka_keyshared.core.status.builder import settled_in
 from kafka_keyshared.diagnosis.causes import Level
 from kafka_keyshared.diagnosis.judge import diagnose
 from kafka_keyshared.errors import KeySharedError

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core import status
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.dispositions import Failure
 from kafka_keyshared.core.leasing.shedding import capacity
+from kafka_keyshared.core.status import builder
+from kafka_keyshared.core.status.surroundings import Surroundings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
-from kafka_keyshared.core.surroundings import Surroundings
 from kafka_keyshared.model import Drop
 from tests.support.harness import Harness
 from tests.support.records import ERROR, GIVE_UP, NOT_NOW, P0, FakeRecord, record
@@ -160,7 +160,7 @@ def test_the_status_has_what_each_worker_has_dropped_and_no_position() -> None:
         poll_used=0.0,
         log_ends={P0: 20},
     )
-    seen = status.take(harness.core, harness.pool.progress(), harness.now, around)
+    seen = builder.take(harness.core, harness.pool.progress(), harness.now, around)
     (worker,) = seen.subscriptions[0].workers
     assert worker.dropped == 5
     assert seen.subscriptions[0].processed["orders"]["dropped"] == 5

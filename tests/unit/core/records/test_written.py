@@ -10,9 +10,9 @@ import pytest
 from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.keys.keying import KeyOf
-from kafka_keyshared.core.status import take
+from kafka_keyshared.core.status.builder import take
+from kafka_keyshared.core.status.surroundings import Surroundings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.core.surroundings import Surroundings
 from kafka_keyshared.core.telemetry.meters import Counts
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.testing import record as message

@@ -9,10 +9,10 @@ from typing import Any
 from kafka_keyshared.core.failures.admission import reason_of
 from kafka_keyshared.core.failures.lane_orders import shown as lane_shown
 from kafka_keyshared.core.failures.lane_orders import urgency
-from kafka_keyshared.core.lasting import Lasting
 from kafka_keyshared.core.offsets.metadata import Runs
 from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import written
+from kafka_keyshared.core.status.lasting import Lasting
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import coordinates_of

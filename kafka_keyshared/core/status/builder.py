@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from kafka_keyshared.core.closer_look import (
+from kafka_keyshared.core.contract.events import CommitResult
+from kafka_keyshared.core.contract.slices import Progress
+from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
+from kafka_keyshared.core.keys.key_text import key_text
+from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
+from kafka_keyshared.core.membership import draining
+from kafka_keyshared.core.routing.filters import shown
+from kafka_keyshared.core.routing.ranges import nobodys, written
+from kafka_keyshared.core.status.closer_look import (
     PENDING_MOST,
     away,
     closed_lanes,
@@ -15,19 +23,11 @@ from kafka_keyshared.core.closer_look import (
     slots,
     unread,
 )
-from kafka_keyshared.core.contract.events import CommitResult
-from kafka_keyshared.core.contract.slices import Progress
-from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
-from kafka_keyshared.core.keys.key_text import key_text
-from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
-from kafka_keyshared.core.lasting import Lasting
-from kafka_keyshared.core.membership import draining
-from kafka_keyshared.core.pending import pending_acks
-from kafka_keyshared.core.routing.filters import shown
-from kafka_keyshared.core.routing.ranges import nobodys, written
-from kafka_keyshared.core.shared_look import detached_since, lane_states, shards_at, shared
+from kafka_keyshared.core.status.lasting import Lasting
+from kafka_keyshared.core.status.pending import pending_acks
+from kafka_keyshared.core.status.shared_look import detached_since, lane_states, shards_at, shared
+from kafka_keyshared.core.status.surroundings import Stand, Surroundings
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.surroundings import Stand, Surroundings
 from kafka_keyshared.core.telemetry.blocked import oldest_blocked
 from kafka_keyshared.core.telemetry.failure_lines import in_short
 from kafka_keyshared.core.telemetry.meters import Histogram, Rebalance

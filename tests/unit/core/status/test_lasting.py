@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.core.lasting import Lasting
+from kafka_keyshared.core.status.lasting import Lasting
 
 
 def test_a_time_begins_with_the_first_look_that_shows_it() -> None:

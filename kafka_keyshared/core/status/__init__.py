@@ -1,0 +1,1 @@
+"""The status of an instance, as values."""
