@@ -19,9 +19,9 @@ from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import names_of, some
 from kafka_keyshared.owner.ending import LOOK_AGAIN
+from kafka_keyshared.platform.signals import stop_signals
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.mailbox import Mailbox
-from kafka_keyshared.program.signals import stop_signals
 
 log = log_of("kafka_keyshared.split")
 

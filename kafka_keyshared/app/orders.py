@@ -22,8 +22,8 @@ from kafka_keyshared.owner.lane_orders import closed_lanes, give, lift_dlq_limit
 from kafka_keyshared.owner.orders import OrderRefusedError, T
 from kafka_keyshared.owner.pausing import pause, resume
 from kafka_keyshared.owner.scaling import Moving, Ordered, assign, bring_to, set_filters
-from kafka_keyshared.program.forks import refuse_in_child
-from kafka_keyshared.program.importing import refuse_inside_handler
+from kafka_keyshared.platform.forks import refuse_in_child
+from kafka_keyshared.platform.importing import refuse_inside_handler
 from kafka_keyshared.status import LaneStatus
 
 ANSWERED_WITHIN = 10.0

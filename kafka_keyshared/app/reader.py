@@ -19,7 +19,7 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SlotFunction
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import Record, Retry, TopicPartition, UnknownFormat, name_of
-from kafka_keyshared.program.green import refuse_green_threads
+from kafka_keyshared.platform.green import refuse_green_threads
 
 log = log_of("kafka_keyshared.reader")
 

@@ -52,16 +52,16 @@ from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.owner.rights import Subject, user_in
 from kafka_keyshared.owner.stopping import StopReport
 from kafka_keyshared.owner.view import InstanceView
+from kafka_keyshared.platform import garbage
+from kafka_keyshared.platform.green import refuse_green_threads
+from kafka_keyshared.platform.importing import refuse_inside_handler, refuse_to_begin
+from kafka_keyshared.platform.signals import stop_signals
 from kafka_keyshared.pools.actor import Mail
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.loop_host import CallersLoop, Host
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.tasks import TaskPool
 from kafka_keyshared.pools.threads import ThreadPool
-from kafka_keyshared.program import garbage
-from kafka_keyshared.program.green import refuse_green_threads
-from kafka_keyshared.program.importing import refuse_inside_handler, refuse_to_begin
-from kafka_keyshared.program.signals import stop_signals
 
 log = log_of("kafka_keyshared")
 

@@ -22,7 +22,7 @@ from kafka_keyshared.dlq.progress import KafkaProgress
 from kafka_keyshared.dlq.replay import BATCH, Outcome, Replay
 from kafka_keyshared.dlq.send import PARTITIONERS, KafkaSender
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.program.signals import stop_signals
+from kafka_keyshared.platform.signals import stop_signals
 
 ORDERS: Mapping[str, Order] = {"key": "key", "partition": "partition"}
 

@@ -27,8 +27,8 @@ from kafka_keyshared.config import Layers
 from kafka_keyshared.config.local_paths import local_path
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.program.signals import heard_at_once
-from kafka_keyshared.program.whose import is_users
+from kafka_keyshared.platform.signals import heard_at_once
+from kafka_keyshared.platform.whose import is_users
 from kafka_keyshared.spark.checks import require, require_pyspark
 from kafka_keyshared.spark.driver.ready import require_ready
 from kafka_keyshared.spark.driver.run import SHARED_FOLDER, Outcome, Wanted, run_batches

@@ -51,7 +51,7 @@ from kafka_keyshared.core.contract.events import CommitAnswered
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import Seldom, log_of, quietly
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.program import forks
+from kafka_keyshared.platform import forks
 from kafka_keyshared.status import ClientStatus
 
 log = log_of("kafka_keyshared.kafka")

@@ -23,9 +23,9 @@ from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.standstill import StandstillWatch
 from kafka_keyshared.owner.stopping import StopReport, unfinished
 from kafka_keyshared.owner.talk import TELL_EVERY, TELL_FIRST, tell_wait
+from kafka_keyshared.platform.aside import Aside
+from kafka_keyshared.platform.forks import refuse_in_child
 from kafka_keyshared.pools.mailbox import Mailbox
-from kafka_keyshared.program.aside import Aside
-from kafka_keyshared.program.forks import refuse_in_child
 
 log = log_of("kafka_keyshared.stop")
 

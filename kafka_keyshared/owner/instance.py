@@ -18,7 +18,7 @@ from kafka_keyshared.owner.loop import CHUNK, Loop
 from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.owner.rebalance import Rebalancer
 from kafka_keyshared.owner.stopping import StopReport, stop
-from kafka_keyshared.program import forks
+from kafka_keyshared.platform import forks
 
 T = TypeVar("T")
 

@@ -21,6 +21,7 @@ from kafka_keyshared.core.contract.events import Recalled, Stuck
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.handling.batching import BatchRule, Outcome, for_all, outcomes_of
+from kafka_keyshared.platform.forks import end_child
 from kafka_keyshared.pools import lease
 from kafka_keyshared.pools.awaited import turning
 from kafka_keyshared.pools.call_reports import CallReports, Holder
@@ -34,7 +35,6 @@ from kafka_keyshared.pools.loop_worker import (
     TimedOutError,
 )
 from kafka_keyshared.pools.worker_cells import WorkerSpec
-from kafka_keyshared.program.forks import end_child
 
 
 class Call:

@@ -29,6 +29,9 @@ from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.handling.outputs import handing_out
 from kafka_keyshared.handling.verdicts import error_in
 from kafka_keyshared.model import Ack, Drop, Output, TopicPartition
+from kafka_keyshared.platform import forks
+from kafka_keyshared.platform.importing import handling, load_file
+from kafka_keyshared.platform.whose import standing
 from kafka_keyshared.pools import lease
 from kafka_keyshared.pools.board import (
     ENDED,
@@ -43,9 +46,6 @@ from kafka_keyshared.pools.contexts import Contexts
 from kafka_keyshared.pools.frames import Outlet
 from kafka_keyshared.pools.log_lines import only, send_home
 from kafka_keyshared.pools.received import Columns, ReceivedRecord
-from kafka_keyshared.program import forks
-from kafka_keyshared.program.importing import handling, load_file
-from kafka_keyshared.program.whose import standing
 
 
 class Recipe(NamedTuple):

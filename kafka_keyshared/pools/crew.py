@@ -18,13 +18,13 @@ from kafka_keyshared.core.contract.commands import StartWorker
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.logs import log_of
+from kafka_keyshared.platform import forks
+from kafka_keyshared.platform.importing import handling
+from kafka_keyshared.platform.whose import stack_of, standing
 from kafka_keyshared.pools import lease
 from kafka_keyshared.pools.contexts import Contexts
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.worker_cells import ThreadCell, WorkerSpec
-from kafka_keyshared.program import forks
-from kafka_keyshared.program.importing import handling
-from kafka_keyshared.program.whose import stack_of, standing
 
 log = log_of("kafka_keyshared.pool")
 

@@ -13,12 +13,12 @@ from typing import Any
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.platform.importing import handling
 from kafka_keyshared.pools.awaited import turning
 from kafka_keyshared.pools.loop_host import end_tasks
 from kafka_keyshared.pools.runners import TaskWorker
 from kafka_keyshared.pools.tasks import MakeWorker, TaskPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
-from kafka_keyshared.program.importing import handling
 
 BUSY_TURNS = 100
 """Turns of the loop after which the handlers are assumed to wait for something outside."""

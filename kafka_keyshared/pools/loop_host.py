@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from kafka_keyshared.logs import log_of
+from kafka_keyshared.platform.importing import handling
+from kafka_keyshared.platform.whose import stack_of, standing
 from kafka_keyshared.pools.daemon_threads import DaemonThreads
-from kafka_keyshared.program.importing import handling
-from kafka_keyshared.program.whose import stack_of, standing
 
 log = log_of("kafka_keyshared.pool")
 

@@ -22,10 +22,10 @@ from kafka_keyshared.core.contract.events import FencePassed, Recalled, Released
 from kafka_keyshared.core.contract.slices import Progress, Serial, Slice
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, names_of, some
+from kafka_keyshared.platform import forks
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.mailbox import Mailbox
-from kafka_keyshared.program import forks
 
 log = log_of("kafka_keyshared.pool")
 

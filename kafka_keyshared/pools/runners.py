@@ -27,6 +27,7 @@ from kafka_keyshared.core.contract.slices import ENDED, RUNS, Slice
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.verdicts import error_in
 from kafka_keyshared.model import Ack, Drop
+from kafka_keyshared.platform.forks import end_child
 from kafka_keyshared.pools import lease
 from kafka_keyshared.pools.awaited import turning
 from kafka_keyshared.pools.chains import Chains, Handed, Item, Taken
@@ -39,7 +40,6 @@ from kafka_keyshared.pools.loop_worker import (
 )
 from kafka_keyshared.pools.task_state import TaskState
 from kafka_keyshared.pools.worker_cells import WorkerSpec
-from kafka_keyshared.program.forks import end_child
 
 TURN = 32
 TURN_SECONDS = 0.05

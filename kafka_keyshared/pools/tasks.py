@@ -34,12 +34,12 @@ from kafka_keyshared.core.contract.slices import Progress, Slice
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import in_words
+from kafka_keyshared.platform import forks
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.loop_host import END_PATIENCE, Host, OwnLoop
 from kafka_keyshared.pools.loop_worker import LoopWorker, Post
 from kafka_keyshared.pools.runners import TaskWorker
 from kafka_keyshared.pools.worker_cells import WorkerSpec
-from kafka_keyshared.program import forks
 
 log = log_of("kafka_keyshared.pool")
 

@@ -21,7 +21,7 @@ from kafka_keyshared import KeyShared
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.program.aside import Aside
+from kafka_keyshared.platform.aside import Aside
 from tests.support.live import client_conf, group_name
 from tests.tidy.sources import ROOT
 

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.embedded import EmbeddedCluster
-from kafka_keyshared.program.aside import Aside
+from kafka_keyshared.platform.aside import Aside
 from tests.support.cli import Running
 from tests.support.live import group_name, write
 

@@ -26,7 +26,7 @@ from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.program.aside import Aside
+from kafka_keyshared.platform.aside import Aside
 from kafka_keyshared.spark.audit import audit
 from kafka_keyshared.spark.driver import batch
 from kafka_keyshared.spark.driver.group import GroupActiveError

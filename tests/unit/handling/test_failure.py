@@ -18,9 +18,9 @@ from kafka_keyshared.core.contract.events import Failed, Report
 from kafka_keyshared.handling import failure as failures
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.handlers import maker
+from kafka_keyshared.platform.whose import shown
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
-from kafka_keyshared.program.whose import shown
 from tests.support.records import record
 from tests.support.slices import slice_of
 

@@ -15,7 +15,7 @@ from kafka_keyshared import clock as real
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.owner.ending import GRACE, HURRY, LEAVE_LEAST, LEAVE_UNHEARD, Ending
 from kafka_keyshared.owner.stopping import StopReport
-from kafka_keyshared.program.aside import Aside
+from kafka_keyshared.platform.aside import Aside
 
 FOR_EVER = float("inf")
 ROOM = 30.0

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from kafka_keyshared.program.signals import heard_at_once, stop_signals
+from kafka_keyshared.platform.signals import heard_at_once, stop_signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

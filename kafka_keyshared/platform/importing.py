@@ -12,8 +12,8 @@ from types import ModuleType
 from typing import Any
 
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.program.green import refuse_green_threads
-from kafka_keyshared.program.interpreter import refuse_without_lock
+from kafka_keyshared.platform.green import refuse_green_threads
+from kafka_keyshared.platform.interpreter import refuse_without_lock
 
 # No ContextVar: a thread that the imported module starts must see it too.
 _imports: list[str] = []

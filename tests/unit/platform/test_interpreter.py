@@ -9,7 +9,7 @@ import pytest
 from kafka_keyshared import KeyShared, split
 from kafka_keyshared.client.consumer import Consumer
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.program.interpreter import refuse_without_lock
+from kafka_keyshared.platform.interpreter import refuse_without_lock
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 REFUSED = "without the interpreter lock.*run it with PYTHON_GIL=1"

@@ -18,7 +18,7 @@ import pytest
 from kafka_keyshared import KeyShared, Reader, split
 from kafka_keyshared.client.consumer import Consumer
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.program.green import refuse_green_threads
+from kafka_keyshared.platform.green import refuse_green_threads
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 MODULES = {each.__name__: each for each in (_thread, threading, queue, select, socket, time)}
