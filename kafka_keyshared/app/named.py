@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from kafka_keyshared.client.patterns import is_pattern, matching
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.owner.by_hand import Those
-from kafka_keyshared.owner.orders import OrderRefusedError
 from kafka_keyshared.platform.importing import refuse_inside_handler
+from kafka_keyshared.runtime.by_hand import Those
+from kafka_keyshared.runtime.orders import OrderRefusedError
 
 
 def those_of(

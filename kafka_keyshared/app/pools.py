@@ -14,9 +14,6 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.handling.handlers import Made
-from kafka_keyshared.owner.loop import Loop
-from kafka_keyshared.owner.orders import OrderRefusedError, named
-from kafka_keyshared.owner.scaling import Ordered
 from kafka_keyshared.pools.actor import Mail
 from kafka_keyshared.pools.batches import BatchPool
 from kafka_keyshared.pools.call_tasks import CallWorker
@@ -27,6 +24,9 @@ from kafka_keyshared.pools.pull import PullPool
 from kafka_keyshared.pools.runners import TaskWorker
 from kafka_keyshared.pools.tasks import MakeWorker, TaskPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.runtime.loop import Loop
+from kafka_keyshared.runtime.orders import OrderRefusedError, named
+from kafka_keyshared.runtime.scaling import Ordered
 
 
 def own_pool(

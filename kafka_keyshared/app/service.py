@@ -45,13 +45,6 @@ from kafka_keyshared.handling.called import Called
 from kafka_keyshared.handling.decoding import Deserializer
 from kafka_keyshared.handling.outputs import Take
 from kafka_keyshared.logs import check_logging, log_of
-from kafka_keyshared.owner.ending import Ending
-from kafka_keyshared.owner.instance import Instance
-from kafka_keyshared.owner.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
-from kafka_keyshared.owner.ports import Ports
-from kafka_keyshared.owner.rights import Subject, user_in
-from kafka_keyshared.owner.stopping import StopReport
-from kafka_keyshared.owner.view import InstanceView
 from kafka_keyshared.platform import garbage
 from kafka_keyshared.platform.green import refuse_green_threads
 from kafka_keyshared.platform.importing import refuse_inside_handler, refuse_to_begin
@@ -62,6 +55,13 @@ from kafka_keyshared.pools.loop_host import CallersLoop, Host
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.tasks import TaskPool
 from kafka_keyshared.pools.threads import ThreadPool
+from kafka_keyshared.runtime.ending import Ending
+from kafka_keyshared.runtime.instance import Instance
+from kafka_keyshared.runtime.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
+from kafka_keyshared.runtime.ports import Ports
+from kafka_keyshared.runtime.rights import Subject, user_in
+from kafka_keyshared.runtime.stopping import StopReport
+from kafka_keyshared.runtime.view import InstanceView
 
 log = log_of("kafka_keyshared")
 

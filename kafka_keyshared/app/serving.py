@@ -18,8 +18,8 @@ from kafka_keyshared.config.show import in_force
 from kafka_keyshared.diagnosis.findings import Diagnosis
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.owner.observe import Board
 from kafka_keyshared.platform.aside import Aside
+from kafka_keyshared.runtime.observe import Board
 from kafka_keyshared.status import Status
 from kafka_keyshared.web.acting import Acting
 from kafka_keyshared.web.metrics import Exposition, StatusCollector

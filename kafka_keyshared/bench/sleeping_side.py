@@ -33,7 +33,7 @@ from kafka_keyshared.bench.child import (
 
 if TYPE_CHECKING:
     from kafka_keyshared.app.service import KeyShared
-    from kafka_keyshared.owner.view import InstanceView
+    from kafka_keyshared.runtime.view import InstanceView
 
 Kind = Literal["keyshared", "queue", "threads"]
 

@@ -171,7 +171,7 @@ class LogReader:
         """Act on client events.
 
         The reader retries a refused topic that has delivered records before. The right may come
-        back, as in a group (:mod:`kafka_keyshared.owner.rights`).
+        back, as in a group (:mod:`kafka_keyshared.runtime.rights`).
 
         Raises :class:`ConfigError` when a topic may not be read, :class:`TopicMissingError` when it
         was deleted and :class:`KeySharedError` when its log was replaced.

@@ -41,7 +41,7 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.local.producer import MeteredProducer
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.owner.view import InstanceView
+from kafka_keyshared.runtime.view import InstanceView
 
 TOPIC = "flights"
 DLQ = "flights.dlq"

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from random import Random
 
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.sim.keys import key_by
 from kafka_keyshared.sim.member import Member
 from kafka_keyshared.sim.routings import (

@@ -8,7 +8,7 @@ from random import Random
 from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.failures.lane_orders import EVENTS
 from kafka_keyshared.core.lanes.closed import LANE_TABLE, ClosedLane, LaneState
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.sim.world import World
 
 

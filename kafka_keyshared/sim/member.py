@@ -16,10 +16,10 @@ from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.records.lane_identity import NullKey
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.owner.instance import Instance
-from kafka_keyshared.owner.loop import CHUNK, Loop
-from kafka_keyshared.owner.ports import Ports
-from kafka_keyshared.owner.rights import Subject
+from kafka_keyshared.runtime.instance import Instance
+from kafka_keyshared.runtime.loop import CHUNK, Loop
+from kafka_keyshared.runtime.ports import Ports
+from kafka_keyshared.runtime.rights import Subject
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.client import SimClient

@@ -7,9 +7,9 @@ from collections.abc import Generator
 from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.contract.events import DlqLimitLifted, LaneAction, LaneOrder
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
-from kafka_keyshared.owner.by_hand import Those
-from kafka_keyshared.owner.loop import Loop
-from kafka_keyshared.owner.pausing import pause, resume
+from kafka_keyshared.runtime.by_hand import Those
+from kafka_keyshared.runtime.loop import Loop
+from kafka_keyshared.runtime.pausing import pause, resume
 from kafka_keyshared.sim.history import History
 from kafka_keyshared.sim.member import Member
 from kafka_keyshared.sim.pause_history import PauseOrdered, PauseTaken

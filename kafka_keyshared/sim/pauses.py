@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.owner.by_hand import Those
+from kafka_keyshared.runtime.by_hand import Those
 from kafka_keyshared.sim.member_orders import EVERYTHING, order_a_pause
 from kafka_keyshared.sim.world import World
 

@@ -9,7 +9,7 @@ from random import Random
 from kafka_keyshared.core.contract.events import AssignRange
 from kafka_keyshared.core.routing.ranges import StickyRanges
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.sim.keys import key_by
 from kafka_keyshared.sim.routings import may_be_withdrawn
 from kafka_keyshared.sim.world import World

@@ -13,7 +13,7 @@ from typing import Any
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.leasing.unmatched import IS_AN_ERROR
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.owner.stopping import LEFT_OUT
+from kafka_keyshared.runtime.stopping import LEFT_OUT
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Stage

@@ -53,7 +53,7 @@ TAKEN_BY_MYPYC = """
 """The modules of the core that a record passes through, without those that mypyc refuses."""
 
 WIDE = """
-    owner/*.py client/*.py model.py hashing.py headers.py pools/actor.py pools/crew.py
+    runtime/*.py client/*.py model.py hashing.py headers.py pools/actor.py pools/crew.py
     pools/failed_lanes.py pools/mailbox.py pools/port.py pools/threads.py pools/worker_cells.py
 """
 

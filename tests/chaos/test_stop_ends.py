@@ -14,7 +14,7 @@ import pytest
 from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.embedded import EmbeddedCluster
-from kafka_keyshared.owner.ending import GRACE
+from kafka_keyshared.runtime.ending import GRACE
 from tests.chaos.processes import MORTAL_BROKER, PARTITIONS, Incarnation, Scene, stream
 from tests.support.live import group_name
 

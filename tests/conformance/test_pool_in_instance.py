@@ -23,9 +23,9 @@ from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult, F
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.owner.instance import Instance
-from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.pools.mailbox import Mailbox
+from kafka_keyshared.runtime.instance import Instance
+from kafka_keyshared.runtime.ports import Ports
 from tests.support.instance_pools import MAKERS
 from tests.support.pool_sides import Members, Side, Threads
 from tests.support.ports import FakeClient

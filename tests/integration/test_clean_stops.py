@@ -17,7 +17,7 @@ import pytest
 from kafka_keyshared import KeyShared
 from kafka_keyshared.app.service import Hooks
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.owner.view import InstanceView
+from kafka_keyshared.runtime.view import InstanceView
 from tests.conftest import Eventually
 from tests.support.live import client_conf, group_name, write
 

@@ -22,7 +22,7 @@ from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.owner import rebalance
+from kafka_keyshared.runtime import rebalance
 from tests.conftest import Eventually
 from tests.support.bare import bare, start_at, write_transactions
 from tests.support.live import (

@@ -9,8 +9,8 @@ import pytest
 
 from kafka_keyshared.audit.ledger import MemoryLedger
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.owner.flush import Flush, flush
-from kafka_keyshared.owner.orders import OrderRefusedError
+from kafka_keyshared.runtime.flush import Flush, flush
+from kafka_keyshared.runtime.orders import OrderRefusedError
 from tests.conftest import Eventually
 from tests.support.live import (
     Member,

@@ -17,7 +17,7 @@ from kafka_keyshared.app.members import PulledRecord, PullMember
 from kafka_keyshared.app.service import Hooks
 from kafka_keyshared.app.split import Split, SplitMember
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.owner.view import InstanceView
+from kafka_keyshared.runtime.view import InstanceView
 from tests.conftest import Eventually
 from tests.support.live import (
     Written,

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.owner.standstill import HELD
+from kafka_keyshared.runtime.standstill import HELD
 from tests.support.cli import Running
 from tests.support.live import write
 

@@ -12,7 +12,7 @@ from kafka_keyshared.audit.ledger import MemoryLedger
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.owner import watchdog
+from kafka_keyshared.runtime import watchdog
 from tests.conftest import Eventually
 from tests.support.bare import write_transactions
 from tests.support.live import Member, assert_clean, client_conf, group_name, numbered, write

@@ -20,8 +20,8 @@ from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.diagnosis import judge
 from kafka_keyshared.diagnosis.findings import Finding
-from kafka_keyshared.owner import lately, observe
-from kafka_keyshared.owner.observe import Board, Observer
+from kafka_keyshared.runtime import lately, observe
+from kafka_keyshared.runtime.observe import Board, Observer
 from kafka_keyshared.status import Status, SubscriptionStatus, WorkerStatus
 from tests.conftest import Eventually
 

@@ -38,7 +38,7 @@ from kafka_keyshared.demo.ledgers import (
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.owner.view import InstanceView
+from kafka_keyshared.runtime.view import InstanceView
 from tests.support.wire import NOT_YET
 
 Written: TypeAlias = tuple[bytes | None, bytes | None]

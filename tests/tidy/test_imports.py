@@ -58,7 +58,7 @@ def test_no_two_parts_may_import_each_other() -> None:
     [
         (
             "core/records/window.py",
-            "from kafka_keyshared.owner.loop import run",
+            "from kafka_keyshared.runtime.loop import run",
             "core may not import",
         ),
         (
@@ -74,10 +74,14 @@ def test_no_two_parts_may_import_each_other() -> None:
         ("core/routing/ring.py", "from ...config import Settings", "core may not import config"),
         ("core/routing/ring.py", "from ... import config", "core may not import"),
         ("model.py", "from kafka_keyshared import errors, hashing", "may not import hashing"),
-        ("pools/threads.py", "from kafka_keyshared.owner.loop import Loop", "pools may not import"),
-        ("owner/loop.py", "from ..app import service", "owner may not import app"),
+        (
+            "pools/threads.py",
+            "from kafka_keyshared.runtime.loop import Loop",
+            "pools may not import",
+        ),
+        ("runtime/loop.py", "from ..app import service", "owner may not import app"),
         ("web/metrics.py", "from kafka_keyshared.pools.port import Pool", "web may not import"),
-        ("dlq/publish.py", "from kafka_keyshared.owner.loop import Loop", "dlq may not import"),
+        ("dlq/publish.py", "from kafka_keyshared.runtime.loop import Loop", "dlq may not import"),
         (
             "audit/judge.py",
             "from kafka_keyshared.errors import ConfigError",
@@ -116,7 +120,7 @@ def test_a_planted_import_is_found(path: str, statement: str, complaint: str) ->
         ("cli/main.py", "import kafka_keyshared.testing"),
         ("demo/run.py", "from kafka_keyshared import KeyShared"),
         ("demo/run.py", "from kafka_keyshared.audit import judge"),
-        ("owner/loop.py", "from kafka_keyshared.pools.port import Pool"),
+        ("runtime/loop.py", "from kafka_keyshared.pools.port import Pool"),
         ("core/routing/ring.py", "from ...hashing import slot_of"),
         ("core/routing/__init__.py", "from .ring import VnodeRing"),
         ("local/broker.py", "from kafka_keyshared.errors import MissingPartError"),

@@ -13,7 +13,7 @@ import pytest
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.owner.observe import Board
+from kafka_keyshared.runtime.observe import Board
 from kafka_keyshared.web.acting import (
     ACTIONS,
     FILTERS,

@@ -20,7 +20,7 @@ import pytest
 from kafka_keyshared import KeyShared
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.owner.observe import SILENT_MAX, Board
+from kafka_keyshared.runtime.observe import SILENT_MAX, Board
 from kafka_keyshared.status import Status
 from kafka_keyshared.web.acting import Acting
 from kafka_keyshared.web.families import FAMILIES

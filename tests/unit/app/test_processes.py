@@ -195,7 +195,7 @@ def dead_at_each_beat(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def starting_at_many_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have so many heartbeats that each start outlasts some."""
-    monkeypatch.setattr("kafka_keyshared.owner.loop.BEAT_SECONDS", 0.001)
+    monkeypatch.setattr("kafka_keyshared.runtime.loop.BEAT_SECONDS", 0.001)
 
 
 @pytest.mark.parametrize("beats", [dead_at_each_beat, starting_at_many_beats])

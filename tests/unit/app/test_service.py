@@ -19,9 +19,9 @@ from kafka_keyshared.config import Options, RetryOptions
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.owner.view import InstanceView
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.runtime.view import InstanceView
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record
 
