@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from kafka_keyshared.app.split import split
     from kafka_keyshared.client.consumer import Consumer
     from kafka_keyshared.errors import ConfigError, InvariantError, KeySharedError, LeaseOverError
+    from kafka_keyshared.executors.lease import Lease, lease_of
     from kafka_keyshared.model import Ack, DeadLetter, Drop, Output, Record, Retry, Verdict
-    from kafka_keyshared.pools.lease import Lease, lease_of
 
 __version__ = "0.1.0"
 
@@ -28,14 +28,14 @@ _HOMES = {
     "InvariantError": "errors",
     "KeyShared": "app.service",
     "KeySharedError": "errors",
-    "Lease": "pools.lease",
+    "Lease": "executors.lease",
     "LeaseOverError": "errors",
     "Output": "model",
     "Reader": "app.reader",
     "Record": "model",
     "Retry": "model",
     "Verdict": "model",
-    "lease_of": "pools.lease",
+    "lease_of": "executors.lease",
     "split": "app.split",
 }
 

@@ -7,10 +7,10 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from kafka_keyshared.executors import lease
 from kafka_keyshared.platform.aside import Aside
 from kafka_keyshared.platform.importing import inside_handler, lending_loop, refuse_inside_handler
 from kafka_keyshared.platform.signals import stop_signals
-from kafka_keyshared.pools import lease
 
 
 def refuse_in_a_handlers_task(call: str) -> None:

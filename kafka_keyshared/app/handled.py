@@ -16,14 +16,19 @@ from kafka_keyshared.config import Options
 from kafka_keyshared.config.pooled import PROCESS, suited
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.handling.batching import BatchRule, check_batches, note_batched, refuse_batched
-from kafka_keyshared.handling.called import Called
-from kafka_keyshared.handling.decoding import Deserializer, Making
-from kafka_keyshared.handling.handlers import Made, awaits, hands_over, maker
-from kafka_keyshared.handling.outputs import Take
-from kafka_keyshared.handling.waits import Waits
-from kafka_keyshared.pools.lease import worker_here
-from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.executors.handling.batching import (
+    BatchRule,
+    check_batches,
+    note_batched,
+    refuse_batched,
+)
+from kafka_keyshared.executors.handling.called import Called
+from kafka_keyshared.executors.handling.decoding import Deserializer, Making
+from kafka_keyshared.executors.handling.handlers import Made, awaits, hands_over, maker
+from kafka_keyshared.executors.handling.outputs import Take
+from kafka_keyshared.executors.handling.waits import Waits
+from kafka_keyshared.executors.lease import worker_here
+from kafka_keyshared.executors.worker_cells import WorkerSpec
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -155,7 +160,10 @@ class Handling(Orderable):
 
     def _traced(self, make: Callable[[], Made]) -> Callable[[], Made]:
         """Return ``make`` extended so that each call of the handler is a span."""
-        from kafka_keyshared.handling.tracing import TracedMaking, Tracing  # it needs an extra
+        from kafka_keyshared.executors.handling.tracing import (  # it needs an extra
+            TracedMaking,
+            Tracing,
+        )
 
         options = self.options
         # Another process does not know when a record was fetched.

@@ -12,18 +12,18 @@ from kafka_keyshared.config import Options
 from kafka_keyshared.config.pooled import PROCESS
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.handling.batching import BatchRule
-from kafka_keyshared.handling.handlers import Made
-from kafka_keyshared.pools.actor import Mail
-from kafka_keyshared.pools.batches import BatchPool
-from kafka_keyshared.pools.call_tasks import CallWorker
-from kafka_keyshared.pools.loop_host import Host
-from kafka_keyshared.pools.mailbox import Mailbox
-from kafka_keyshared.pools.port import Pool
-from kafka_keyshared.pools.pull import PullPool
-from kafka_keyshared.pools.runners import TaskWorker
-from kafka_keyshared.pools.tasks import MakeWorker, TaskPool
-from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.executors.actor import Mail
+from kafka_keyshared.executors.batches import BatchPool
+from kafka_keyshared.executors.call_tasks import CallWorker
+from kafka_keyshared.executors.handling.batching import BatchRule
+from kafka_keyshared.executors.handling.handlers import Made
+from kafka_keyshared.executors.loop_host import Host
+from kafka_keyshared.executors.mailbox import Mailbox
+from kafka_keyshared.executors.port import Pool
+from kafka_keyshared.executors.pull import PullPool
+from kafka_keyshared.executors.runners import TaskWorker
+from kafka_keyshared.executors.tasks import MakeWorker, TaskPool
+from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.orders import OrderRefusedError, named
 from kafka_keyshared.runtime.scaling import Ordered
@@ -50,7 +50,7 @@ def own_pool(
     if batches is not None:
         return BatchPool(specs, mailbox, clock, batches)
     if options.pool == PROCESS:
-        from kafka_keyshared.pools.processes import ProcessPool  # most apps do not use it
+        from kafka_keyshared.executors.processes import ProcessPool  # most apps do not use it
 
         return ProcessPool(specs, mailbox, clock)
     return threads(specs, mailbox, clock)

@@ -41,20 +41,20 @@ from kafka_keyshared.core.contract.commands import Dropped
 from kafka_keyshared.core.contract.events import DeadLettered
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.handling.called import Called
-from kafka_keyshared.handling.decoding import Deserializer
-from kafka_keyshared.handling.outputs import Take
+from kafka_keyshared.executors.actor import Mail
+from kafka_keyshared.executors.cell import Cell
+from kafka_keyshared.executors.handling.called import Called
+from kafka_keyshared.executors.handling.decoding import Deserializer
+from kafka_keyshared.executors.handling.outputs import Take
+from kafka_keyshared.executors.loop_host import CallersLoop, Host
+from kafka_keyshared.executors.mailbox import Mailbox
+from kafka_keyshared.executors.tasks import TaskPool
+from kafka_keyshared.executors.threads import ThreadPool
 from kafka_keyshared.logs import check_logging, log_of
 from kafka_keyshared.platform import garbage
 from kafka_keyshared.platform.green import refuse_green_threads
 from kafka_keyshared.platform.importing import refuse_inside_handler, refuse_to_begin
 from kafka_keyshared.platform.signals import stop_signals
-from kafka_keyshared.pools.actor import Mail
-from kafka_keyshared.pools.cell import Cell
-from kafka_keyshared.pools.loop_host import CallersLoop, Host
-from kafka_keyshared.pools.mailbox import Mailbox
-from kafka_keyshared.pools.tasks import TaskPool
-from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.runtime.ending import Ending
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained

@@ -19,7 +19,7 @@ from kafka_keyshared.config.client import without_effect
 from kafka_keyshared.config.schema import schema
 from kafka_keyshared.config.show import in_force, of_program
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.handling.handlers import awaits, maker
+from kafka_keyshared.executors.handling.handlers import awaits, maker
 
 
 def schema_verb() -> int:

@@ -47,7 +47,7 @@ from kafka_keyshared.doctor.progress_checks import Standing, Told
 from kafka_keyshared.doctor.report import write_report
 from kafka_keyshared.doctor.survey import Look, Survey
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.handling.handlers import awaits, maker
+from kafka_keyshared.executors.handling.handlers import awaits, maker
 from kafka_keyshared.keys.sampled import KeySample
 from kafka_keyshared.model import TopicPartition, counted
 

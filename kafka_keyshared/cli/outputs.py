@@ -18,7 +18,15 @@ from kafka_keyshared.dlq.publish import producer_conf
 from kafka_keyshared.dlq.shown import output_line
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
-from kafka_keyshared.handling.outputs import HEADER, PARQUET, TOPIC, Place, Take, identity, place_of
+from kafka_keyshared.executors.handling.outputs import (
+    HEADER,
+    PARQUET,
+    TOPIC,
+    Place,
+    Take,
+    identity,
+    place_of,
+)
 from kafka_keyshared.model import Output, Record
 
 ANSWER_TIMEOUT = 10.0

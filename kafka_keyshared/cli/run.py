@@ -40,7 +40,7 @@ from kafka_keyshared.config.pooled import PROCESS
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, lane_by
 from kafka_keyshared.demo.ledgers import on_dead_letter, on_dropped
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.handling.outputs import Take, outputs_taken, place_of
+from kafka_keyshared.executors.handling.outputs import Take, outputs_taken, place_of
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, Undecodable, UnknownFormat
 
@@ -113,7 +113,7 @@ def hand_out(app: KeyShared, handler: Callable[..., Any], take: Take) -> Callabl
         app.hooks = replace(app.hooks, outputs=take)
         return handler
     if app.options.tracing:
-        from kafka_keyshared.handling.tracing import taking  # it needs an extra
+        from kafka_keyshared.executors.handling.tracing import taking  # it needs an extra
 
         take = taking(take)
     handler = outputs_taken(handler, take)

@@ -136,7 +136,7 @@ def _load_file(place: str, spec: str) -> Any:
 
 
 def _named(error: BaseException) -> str:
-    from kafka_keyshared.handling.failure import text_of
+    from kafka_keyshared.executors.handling.failure import text_of
 
     return f"{type(error).__name__}: {text_of(error)}"
 

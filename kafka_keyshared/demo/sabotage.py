@@ -16,8 +16,8 @@ from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.originals import Originals
 from kafka_keyshared.demo.ledgers import AuditedClient
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.executors.threads import ThreadPool
 from kafka_keyshared.model import Record
-from kafka_keyshared.pools.threads import ThreadPool
 
 Sabotage = Literal["reorder", "drop", "duplicate", "commit-early"]
 KINDS: tuple[str, ...] = get_args(Sabotage)

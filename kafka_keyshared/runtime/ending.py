@@ -18,10 +18,10 @@ from queue import Empty
 from typing import Any
 
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.platform.aside import Aside
 from kafka_keyshared.platform.forks import refuse_in_child
-from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.standstill import StandstillWatch
 from kafka_keyshared.runtime.stopping import StopReport, unfinished

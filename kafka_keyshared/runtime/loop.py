@@ -20,9 +20,9 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
+from kafka_keyshared.executors.actor import Actor
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
-from kafka_keyshared.pools.actor import Actor
 from kafka_keyshared.runtime.by_hand import ByHand
 from kafka_keyshared.runtime.ends import Ends
 from kafka_keyshared.runtime.loopstats import LoopStats

@@ -6,9 +6,9 @@ from typing import Any
 
 from kafka_keyshared.core.contract.commands import Notice
 from kafka_keyshared.core.keys.key_text import KEY_CHARS
+from kafka_keyshared.executors.port import Pool
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import About
-from kafka_keyshared.pools.port import Pool
 
 log = log_of("kafka_keyshared.loop")
 

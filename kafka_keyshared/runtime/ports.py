@@ -9,8 +9,8 @@ from typing import Protocol
 from kafka_keyshared.client.port import Client
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract import commands as cmd
-from kafka_keyshared.pools.actor import Mail
-from kafka_keyshared.pools.port import Pool
+from kafka_keyshared.executors.actor import Mail
+from kafka_keyshared.executors.port import Pool
 
 
 class Publisher(Protocol):

@@ -25,9 +25,9 @@ from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.log_position import LogPosition
 from kafka_keyshared.core.offsets.positions import PartitionState, Snapshot
 from kafka_keyshared.core.offsets.text_limit import TextLimit
+from kafka_keyshared.executors.port import Pool
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
-from kafka_keyshared.pools.port import Pool
 from kafka_keyshared.runtime.reading_on import NO_ID, ReadOn, inside
 from kafka_keyshared.runtime.topic_ids import Comparison, TopicId
 

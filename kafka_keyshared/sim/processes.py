@@ -26,15 +26,15 @@ from kafka_keyshared.core.contract.events import Recalled, Report
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.handling.handlers import Made
-from kafka_keyshared.pools import child
-from kafka_keyshared.pools.awaited import unmade
-from kafka_keyshared.pools.failed_lanes import Lanes, own_lanes
-from kafka_keyshared.pools.port import Handover
-from kafka_keyshared.pools.process import ProcessEndedError, StoppedError, TimedOutError
-from kafka_keyshared.pools.processes import ENDS, ProcessCell, ProcessPool
-from kafka_keyshared.pools.sent import Sent
-from kafka_keyshared.pools.worker_cells import WorkerCell, WorkerSpec
+from kafka_keyshared.executors import child
+from kafka_keyshared.executors.awaited import unmade
+from kafka_keyshared.executors.failed_lanes import Lanes, own_lanes
+from kafka_keyshared.executors.handling.handlers import Made
+from kafka_keyshared.executors.port import Handover
+from kafka_keyshared.executors.process import ProcessEndedError, StoppedError, TimedOutError
+from kafka_keyshared.executors.processes import ENDS, ProcessCell, ProcessPool
+from kafka_keyshared.executors.sent import Sent
+from kafka_keyshared.executors.worker_cells import WorkerCell, WorkerSpec
 from kafka_keyshared.sim.handlers import Handlers
 from kafka_keyshared.sim.happenings import WorkerJoined
 from kafka_keyshared.sim.pool import PoolHabits, Seen

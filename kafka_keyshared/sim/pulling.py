@@ -18,8 +18,8 @@ from kafka_keyshared.core.contract.dispositions import Failure
 from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, Report, SetAside
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
+from kafka_keyshared.executors.pull import PullPool
 from kafka_keyshared.model import Record
-from kafka_keyshared.pools.pull import PullPool
 from kafka_keyshared.sim.handlers import Call, Handlers
 from kafka_keyshared.sim.happenings import WorkerJoined, WorkerLeft
 from kafka_keyshared.sim.pool import PoolHabits, Seen, outcome_of

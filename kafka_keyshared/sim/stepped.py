@@ -38,9 +38,9 @@ from kafka_keyshared.core.contract.events import (
 from kafka_keyshared.core.contract.slices import Progress, Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.executors.failed_lanes import FailedLanes, Lanes, own_lanes
+from kafka_keyshared.executors.port import Handover, take_back_all
 from kafka_keyshared.model import Drop, Record
-from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
-from kafka_keyshared.pools.port import Handover, take_back_all
 from kafka_keyshared.sim.handlers import Ending
 
 DIED = Failure(

@@ -20,12 +20,12 @@ from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.contract.events import Recalled, Report
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
-from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.executors.awaited import unmade
+from kafka_keyshared.executors.handling.handlers import Made
+from kafka_keyshared.executors.runners import TaskWorker
+from kafka_keyshared.executors.tasks import TaskPool
+from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.model import DeadLetter, Drop, Record, Retry
-from kafka_keyshared.pools.awaited import unmade
-from kafka_keyshared.pools.runners import TaskWorker
-from kafka_keyshared.pools.tasks import TaskPool
-from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.sim.handlers import Ending, Handlers
 from kafka_keyshared.sim.happenings import ReleaseFailed, WorkerJoined
 from kafka_keyshared.sim.keys import key_by

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 from kafka_keyshared.core.contract.dispositions import Failure
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.executors import child
+from kafka_keyshared.executors.board import ENDED, MOST, STARTED, Board, numbers_of
+from kafka_keyshared.executors.process import WorkerProcess
+from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.model import Drop, Record
-from kafka_keyshared.pools import child
-from kafka_keyshared.pools.board import ENDED, MOST, STARTED, Board, numbers_of
-from kafka_keyshared.pools.process import WorkerProcess
-from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.sim.handlers import Call, Ending, Handlers
 from kafka_keyshared.sim.happenings import ReleaseFailed
 from kafka_keyshared.sim.keys import key_by

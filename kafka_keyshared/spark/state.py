@@ -23,9 +23,9 @@ from urllib.parse import quote
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.dlq.journal import sync_folder
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.executors.handling.handlers import Made
+from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.pools.worker_cells import WorkerSpec
 
 Positions = Mapping[TopicPartition, tuple[int, str]]
 """The committed position of each partition, and its metadata."""

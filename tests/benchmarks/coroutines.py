@@ -26,8 +26,8 @@ from kafka_keyshared.app.service import Hooks, KeyShared
 from kafka_keyshared.bench.child import COMMIT_INTERVAL, Patience, settled
 from kafka_keyshared.bench.common import key_of, produce_all
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.executors.loop_host import new_loop
 from kafka_keyshared.local.embedded import EmbeddedCluster
-from kafka_keyshared.pools.loop_host import new_loop
 from kafka_keyshared.runtime.view import InstanceView
 
 Loop = Literal["asyncio", "uvloop"]

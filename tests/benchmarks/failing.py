@@ -31,9 +31,9 @@ from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.telemetry.failure_lines import Attempts
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.handling import failure
+from kafka_keyshared.executors.actor import Actor
+from kafka_keyshared.executors.handling import failure
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.pools.actor import Actor
 from kafka_keyshared.sim.stepped import SteppedPool
 
 PARTITION = TopicPartition("orders", 0)

@@ -24,10 +24,10 @@ from kafka_keyshared.core.contract.commands import Lease
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.executors.port import Handover
 from kafka_keyshared.keys.sources import from_header
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.pools.port import Handover
 
 CHUNK = 2_000
 COROUTINES = "asyncio:1000"

@@ -15,8 +15,8 @@ from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
 from kafka_keyshared.demo.ledgers import AuditedClient
 from kafka_keyshared.demo.sabotage import HastyClient, ReorderingPool
+from kafka_keyshared.executors.threads import ThreadPool
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.pools.threads import ThreadPool
 
 
 class ForgetfulClient(AuditedClient):

@@ -1,4 +1,5 @@
-"""What the core relies on in every pool, asked of all of them; ``pools/port.py`` says it in words.
+"""What the core relies on in every pool, asked of all of them; ``executors/port.py`` says it in
+words.
 
 The rules (``tests/support/pool_rules.py``) listen throughout: that records start in the order in
 which they were given, that a slice ends once and nothing of it is heard afterwards, that nothing of

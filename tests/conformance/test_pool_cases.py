@@ -10,7 +10,7 @@ import pytest
 
 from kafka_keyshared.core.contract.events import Failed
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.handling.failure import MESSAGE_CHARS_MAX, STACK_CHARS_MAX
+from kafka_keyshared.executors.handling.failure import MESSAGE_CHARS_MAX, STACK_CHARS_MAX
 from tests.support import raised
 from tests.support.harness import Harness
 from tests.support.pool_rules import At

@@ -23,7 +23,7 @@ from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult, F
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.pools.mailbox import Mailbox
+from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.ports import Ports
 from tests.support.instance_pools import MAKERS

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kafka_keyshared.handling.handlers import maker
+from kafka_keyshared.executors.handling.handlers import maker
 from tests.helm.chart import CHART, DEFAULTS, ROOT
 
 IGNORED = CHART / "Dockerfile.dockerignore"

@@ -113,6 +113,6 @@ def test_a_commit_past_what_still_runs_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_two_of_a_key_at_once_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_keyshared.pools.failed_lanes.is_keyless", lambda lane: True)
+    monkeypatch.setattr("kafka_keyshared.executors.failed_lanes.is_keyless", lambda lane: True)
     violations = run().violations
     assert any(each.startswith("I2") for each in violations), violations

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.executors.board import Board
+from kafka_keyshared.executors.cell import Cell
+from kafka_keyshared.executors.failed_lanes import FailedLanes
+from kafka_keyshared.executors.process import ProcessEndedError
+from kafka_keyshared.executors.sent import Sent
 from kafka_keyshared.model import Record
-from kafka_keyshared.pools.board import Board
-from kafka_keyshared.pools.cell import Cell
-from kafka_keyshared.pools.failed_lanes import FailedLanes
-from kafka_keyshared.pools.process import ProcessEndedError
-from kafka_keyshared.pools.sent import Sent
 from kafka_keyshared.sim.pool import PoolHabits
 from kafka_keyshared.sim.processes import SimProcesses
 from kafka_keyshared.sim.pulling import SimMembers

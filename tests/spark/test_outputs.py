@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewPartitions
 from kafka_keyshared import Output
 from kafka_keyshared.cli.outputs import checked_place, outputs_to
 from kafka_keyshared.errors import KeySharedError, TopicMissingError
-from kafka_keyshared.handling.outputs import Place, outputs_taken
+from kafka_keyshared.executors.handling.outputs import Place, outputs_taken
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver import batch

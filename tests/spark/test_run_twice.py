@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 
 from kafka_keyshared import Output
 from kafka_keyshared.dlq.envelope import source_of
-from kafka_keyshared.handling.outputs import Place
+from kafka_keyshared.executors.handling.outputs import Place
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver import batch

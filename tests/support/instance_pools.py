@@ -14,19 +14,19 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import StartWorker
 from kafka_keyshared.core.records.lane_identity import Lane, lane_of
 from kafka_keyshared.core.subscription.settings import worker_names
-from kafka_keyshared.handling.batching import BatchRule
-from kafka_keyshared.handling.failure import describe
-from kafka_keyshared.handling.handlers import Made
-from kafka_keyshared.pools.batches import BatchPool
-from kafka_keyshared.pools.call_tasks import CallWorker
-from kafka_keyshared.pools.cell import Cell
-from kafka_keyshared.pools.failed_lanes import Lanes, own_lanes
-from kafka_keyshared.pools.loop_host import CallersLoop, Host
-from kafka_keyshared.pools.processes import ProcessPool
-from kafka_keyshared.pools.pull import PullPool
-from kafka_keyshared.pools.tasks import TaskPool
-from kafka_keyshared.pools.threads import ThreadPool
-from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.executors.batches import BatchPool
+from kafka_keyshared.executors.call_tasks import CallWorker
+from kafka_keyshared.executors.cell import Cell
+from kafka_keyshared.executors.failed_lanes import Lanes, own_lanes
+from kafka_keyshared.executors.handling.batching import BatchRule
+from kafka_keyshared.executors.handling.failure import describe
+from kafka_keyshared.executors.handling.handlers import Made
+from kafka_keyshared.executors.loop_host import CallersLoop, Host
+from kafka_keyshared.executors.processes import ProcessPool
+from kafka_keyshared.executors.pull import PullPool
+from kafka_keyshared.executors.tasks import TaskPool
+from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.executors.worker_cells import WorkerSpec
 from tests.support.loop_sides import CallersTasks, OwnTasks
 from tests.support.pool_sides import Batches, CallTasks, Instances, Members, Side, Split, Threads
 from tests.support.process_side import Processes

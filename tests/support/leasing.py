@@ -21,9 +21,9 @@ from kafka_keyshared.core.contract.events import Forget, Revoking
 from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.executors.mailbox import Mailbox
+from kafka_keyshared.executors.pull import PullPool
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.pools.mailbox import Mailbox
-from kafka_keyshared.pools.pull import PullPool
 from kafka_keyshared.sim.commit_text import read_commit
 from tests.support.harness import Harness
 from tests.support.records import P0, P1, FakeRecord, failure

@@ -9,9 +9,9 @@ from typing import Any
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Fence
 from kafka_keyshared.core.contract.slices import Slice
-from kafka_keyshared.pools.inline import InlinePool
-from kafka_keyshared.pools.loop_host import CallersLoop, OwnLoop
-from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.executors.inline import InlinePool
+from kafka_keyshared.executors.loop_host import CallersLoop, OwnLoop
+from kafka_keyshared.executors.worker_cells import WorkerSpec
 from tests.support.pool_sides import WAIT, Tasks, Threads
 from tests.support.records import failure
 

@@ -1,4 +1,4 @@
-"""What ``pools/port.py`` promises, held against all that a pool does with one worker.
+"""What ``executors/port.py`` promises, held against all that a pool does with one worker.
 
 Nothing here knows how a pool works: it has a model of its own, made of what the worker was given,
 what it started, and what was posted, in the order in which that happened.

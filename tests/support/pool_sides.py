@@ -33,17 +33,17 @@ from kafka_keyshared.core.contract.slices import Progress, Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.handling.batching import BatchRule
-from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.executors.batches import BatchPool
+from kafka_keyshared.executors.call_tasks import CallWorker
+from kafka_keyshared.executors.cell import Cell
+from kafka_keyshared.executors.handling.batching import BatchRule
+from kafka_keyshared.executors.handling.handlers import Made
+from kafka_keyshared.executors.pull import PullPool
+from kafka_keyshared.executors.runners import TaskWorker
+from kafka_keyshared.executors.tasks import MakeWorker, TaskPool
+from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.model import Drop, Record, partition_of
-from kafka_keyshared.pools.batches import BatchPool
-from kafka_keyshared.pools.call_tasks import CallWorker
-from kafka_keyshared.pools.cell import Cell
-from kafka_keyshared.pools.pull import PullPool
-from kafka_keyshared.pools.runners import TaskWorker
-from kafka_keyshared.pools.tasks import MakeWorker, TaskPool
-from kafka_keyshared.pools.threads import ThreadPool
-from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.sim.handlers import Ending
 from kafka_keyshared.sim.stepped import DIED, PoolKind, SteppedPool
 from tests.support.pool_rules import Fate, Rules
@@ -167,7 +167,8 @@ class Side(ABC):
         return fate
 
     def _fate(self, records: Sequence[Record]) -> Fate:
-        """Say what ``pools/port.py`` has a pool of this kind make of records past their time."""
+        """Say what ``executors/port.py`` has a pool of this kind make of records past their
+        time."""
         if self.kind == "instance":
             return Fate.WAITED_FOR
         if self.kind == "thread":

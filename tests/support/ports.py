@@ -25,8 +25,8 @@ from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.subscription import Subscription
+from kafka_keyshared.executors.actor import Mail
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.pools.actor import Mail
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.ports import Ports
 from kafka_keyshared.sim.handlers import Ending

@@ -12,9 +12,9 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.handling.handlers import Made
-from kafka_keyshared.pools.processes import ProcessPool
-from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.executors.handling.handlers import Made
+from kafka_keyshared.executors.processes import ProcessPool
+from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.sim.handlers import Ending
 from tests.support.pool_sides import WORKER, Side, Started, Threads, come_to, state_of
 from tests.support.records import failure

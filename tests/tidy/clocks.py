@@ -25,12 +25,12 @@ MAY: dict[tuple[str, str], str] = {
     ("client/leaving.py", "leave"): "waits for the real client to be out of its group",
     ("client/outage.py", "__init__"): "the real client's; what stands in for it has no outages",
     ("client/silence.py", "__init__"): "a reader of a real client, without an owner",
-    ("pools/board.py", "new_mark"): "marks memory that a real process shares",
-    ("pools/frames.py", "recv"): "waits for a real process, which no made-up time ends",
-    ("pools/frames.py", "_read"): "the same",
-    ("pools/process.py", "where"): "the same",
-    ("pools/spawned.py", "over"): "the same",
-    ("pools/tasks.py", "stop"): "waits for a loop, which no made-up time ends",
+    ("executors/board.py", "new_mark"): "marks memory that a real process shares",
+    ("executors/frames.py", "recv"): "waits for a real process, which no made-up time ends",
+    ("executors/frames.py", "_read"): "the same",
+    ("executors/process.py", "where"): "the same",
+    ("executors/spawned.py", "over"): "the same",
+    ("executors/tasks.py", "stop"): "waits for a loop, which no made-up time ends",
 }
 
 

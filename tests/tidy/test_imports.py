@@ -75,12 +75,12 @@ def test_no_two_parts_may_import_each_other() -> None:
         ("core/routing/ring.py", "from ... import config", "core may not import"),
         ("model.py", "from kafka_keyshared import errors, hashing", "may not import hashing"),
         (
-            "pools/threads.py",
+            "executors/threads.py",
             "from kafka_keyshared.runtime.loop import Loop",
             "pools may not import",
         ),
         ("runtime/loop.py", "from ..app import service", "owner may not import app"),
-        ("web/metrics.py", "from kafka_keyshared.pools.port import Pool", "web may not import"),
+        ("web/metrics.py", "from kafka_keyshared.executors.port import Pool", "web may not import"),
         ("dlq/publish.py", "from kafka_keyshared.runtime.loop import Loop", "dlq may not import"),
         (
             "audit/judge.py",
@@ -120,7 +120,7 @@ def test_a_planted_import_is_found(path: str, statement: str, complaint: str) ->
         ("cli/main.py", "import kafka_keyshared.testing"),
         ("demo/run.py", "from kafka_keyshared import KeyShared"),
         ("demo/run.py", "from kafka_keyshared.audit import judge"),
-        ("runtime/loop.py", "from kafka_keyshared.pools.port import Pool"),
+        ("runtime/loop.py", "from kafka_keyshared.executors.port import Pool"),
         ("core/routing/ring.py", "from ...hashing import slot_of"),
         ("core/routing/__init__.py", "from .ring import VnodeRing"),
         ("local/broker.py", "from kafka_keyshared.errors import MissingPartError"),

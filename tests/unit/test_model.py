@@ -11,7 +11,7 @@ import pytest
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.dispositions import Disposition
-from kafka_keyshared.handling.failure import describe
+from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.model import DeadLetter, Retry
 
 NO_DELAYS = [

@@ -10,7 +10,7 @@ from typing import Any
 from kafka_keyshared.bench.child import Patience
 from kafka_keyshared.bench.paced import STAMP
 from kafka_keyshared.bench.workloads import Job, Ran, by_attribute, itself, later_of
-from kafka_keyshared.pools.loop_host import new_loop
+from kafka_keyshared.executors.loop_host import new_loop
 
 LOOK = 0.01
 """Seconds between two checks of the progress of a system that runs by itself."""

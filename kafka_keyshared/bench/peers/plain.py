@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException
 
 from kafka_keyshared.bench.child import COMMIT_INTERVAL, Patience, Reading, conf_for
 from kafka_keyshared.bench.workloads import Job, Ran, by_method, handler_of, itself, later_of
-from kafka_keyshared.pools.loop_host import new_loop
+from kafka_keyshared.executors.loop_host import new_loop
 
 FETCH = 10_000
 FETCH_SLOW = 1_000

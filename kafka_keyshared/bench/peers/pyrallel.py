@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_keyshared.bench.peers.aio import LOOK, Clock
 from kafka_keyshared.bench.workloads import Handle, Job, Ran, handler_of, itself, later_of
-from kafka_keyshared.pools.loop_host import new_loop
+from kafka_keyshared.executors.loop_host import new_loop
 
 if TYPE_CHECKING:
     from pyrallel_consumer.config import KafkaConfig

@@ -11,7 +11,7 @@ class Disposition(enum.Enum):
 
     A new disposition needs a decision in :func:`kafka_keyshared.core.contract.retry_policy.decide`
     and an action in :func:`kafka_keyshared.core.failures.failed_attempts.follow_up`.
-    :func:`kafka_keyshared.handling.failure.describe` turns a handler's verdict
+    :func:`kafka_keyshared.executors.handling.failure.describe` turns a handler's verdict
     (:mod:`kafka_keyshared.model`) into a disposition.
     """
 

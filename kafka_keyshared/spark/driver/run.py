@@ -23,10 +23,10 @@ from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.handling.outputs import TOPIC, Place
+from kafka_keyshared.executors.handling.outputs import TOPIC, Place
+from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.spark.driver import batch
 from kafka_keyshared.spark.driver.batch import Source
 from kafka_keyshared.spark.driver.folders import HadoopFiles, WrittenBatches

@@ -17,10 +17,10 @@ from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options, RetryOptions
 from kafka_keyshared.errors import ConfigError, InvariantError
-from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.executors.handling.handlers import Made
+from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.pools.threads import ThreadPool
-from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.runtime.view import InstanceView
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record

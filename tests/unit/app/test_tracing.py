@@ -28,7 +28,7 @@ from kafka_keyshared.cli.run import hand_out
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import traced
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.handling.failure import describe
+from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.model import Record
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import P0, FakeRecord

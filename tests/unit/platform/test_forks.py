@@ -17,9 +17,9 @@ import os, sys
 from queue import SimpleQueue
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.events import Ended, Failed
-from kafka_keyshared.handling.handlers import maker
-from kafka_keyshared.pools.threads import ThreadPool
-from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.executors.handling.handlers import maker
+from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.testing import record
 from tests.support.slices import slice_of
 
@@ -60,7 +60,7 @@ IN_A_HANDLER = f"{HANDLER}\nwork(handler)\n"
 
 IN_A_COROUTINE = f"""{HANDLER}
 import asyncio
-from kafka_keyshared.pools.tasks import TaskPool
+from kafka_keyshared.executors.tasks import TaskPool
 
 async def waits_first(item):
     await asyncio.sleep(0)
@@ -166,9 +166,9 @@ def test_a_member_gets_and_settles_nothing_in_a_child() -> None:
         """
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.errors import LeaseOverError
-from kafka_keyshared.pools.mailbox import Mailbox
+from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.app.members import PullMember
-from kafka_keyshared.pools.pull import PullPool
+from kafka_keyshared.executors.pull import PullPool
 
 pool = PullPool(Mailbox(), Clock())
 member = PullMember(pool.join("worker-0"))

@@ -13,10 +13,10 @@ import pytest
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.handling.handlers import maker
+from kafka_keyshared.executors.handling.handlers import maker
+from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.spark.places import Places, spark_partition
 from kafka_keyshared.spark.state import Kept, StateStore
 from kafka_keyshared.spark.task import Drive, Job, Report, Share
