@@ -15,9 +15,9 @@ import msgspec
 
 from kafka_keyshared.advise.count import WORKERS, Hot, Lanes, Tally
 from kafka_keyshared.advise.sample import Sample
+from kafka_keyshared.config.keys.sampled import TopicKeys
 from kafka_keyshared.core.routing.loads import busiest
 from kafka_keyshared.hashing import slot_of
-from kafka_keyshared.keys.sampled import TopicKeys
 from kafka_keyshared.model import counted
 
 SHOWN = (4, 16, 64)

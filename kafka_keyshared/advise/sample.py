@@ -21,8 +21,8 @@ from kafka_keyshared.client.groupless import READ_ONLY, address_of, outsider
 from kafka_keyshared.client.silence import Silence
 from kafka_keyshared.client.topics import unreadable
 from kafka_keyshared.config.client import fetch_bytes
+from kafka_keyshared.config.keys.sampled import KeySample
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.keys.sampled import KeySample
 from kafka_keyshared.model import TopicPartition
 
 Progress = Callable[[str], None]

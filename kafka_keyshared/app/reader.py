@@ -239,7 +239,7 @@ class Reader:
 def _key_function(key: Any, schema: str | None) -> KeyOf | None:
     if callable(key) and schema is None:
         # it imports Avro, which most programs do not need
-        from kafka_keyshared.keys import key_function
+        from kafka_keyshared.config.keys import key_function
 
         return key_function(key)
     return make_options({"key": key, "key_schema": schema}).subscription().key_of

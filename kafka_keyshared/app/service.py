@@ -100,7 +100,7 @@ class KeyShared(Handling, Looked):
 
     - ``conf`` is the dict that ``confluent_kafka.Consumer`` takes.
     - ``options`` are the fields of :class:`kafka_keyshared.config.Options`. ``key`` may also be a
-      function of the record (see :mod:`kafka_keyshared.keys`).
+      function of the record (see :mod:`kafka_keyshared.config.keys`).
     - ``dead_letter_on`` names exceptions that skip the remaining attempts.
     - ``on_assign``, ``on_revoke`` and ``on_lost`` are called as by the client, after this package
       has done its own part. Exceptions they raise are caught.
@@ -161,7 +161,7 @@ class KeyShared(Handling, Looked):
         self.subscription = self.options.subscription()
         if key is not None:
             # it imports Avro, which most programs do not need
-            from kafka_keyshared.keys import key_function
+            from kafka_keyshared.config.keys import key_function
 
             self.subscription = replace(self.subscription, key_of=key_function(key))
         if self.subscription.dlq:

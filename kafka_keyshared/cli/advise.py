@@ -20,8 +20,8 @@ from kafka_keyshared.cli.run import layer, missing
 from kafka_keyshared.client.groupless import address_of
 from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.config import Layers, make_options, refuse
+from kafka_keyshared.config.keys.sampled import KeySample
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.keys.sampled import KeySample
 
 
 def _of_app(app: str, arguments: RunArguments) -> Layers:

@@ -22,6 +22,7 @@ from kafka_keyshared.cli.run import gather, missing, refuse_flags_beside_app, se
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
 from kafka_keyshared.client.patterns import BadPatternError, topics_meant
 from kafka_keyshared.config import Layers, SettingsError, refuse
+from kafka_keyshared.config.keys.sampled import KeySample
 from kafka_keyshared.dlq.publish import codec_of
 from kafka_keyshared.doctor import (
     checks,
@@ -48,7 +49,6 @@ from kafka_keyshared.doctor.report import write_report
 from kafka_keyshared.doctor.survey import Look, Survey
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.handlers import awaits, maker
-from kafka_keyshared.keys.sampled import KeySample
 from kafka_keyshared.model import TopicPartition, counted
 
 if TYPE_CHECKING:

@@ -60,7 +60,9 @@ def key_of(given: Keyed) -> KeyOf | None:
     """Return the key function; None for the record's own key."""
     if given.key == "record" and given.key_schema is None:
         return None
-    from kafka_keyshared.keys import parse_key  # it imports Avro, which most programs do not need
+    from kafka_keyshared.config.keys import (
+        parse_key,  # it imports Avro, which most programs do not need
+    )
 
     return parse_key(given.key, None if given.key_schema is None else Path(given.key_schema))
 

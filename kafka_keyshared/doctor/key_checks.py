@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from kafka_keyshared.config.keys.sampled import TopicKeys
 from kafka_keyshared.doctor.findings import Check, Finding, Kind, Status, conclude
-from kafka_keyshared.keys.sampled import TopicKeys
 from kafka_keyshared.model import counted
 
 _RECORD = "set key='record' where the record's own key will do, or name what every record has"

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
 
+from kafka_keyshared.config.keys.sources import HeaderKey
 from kafka_keyshared.core.keys.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.routing.modes import KEYLESS_MODES
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.keys.sources import HeaderKey
 from kafka_keyshared.model import Record, Retry, Undecodable, UnknownFormat
 from kafka_keyshared.sim.records import GROUP, group_of
 

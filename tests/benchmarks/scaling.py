@@ -18,6 +18,7 @@ from confluent_kafka import Message
 from kafka_keyshared.bench.common import Progress, topic_of_our_own
 from kafka_keyshared.bench.noop import NoopPlan, fill, run_pair
 from kafka_keyshared.bench.scale import ScalePlan, measure_threads
+from kafka_keyshared.config.keys.sources import from_header
 from kafka_keyshared.config.pooled import slice_records
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Lease
@@ -25,7 +26,6 @@ from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.port import Handover
-from kafka_keyshared.keys.sources import from_header
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Record, TopicPartition
 

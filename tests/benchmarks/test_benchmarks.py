@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 from kafka_keyshared.bench import noop
 from kafka_keyshared.bench.noop import NoopPlan, fill, measure
 from kafka_keyshared.bench.side import Result, Task, fails, handler_of, median_of
+from kafka_keyshared.config.keys import from_header
 from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
-from kafka_keyshared.keys import from_header
 from kafka_keyshared.local import jars
 from kafka_keyshared.local.cluster import Cluster
 from tests.benchmarks import verify

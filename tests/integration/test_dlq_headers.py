@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from confluent_kafka import cimpl
 
+from kafka_keyshared.config.keys import from_header
 from kafka_keyshared.core.contract.commands import Publish
 from kafka_keyshared.core.contract.events import DeadLettered
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.headers import HeadersError, read_headers
-from kafka_keyshared.keys import from_header
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Undecodable
 from tests.conftest import Eventually

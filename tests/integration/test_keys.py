@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_keyshared.app.service import KeyShared
-from kafka_keyshared.keys import from_avro, schemas
+from kafka_keyshared.config.keys import from_avro, schemas
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.status import UnreadKey
 from tests.conftest import Eventually

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 PAGE = ROOT / "docs" / "reference" / "public-names.json"
-EXPORTING = ("kafka_keyshared", "kafka_keyshared.keys", "kafka_keyshared.testing")
+EXPORTING = ("kafka_keyshared", "kafka_keyshared.config.keys", "kafka_keyshared.testing")
 Names = Mapping[str, list[str]]
 
 

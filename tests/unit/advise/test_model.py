@@ -16,7 +16,7 @@ from kafka_keyshared.advise.model import Advice, advise, recommended, speedups
 from kafka_keyshared.advise.report import duration, lines
 from kafka_keyshared.advise.sample import Sample
 from kafka_keyshared.advise.snippet import code
-from kafka_keyshared.keys.sampled import TopicKeys
+from kafka_keyshared.config.keys.sampled import TopicKeys
 from kafka_keyshared.model import TopicPartition
 
 Keys = Sequence[bytes | None]

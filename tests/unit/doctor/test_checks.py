@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafka_keyshared.config.keys.sampled import TopicKeys
 from kafka_keyshared.doctor import (
     checks,
     client_checks,
@@ -26,7 +27,6 @@ from kafka_keyshared.doctor.findings import (
     skipped,
 )
 from kafka_keyshared.doctor.group_checks import GroupFacts
-from kafka_keyshared.keys.sampled import TopicKeys
 from kafka_keyshared.model import TopicPartition
 
 ORDERS = TopicFacts("orders", 4, 1_000_000, "delete", frozenset({"READ", "WRITE"}))

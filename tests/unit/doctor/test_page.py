@@ -17,6 +17,7 @@ from kafka_keyshared import errors
 from kafka_keyshared.cli import doctor
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.doctor_spark import check_spark
+from kafka_keyshared.config.keys.sampled import TopicKeys
 from kafka_keyshared.core.offsets.lane_notes import LaneNotes
 from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.offsets.running_notes import STARTED, Running
@@ -33,7 +34,6 @@ from kafka_keyshared.doctor.checks import PartitionFacts, Stamp, TopicFacts
 from kafka_keyshared.doctor.findings import PAGE, Check, Finding, Kind, Status, conclude, page_of
 from kafka_keyshared.doctor.group_checks import GroupFacts
 from kafka_keyshared.doctor.progress_checks import Nothing, Unread
-from kafka_keyshared.keys.sampled import TopicKeys
 from kafka_keyshared.model import TopicPartition
 from tests.support.looked_at import HELD, SILENT, URL, blocked, progress, worker
 from tests.support.looked_at import instance as status_of

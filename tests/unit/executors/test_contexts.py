@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.clock import Clock
+from kafka_keyshared.config.keys import from_callable
 from kafka_keyshared.core.contract.commands import StartWorker
 from kafka_keyshared.core.contract.events import Ended
 from kafka_keyshared.executors.batches import BatchPool
@@ -22,7 +23,6 @@ from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.threads import ThreadPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec
-from kafka_keyshared.keys import from_callable
 from kafka_keyshared.model import Drop
 from tests.support.records import record
 from tests.support.slices import slice_of

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from kafka_keyshared.config.keys import from_callable, from_header
 from kafka_keyshared.core.keys.keying import KeyOf
 from kafka_keyshared.core.keys.selection import Counts, Selection
 from kafka_keyshared.core.routing.slot_ranges import parse_ranges
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, slot_of
-from kafka_keyshared.keys import from_callable, from_header
 from kafka_keyshared.model import Record, Retry, Undecodable, UnknownFormat
 from tests.support.records import P0, FakeRecord
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kafka_keyshared.config.keys.avro import from_avro, from_avro_file
+from kafka_keyshared.config.keys.schemas import Folder
+from kafka_keyshared.config.keys.sources import from_callable, from_header, from_json
+from kafka_keyshared.config.keys.values import is_ours
 from kafka_keyshared.core.keys.keying import KeyOf
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.keys.avro import from_avro, from_avro_file
-from kafka_keyshared.keys.schemas import Folder
-from kafka_keyshared.keys.sources import from_callable, from_header, from_json
-from kafka_keyshared.keys.values import is_ours
 from kafka_keyshared.model import Record
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kafka_keyshared.keys.sampled import REASONS_MAX, KeySample
+from kafka_keyshared.config.keys.sampled import REASONS_MAX, KeySample
 from kafka_keyshared.model import Record, Retry, Undecodable, UnknownFormat
 from tests.support.records import record
 

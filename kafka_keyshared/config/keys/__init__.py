@@ -8,11 +8,11 @@ judge. The owner calls it once for each received record, in its own thread, so a
 everything.
 """
 
+from kafka_keyshared.config.keys.avro import from_avro
+from kafka_keyshared.config.keys.settings import key_function, parse_key
+from kafka_keyshared.config.keys.sources import from_callable, from_header, from_json
+from kafka_keyshared.config.keys.values import key_bytes
 from kafka_keyshared.core.keys.keying import KeyOf
-from kafka_keyshared.keys.avro import from_avro
-from kafka_keyshared.keys.settings import key_function, parse_key
-from kafka_keyshared.keys.sources import from_callable, from_header, from_json
-from kafka_keyshared.keys.values import key_bytes
 from kafka_keyshared.model import Undecodable, UnknownFormat
 
 __all__ = [

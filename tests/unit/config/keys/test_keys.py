@@ -20,9 +20,7 @@ from confluent_kafka import Message
 
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.config import make_options
-from kafka_keyshared.core.keys.keying import KeyOf
-from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.keys import (
+from kafka_keyshared.config.keys import (
     from_avro,
     from_callable,
     from_header,
@@ -30,7 +28,7 @@ from kafka_keyshared.keys import (
     key_bytes,
     parse_key,
 )
-from kafka_keyshared.keys.schemas import (
+from kafka_keyshared.config.keys.schemas import (
     ASK_AGAIN,
     ASK_AGAIN_MOST,
     PATIENCE,
@@ -39,6 +37,8 @@ from kafka_keyshared.keys.schemas import (
     SCHEMAS_MAX,
     Schemas,
 )
+from kafka_keyshared.core.keys.keying import KeyOf
+from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Retry, Undecodable, UnknownFormat
 
 V1 = {"type": "record", "name": "Order", "fields": [{"name": "customer", "type": "string"}]}

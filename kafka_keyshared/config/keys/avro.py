@@ -7,10 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from kafka_keyshared.core.keys.keying import KeyOf
-from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.headers import read_headers
-from kafka_keyshared.keys.formats import (
+from kafka_keyshared.config.keys.formats import (
     APICURIO_HEADERS,
     ASK_AGAIN,
     CONFLUENT_MAGIC,
@@ -20,8 +17,11 @@ from kafka_keyshared.keys.formats import (
     format_of,
     other_format,
 )
-from kafka_keyshared.keys.schemas import AvroSchema, SchemaId, Schemas, beside, parsed_schema
-from kafka_keyshared.keys.values import key_bytes, ours
+from kafka_keyshared.config.keys.schemas import AvroSchema, SchemaId, Schemas, beside, parsed_schema
+from kafka_keyshared.config.keys.values import key_bytes, ours
+from kafka_keyshared.core.keys.keying import KeyOf
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.headers import read_headers
 from kafka_keyshared.model import Record, Undecodable, UnknownFormat
 
 SCHEMA_ID_HEADER = "__value_schema_id"
