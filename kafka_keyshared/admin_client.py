@@ -20,12 +20,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from kafka_keyshared.doctor.instance import PATH, ask_status, status_address
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.status import Status
-from kafka_keyshared.web.acting import ACTIONS, NAME_HEADER
-from kafka_keyshared.web.group.view import GroupView
-from kafka_keyshared.web.orders import (
+from kafka_keyshared.observability.doctor.instance import PATH, ask_status, status_address
+from kafka_keyshared.observability.web.acting import ACTIONS, NAME_HEADER
+from kafka_keyshared.observability.web.group.view import GroupView
+from kafka_keyshared.observability.web.orders import (
     VERBS,
     DeadLetterOrder,
     Done,
@@ -45,7 +44,8 @@ from kafka_keyshared.web.orders import (
     ScaleOrder,
     SlotOrder,
 )
-from kafka_keyshared.web.snapshot import VERSION, Diagnosed, Snapshot
+from kafka_keyshared.observability.web.snapshot import VERSION, Diagnosed, Snapshot
+from kafka_keyshared.status import Status
 
 MORE_SECONDS = 15.0
 """Seconds that an answer may take beyond the order's timeout, since it waits for the owner."""
@@ -223,7 +223,8 @@ class AdminClient:
         return self.order(LogLevelOrder(level=level, logger=logger))
 
     def order(self, order: Order) -> Done:
-        """Send any order (:mod:`kafka_keyshared.web.orders`) and return its result."""
+        """Send any order (:mod:`kafka_keyshared.observability.web.orders`) and return its
+        result."""
         path = ACTIONS + _VERB_OF[type(order)]
         seconds = getattr(order, "timeout", 0.0) + MORE_SECONDS
         answer = self._ask("POST", path, msgspec.json.encode(order), seconds)

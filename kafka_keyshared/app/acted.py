@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from kafka_keyshared.app.orders import Orderable
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import TopicPartition, counted, some
-from kafka_keyshared.web.acting import Acting, read_token
-from kafka_keyshared.web.orders import (
+from kafka_keyshared.observability.web.acting import Acting, read_token
+from kafka_keyshared.observability.web.orders import (
     DeadLetterOrder,
     DrainOrder,
     DropOrder,

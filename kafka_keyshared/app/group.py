@@ -29,9 +29,8 @@ from kafka_keyshared.dlq.topics import make_topic
 from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import partition_of
-from kafka_keyshared.status import Status
-from kafka_keyshared.web.group.asked import AddressesEar
-from kafka_keyshared.web.group.beat import (
+from kafka_keyshared.observability.web.group.asked import AddressesEar
+from kafka_keyshared.observability.web.group.beat import (
     Beat,
     UnreadableBeatError,
     Who,
@@ -40,8 +39,9 @@ from kafka_keyshared.web.group.beat import (
     packed,
     unpacked,
 )
-from kafka_keyshared.web.group.listening import Group, News, Place
-from kafka_keyshared.web.group.view import FORGOTTEN, Looker
+from kafka_keyshared.observability.web.group.listening import Group, News, Place
+from kafka_keyshared.observability.web.group.view import FORGOTTEN, Looker
+from kafka_keyshared.status import Status
 
 log = log_of("kafka_keyshared.group")
 

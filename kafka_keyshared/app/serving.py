@@ -15,19 +15,19 @@ from kafka_keyshared.app.group import GroupLink
 from kafka_keyshared.config import Layers, Options
 from kafka_keyshared.config.served import LOOPBACK
 from kafka_keyshared.config.show import in_force
-from kafka_keyshared.diagnosis.findings import Diagnosis
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import log_of
+from kafka_keyshared.observability.diagnosis.findings import Diagnosis
+from kafka_keyshared.observability.web.acting import Acting
+from kafka_keyshared.observability.web.metrics import Exposition, StatusCollector
+from kafka_keyshared.observability.web.server import HttpServer, Probes
+from kafka_keyshared.observability.web.snapshot import About, Setting
 from kafka_keyshared.platform.aside import Aside
 from kafka_keyshared.runtime.observe import Board
 from kafka_keyshared.status import Status
-from kafka_keyshared.web.acting import Acting
-from kafka_keyshared.web.metrics import Exposition, StatusCollector
-from kafka_keyshared.web.server import HttpServer, Probes
-from kafka_keyshared.web.snapshot import About, Setting
 
 if TYPE_CHECKING:
-    from kafka_keyshared.web.admin.server import AdminServer
+    from kafka_keyshared.observability.web.admin.server import AdminServer
 
 log = log_of("kafka_keyshared.web")
 
@@ -124,8 +124,8 @@ class Served:
         self, port: int, layers: Layers, acting: Acting | None, link: GroupLink
     ) -> None:
         try:
-            from kafka_keyshared.web.admin.feed import Feed
-            from kafka_keyshared.web.admin.server import AdminServer
+            from kafka_keyshared.observability.web.admin.feed import Feed
+            from kafka_keyshared.observability.web.admin.server import AdminServer
         except ModuleNotFoundError as error:
             log.error(  # noqa: TRY400 - a stack would say nothing more
                 "no admin API: %s is not installed; records are consumed all the same. "

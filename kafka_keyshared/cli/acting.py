@@ -13,10 +13,16 @@ from kafka_keyshared.admin_client import AdminClient
 from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import counted, some
+from kafka_keyshared.observability.web.acting import read_token
+from kafka_keyshared.observability.web.orders import (
+    DrainOrder,
+    Order,
+    PauseOrder,
+    ResumeOrder,
+    ScaleOrder,
+)
+from kafka_keyshared.observability.web.snapshot import totals
 from kafka_keyshared.status import Status
-from kafka_keyshared.web.acting import read_token
-from kafka_keyshared.web.orders import DrainOrder, Order, PauseOrder, ResumeOrder, ScaleOrder
-from kafka_keyshared.web.snapshot import totals
 
 
 def partitions_typed(names: Sequence[str]) -> tuple[tuple[str, int], ...]:

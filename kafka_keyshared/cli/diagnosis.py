@@ -8,7 +8,7 @@ import msgspec
 
 from kafka_keyshared.cli.instances import status_of
 from kafka_keyshared.cli.output import Output, write_note, write_result
-from kafka_keyshared.diagnosis.judge import diagnose
+from kafka_keyshared.observability.diagnosis.judge import diagnose
 
 UNHEALTHY = 3
 

@@ -24,7 +24,10 @@ from kafka_keyshared.client.patterns import BadPatternError, topics_meant
 from kafka_keyshared.config import Layers, SettingsError, refuse
 from kafka_keyshared.config.keys.sampled import KeySample
 from kafka_keyshared.dlq.publish import codec_of
-from kafka_keyshared.doctor import (
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.executors.handling.handlers import awaits, maker
+from kafka_keyshared.model import TopicPartition, counted
+from kafka_keyshared.observability.doctor import (
     checks,
     client_checks,
     group_checks,
@@ -34,7 +37,7 @@ from kafka_keyshared.doctor import (
     progress_checks,
     view_checks,
 )
-from kafka_keyshared.doctor.findings import (
+from kafka_keyshared.observability.doctor.findings import (
     Check,
     Kind,
     Status,
@@ -42,14 +45,11 @@ from kafka_keyshared.doctor.findings import (
     is_healthy,
     skipped,
 )
-from kafka_keyshared.doctor.instance import ask_status, status_address
-from kafka_keyshared.doctor.progress import AS_USUAL, Asking, Looking, observe
-from kafka_keyshared.doctor.progress_checks import Standing, Told
-from kafka_keyshared.doctor.report import write_report
-from kafka_keyshared.doctor.survey import Look, Survey
-from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.executors.handling.handlers import awaits, maker
-from kafka_keyshared.model import TopicPartition, counted
+from kafka_keyshared.observability.doctor.instance import ask_status, status_address
+from kafka_keyshared.observability.doctor.progress import AS_USUAL, Asking, Looking, observe
+from kafka_keyshared.observability.doctor.progress_checks import Standing, Told
+from kafka_keyshared.observability.doctor.report import write_report
+from kafka_keyshared.observability.doctor.survey import Look, Survey
 
 if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata

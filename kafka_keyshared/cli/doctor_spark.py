@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_keyshared.doctor.findings import Check, Finding, Kind, Status, conclude, skipped
+from kafka_keyshared.observability.doctor.findings import (
+    Check,
+    Finding,
+    Kind,
+    Status,
+    conclude,
+    skipped,
+)
 
 
 def check_spark(*, asked: bool) -> Check:

@@ -13,8 +13,8 @@ from kafka_keyshared.cli.lag import number, seconds
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import in_words
-from kafka_keyshared.web.acting import read_token
-from kafka_keyshared.web.group.view import GroupView, Seen
+from kafka_keyshared.observability.web.acting import read_token
+from kafka_keyshared.observability.web.group.view import GroupView, Seen
 
 COLUMNS: dict[str, Justify] = {
     "instance": "left",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafka_keyshared.doctor.instance import ask_status, status_address
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.observability.doctor.instance import ask_status, status_address
+from kafka_keyshared.observability.web.acting import read_token
 from kafka_keyshared.status import Status, SubscriptionStatus
-from kafka_keyshared.web.acting import read_token
 
 
 def status_of(url: str, *, pending: bool = False) -> Status:

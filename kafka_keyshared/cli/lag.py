@@ -7,10 +7,10 @@ from typing import Any
 
 from kafka_keyshared.admin_client import AdminClient
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
-from kafka_keyshared.diagnosis.causes import MOST_ATTEMPTS_FAIL
-from kafka_keyshared.diagnosis.judge import diagnose
+from kafka_keyshared.observability.diagnosis.causes import MOST_ATTEMPTS_FAIL
+from kafka_keyshared.observability.diagnosis.judge import diagnose
+from kafka_keyshared.observability.web.snapshot import totals
 from kafka_keyshared.status import Status
-from kafka_keyshared.web.snapshot import totals
 
 COLUMNS: dict[str, Justify] = {
     "partition": "left",

@@ -12,9 +12,9 @@ from kafka_keyshared.cli.settings import typed_key
 from kafka_keyshared.core.keys.key_text import key_text
 from kafka_keyshared.core.routing.ranges import read_back
 from kafka_keyshared.core.routing.ring import VnodeRing
-from kafka_keyshared.diagnosis.hot import rates
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import counted, does, in_words
+from kafka_keyshared.observability.diagnosis.hot import rates
 from kafka_keyshared.shared_status import HotKey
 from kafka_keyshared.status import SubscriptionStatus, WorkerStatus
 

@@ -15,10 +15,10 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Static
 
 from kafka_keyshared.cli.lag import number, seconds
-from kafka_keyshared.diagnosis.judge import diagnose
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.observability.diagnosis.judge import diagnose
+from kafka_keyshared.observability.web.snapshot import REFRESH, Totals, stuck, totals, without_keys
 from kafka_keyshared.status import Status, WorkerStatus
-from kafka_keyshared.web.snapshot import REFRESH, Totals, stuck, totals, without_keys
 
 COLUMNS = {
     "workers": ("worker", "state", "runs", "queued", "leased", "share", "record", "for"),

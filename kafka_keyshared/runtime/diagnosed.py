@@ -11,11 +11,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from kafka_keyshared.diagnosis import causes
-from kafka_keyshared.diagnosis.findings import Diagnosis, Finding
-from kafka_keyshared.diagnosis.judge import diagnose
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import in_words
+from kafka_keyshared.observability.diagnosis import causes
+from kafka_keyshared.observability.diagnosis.findings import Diagnosis, Finding
+from kafka_keyshared.observability.diagnosis.judge import diagnose
 from kafka_keyshared.status import Status
 
 log = log_of("kafka_keyshared.diagnosis")

@@ -15,11 +15,11 @@ from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.status.builder import take
 from kafka_keyshared.core.status.lasting import Lasting
 from kafka_keyshared.core.status.surroundings import Beats, Stand, Surroundings
-from kafka_keyshared.diagnosis.causes import MOST_ATTEMPTS_FAIL
-from kafka_keyshared.diagnosis.findings import Diagnosis
-from kafka_keyshared.diagnosis.judge import diagnose
 from kafka_keyshared.logs import check_logging
 from kafka_keyshared.model import TopicPartition, counted
+from kafka_keyshared.observability.diagnosis.causes import MOST_ATTEMPTS_FAIL
+from kafka_keyshared.observability.diagnosis.findings import Diagnosis
+from kafka_keyshared.observability.diagnosis.judge import diagnose
 from kafka_keyshared.runtime.diagnosed import Diagnosed
 from kafka_keyshared.runtime.lately import Minute
 from kafka_keyshared.runtime.loop import Loop

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kafka_keyshared.core.status.builder import take
 from kafka_keyshared.core.status.surroundings import Surroundings
-from kafka_keyshared.diagnosis.causes import MOST_ATTEMPTS_FAIL
-from kafka_keyshared.diagnosis.judge import diagnose
+from kafka_keyshared.observability.diagnosis.causes import MOST_ATTEMPTS_FAIL
+from kafka_keyshared.observability.diagnosis.judge import diagnose
 from kafka_keyshared.sim.member import Member
 
 

@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import Any
 
-from kafka_keyshared.web.metrics import Exposition
+from kafka_keyshared.observability.web.metrics import Exposition
 from tests.support.looked_at import instance, partition, worker
 
 PARTITIONS = 1_000

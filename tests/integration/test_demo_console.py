@@ -10,7 +10,7 @@ import pytest
 from kafka_keyshared.admin_client import AdminClient
 from kafka_keyshared.demo import story
 from kafka_keyshared.demo.story import CHAPTERS, Story
-from kafka_keyshared.diagnosis import judge
+from kafka_keyshared.observability.diagnosis import judge
 from tests.conftest import Eventually
 from tests.support.cli import Running
 

@@ -10,7 +10,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
     ResourceType,
 )
 
-from kafka_keyshared.diagnosis import judge
+from kafka_keyshared.observability.diagnosis import judge
 from kafka_keyshared.status import Status
 from tests.support.cli import in_process
 from tests.support.grouped import Instances, Running, held, told_in

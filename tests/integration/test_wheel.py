@@ -93,7 +93,7 @@ def test_everything_that_is_no_source_is_in_the_wheel(wheel: Path) -> None:
 
 def test_all_that_the_console_loads_is_in_the_wheel(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        home = zipfile.Path(archive, "kafka_keyshared/web/console/")
+        home = zipfile.Path(archive, "kafka_keyshared/observability/web/console/")
         asked = {
             *re.findall(r'(?:src|href)="([\w.][\w./]*)"', (home / "index.html").read_text("utf-8"))
         }

@@ -86,7 +86,7 @@ def _command_line() -> Iterator[str]:
 
 
 def _metrics() -> Iterator[str]:
-    from kafka_keyshared.web.families import FAMILIES
+    from kafka_keyshared.observability.web.families import FAMILIES
 
     for family in FAMILIES:
         yield f"{family.name}{{{','.join(family.labels)}}}"
@@ -99,7 +99,7 @@ def _status_fields() -> Iterator[str]:
 
 
 def _causes() -> Iterator[str]:
-    from kafka_keyshared.diagnosis.causes import CAUSES
+    from kafka_keyshared.observability.diagnosis.causes import CAUSES
 
     for cause in CAUSES:
         yield cause.code

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from kafka_keyshared.web.group.beat import Beat, Who, beat_of
-from kafka_keyshared.web.group.view import GroupView, Heard, Looker, group_view
+from kafka_keyshared.observability.web.group.beat import Beat, Who, beat_of
+from kafka_keyshared.observability.web.group.view import GroupView, Heard, Looker, group_view
 from tests.support.looked_at import instance, partition
 
 EVERY = 5.0

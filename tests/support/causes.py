@@ -18,8 +18,8 @@ import pytest
 from kafka_keyshared import KeyShared
 from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
-from kafka_keyshared.diagnosis import judge
-from kafka_keyshared.diagnosis.findings import Finding
+from kafka_keyshared.observability.diagnosis import judge
+from kafka_keyshared.observability.diagnosis.findings import Finding
 from kafka_keyshared.runtime import lately, observe
 from kafka_keyshared.runtime.observe import Board, Observer
 from kafka_keyshared.status import Status, SubscriptionStatus, WorkerStatus

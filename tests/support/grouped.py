@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka_keyshared.admin_client import AdminClient
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.web.group.view import GroupView
+from kafka_keyshared.observability.web.group.view import GroupView
 from tests.support.live import Member, client_conf, group_name
 
 Eventually = Callable[..., None]

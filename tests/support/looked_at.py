@@ -7,10 +7,15 @@ from typing import Any
 import msgspec
 
 from kafka_keyshared import status
-from kafka_keyshared.doctor import progress_checks
-from kafka_keyshared.doctor.findings import Check
-from kafka_keyshared.doctor.progress_checks import Read, RecordFacts, Standing, Watched
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.doctor import progress_checks
+from kafka_keyshared.observability.doctor.findings import Check
+from kafka_keyshared.observability.doctor.progress_checks import (
+    Read,
+    RecordFacts,
+    Standing,
+    Watched,
+)
 from kafka_keyshared.status import Status as InstanceStatus
 
 ORDERS = TopicPartition("orders", 1)

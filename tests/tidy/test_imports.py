@@ -68,7 +68,7 @@ def test_no_two_parts_may_import_each_other() -> None:
         ),
         (
             "core/records/window.py",
-            "def f():\n    import kafka_keyshared.web",
+            "def f():\n    import kafka_keyshared.observability.web",
             "core may not import web",
         ),
         ("core/routing/ring.py", "from ...config import Settings", "core may not import config"),
@@ -80,7 +80,11 @@ def test_no_two_parts_may_import_each_other() -> None:
             "pools may not import",
         ),
         ("runtime/loop.py", "from ..app import service", "owner may not import app"),
-        ("web/metrics.py", "from kafka_keyshared.executors.port import Pool", "web may not import"),
+        (
+            "observability/web/metrics.py",
+            "from kafka_keyshared.executors.port import Pool",
+            "web may not import",
+        ),
         ("dlq/publish.py", "from kafka_keyshared.runtime.loop import Loop", "dlq may not import"),
         (
             "audit/judge.py",

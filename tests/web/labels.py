@@ -8,9 +8,9 @@ from typing import get_args
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.telemetry.meters import KNOWN_ERRORS, LetterAnswer, Processed, Rebalance
-from kafka_keyshared.diagnosis.causes import CAUSES
+from kafka_keyshared.observability.diagnosis.causes import CAUSES
+from kafka_keyshared.observability.web.shard_families import SHARD_STATES
 from kafka_keyshared.status import ShownState
-from kafka_keyshared.web.shard_families import SHARD_STATES
 
 ENUMERATED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("keyshared_records_processed_total", "outcome"): tuple(Processed),

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from kafka_keyshared.web.families import FAMILIES
-from kafka_keyshared.web.family import Family
+from kafka_keyshared.observability.web.families import FAMILIES
+from kafka_keyshared.observability.web.family import Family
 from tests.web.labels import ENUMERATED
 
 BY_NAME = {family.name: family for family in FAMILIES}

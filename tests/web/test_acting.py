@@ -13,8 +13,7 @@ import pytest
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.runtime.observe import Board
-from kafka_keyshared.web.acting import (
+from kafka_keyshared.observability.web.acting import (
     ACTIONS,
     FILTERS,
     MOST_BYTES,
@@ -22,9 +21,10 @@ from kafka_keyshared.web.acting import (
     Acting,
     read_token,
 )
-from kafka_keyshared.web.metrics import Exposition
-from kafka_keyshared.web.orders import VERBS, FilterOrder, RangeOrder
-from kafka_keyshared.web.server import HttpServer, Probes
+from kafka_keyshared.observability.web.metrics import Exposition
+from kafka_keyshared.observability.web.orders import VERBS, FilterOrder, RangeOrder
+from kafka_keyshared.observability.web.server import HttpServer, Probes
+from kafka_keyshared.runtime.observe import Board
 
 TOKEN = "0123456789abcdef"
 ORDER = {"first": 0, "last": 9, "worker": "worker-1"}

@@ -20,11 +20,11 @@ import pytest
 from kafka_keyshared import KeyShared
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.web.admin import app as admin_app
-from kafka_keyshared.web.admin.feed import OF_GROUP, PARTS
-from kafka_keyshared.web.guard import MOST_BYTES, Guard, is_loopback
-from kafka_keyshared.web.orders import VERBS
-from kafka_keyshared.web.snapshot import Snapshot
+from kafka_keyshared.observability.web.admin import app as admin_app
+from kafka_keyshared.observability.web.admin.feed import OF_GROUP, PARTS
+from kafka_keyshared.observability.web.guard import MOST_BYTES, Guard, is_loopback
+from kafka_keyshared.observability.web.orders import VERBS
+from kafka_keyshared.observability.web.snapshot import Snapshot
 from tests.support.live import client_conf, group_name, write
 from tests.support.scrapes import running
 
@@ -290,7 +290,9 @@ def test_without_the_extra_that_is_said_and_records_are_consumed(
     monkeypatch: pytest.MonkeyPatch,
     eventually: Eventually,
 ) -> None:
-    monkeypatch.delitem(sys.modules, "kafka_keyshared.web.admin.server", raising=False)
+    monkeypatch.delitem(
+        sys.modules, "kafka_keyshared.observability.web.admin.server", raising=False
+    )
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     made = app_over(embedded_cluster, topic)
     with running(made):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from kafka_keyshared.observability.web.metrics import FORMATS_MOST, SERVED_FOR, Exposition
 from kafka_keyshared.status import Status
-from kafka_keyshared.web.metrics import FORMATS_MOST, SERVED_FOR, Exposition
 from tests.support.looked_at import instance, partition
 from tests.support.scrapes import OPEN_METRICS, samples
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.web.families import FAMILIES
-from kafka_keyshared.web.family import Family
-from kafka_keyshared.web.metrics import BUILD_HELP, BUILD_INFO, BUILD_LABELS
+from kafka_keyshared.observability.web.families import FAMILIES
+from kafka_keyshared.observability.web.family import Family
+from kafka_keyshared.observability.web.metrics import BUILD_HELP, BUILD_INFO, BUILD_LABELS
 from tests.support.looked_at import instance
 from tests.web.labels import ENUMERATED, OF_THE_WORLD
 

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
+from kafka_keyshared.observability.web.acting import ACTIONS, FILTERS, RANGES, Acting
+from kafka_keyshared.observability.web.admin.app import application
+from kafka_keyshared.observability.web.admin.feed import OF_GROUP, PARTS, Feed
+from kafka_keyshared.observability.web.group.beat import Who, beat_of
+from kafka_keyshared.observability.web.group.listening import Group
+from kafka_keyshared.observability.web.group.view import Looker
+from kafka_keyshared.observability.web.guard import Guard
+from kafka_keyshared.observability.web.orders import VERBS
+from kafka_keyshared.observability.web.snapshot import About
 from kafka_keyshared.status import Status
-from kafka_keyshared.web.acting import ACTIONS, FILTERS, RANGES, Acting
-from kafka_keyshared.web.admin.app import application
-from kafka_keyshared.web.admin.feed import OF_GROUP, PARTS, Feed
-from kafka_keyshared.web.group.beat import Who, beat_of
-from kafka_keyshared.web.group.listening import Group
-from kafka_keyshared.web.group.view import Looker
-from kafka_keyshared.web.guard import Guard
-from kafka_keyshared.web.orders import VERBS
-from kafka_keyshared.web.snapshot import About
 from tests.support.looked_at import instance
 
 TOKEN = "0123456789abcdef"

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kafka_keyshared.web.snapshot import stuck, without_keys, without_record_data
+from kafka_keyshared.observability.web.snapshot import stuck, without_keys, without_record_data
 from tests.support.looked_at import instance, worker
 
 SECRET = "customer-7"

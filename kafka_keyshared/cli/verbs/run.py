@@ -49,7 +49,7 @@ def doctor(  # noqa: PLR0917 - each is an option of the command line
     It joins and writes nothing. Exit status 0: healthy, there may be warnings. 3: a check failed.
     """
     from kafka_keyshared.cli.doctor import doctor_verb
-    from kafka_keyshared.doctor.progress import Looking
+    from kafka_keyshared.observability.doctor.progress import Looking
 
     looking = Looking(watch, held_after, status_url, spark)
     return doctor_verb(arguments, looking, Output.JSON if json else output)

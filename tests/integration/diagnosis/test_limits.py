@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from kafka_keyshared.diagnosis.causes import CAUSES
 from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.observability.diagnosis.causes import CAUSES
 from tests.conftest import Eventually
 from tests.integration.diagnosis.conftest import Started
 from tests.support.causes import FACTS, WAIT, Named, found
@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 def short_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is said of a minute is said of a second, and a backlog of a few records is one."""
     monkeypatch.setattr("kafka_keyshared.runtime.lately.MINUTE", 1.0)
-    monkeypatch.setattr("kafka_keyshared.diagnosis.limits.RECORDS_LEAST", 10)
+    monkeypatch.setattr("kafka_keyshared.observability.diagnosis.limits.RECORDS_LEAST", 10)
 
 
 def test_workers_that_are_all_busy_are_named(started: Started, closed: Gate, named: Named) -> None:
@@ -63,7 +63,7 @@ def test_a_key_that_most_of_the_work_is_of_is_named(
 def test_a_key_that_gets_more_than_one_worker_runs_is_named_while_others_go_on(
     started: Started, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    monkeypatch.setattr("kafka_keyshared.diagnosis.hot.HELD", 0.5)
+    monkeypatch.setattr("kafka_keyshared.observability.diagnosis.hot.HELD", 0.5)
     quick = threading.Event()
 
     def handle(record: Any) -> None:

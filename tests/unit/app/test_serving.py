@@ -9,8 +9,8 @@ import pytest
 from kafka_keyshared.app import serving
 from kafka_keyshared.app.group import LAST_WORD_WITHIN
 from kafka_keyshared.app.serving import Served
+from kafka_keyshared.observability.web.admin.server import ENDS_WITHIN
 from kafka_keyshared.platform.aside import Aside
-from kafka_keyshared.web.admin.server import ENDS_WITHIN
 
 
 class Link:

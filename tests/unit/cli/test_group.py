@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from kafka_keyshared.admin_client import AdminClient
-from kafka_keyshared.web.group.view import GroupView, Heard, Looker, group_view
+from kafka_keyshared.observability.web.group.view import GroupView, Heard, Looker, group_view
 from tests.support.beats import GROUP, heard, seen
 from tests.support.cli import Ended, in_process
 

@@ -18,11 +18,11 @@ from kafka_keyshared.core.contract.events import DeadLettered, DlqLimitLifted
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, Retry, TopicPartition
+from kafka_keyshared.observability.web.metrics import Exposition
 from kafka_keyshared.runtime.by_hand import Those
 from kafka_keyshared.runtime.observe import Board, Observer
 from kafka_keyshared.runtime.stopping import stop
 from kafka_keyshared.status import PartitionStatus, Status
-from kafka_keyshared.web.metrics import Exposition
 from tests.support.ports import Stage
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
 from tests.support.scrapes import samples

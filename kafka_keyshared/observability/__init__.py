@@ -1,0 +1,1 @@
+"""What is seen of instances from outside: HTTP, diagnosis, doctor and audit."""

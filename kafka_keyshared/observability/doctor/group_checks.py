@@ -1,0 +1,121 @@
+"""Checks of ``keyshared doctor`` on a group, its members and its protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from kafka_keyshared.model import TopicPartition, counted, some
+from kafka_keyshared.observability.doctor.findings import Check, Finding, Kind, Status, conclude
+
+DEFAULT_ASSIGNORS = "range,roundrobin"
+
+REBALANCING = frozenset({"PREPARING_REBALANCING", "COMPLETING_REBALANCING"})
+"""States of a classic group in which no member has partitions. In KIP-848 members continue."""
+
+_NO_TOPICS: Mapping[str, int] = MappingProxyType({})
+
+
+class GroupFacts(NamedTuple):
+    """A consumer group: its state, kind (classic, consumer), assignor and members, as described.
+
+    ``idle`` are the members without partitions, ``owners`` the owner of each partition.
+    """
+
+    state: str
+    kind: str
+    assignor: str
+    members: tuple[str, ...]
+    may: frozenset[str] | None = None
+    idle: tuple[str, ...] = ()
+    owners: Mapping[TopicPartition, str] = MappingProxyType({})
+
+    @property
+    def rebalancing(self) -> bool:
+        """Return whether a rebalance is in progress, so that no member reads."""
+        return bool(self.members) and self.state.upper() in REBALANCING
+
+
+def group(
+    name: str, facts: GroupFacts, conf: Mapping[str, Any], counts: Mapping[str, int] = _NO_TOPICS
+) -> Check:
+    """Check that this instance could join the group as it is, and that all members work.
+
+    ``counts`` has the number of partitions of each topic.
+    """
+    members = len(facts.members)
+    if facts.state.upper() in ("DEAD", "UNKNOWN") and not members:
+        seen = f"{name}: new, nobody has joined it yet"
+    else:
+        how = ", ".join(filter(None, (facts.kind.lower(), facts.assignor)))
+        seen = (
+            f"{name}: {facts.state.lower()} ({how or 'no protocol'}), {counted(members, 'member')}"
+        )
+    findings = []
+    if facts.may is not None and "READ" not in facts.may:
+        why = f"this user may not join group {name!r}"
+        findings.append(Finding(Kind.GROUP_DENIED, Status.FAIL, why, f"allow READ on group {name}"))
+    if facts.rebalancing:
+        findings.append(_rebalancing(facts))
+    if members:
+        findings += _same_protocol(facts, conf)
+        findings += _idle(facts, counts)
+    return conclude("group", seen, findings)
+
+
+def _rebalancing(facts: GroupFacts) -> Finding:
+    who = some(facts.members)
+    why = (
+        f"the group gives out its partitions anew, and nobody reads meanwhile ({who}): it waits "
+        "for every member to join; one that was killed is a member until its "
+        "session.timeout.ms (45 s) is over, one that is busy until it polls"
+    )
+    cure = "ask again in a minute; if it is still so, see which of these does not answer any more"
+    return Finding(Kind.GROUP_REBALANCING, Status.WARN, why, cure)
+
+
+def _same_protocol(facts: GroupFacts, conf: Mapping[str, Any]) -> list[Finding]:
+    kind = str(conf.get("group.protocol") or "classic").lower()
+    who = some(facts.members)
+    if facts.kind.lower() not in (kind, "unknown", ""):
+        why = f"the group is active with group.protocol={facts.kind.lower()} ({who}), ours: {kind}"
+        cure = "set the same group.protocol, or stop the other members"
+        return [Finding(Kind.OTHER_GROUP_PROTOCOL, Status.WARN, why, cure)]
+    own = str(conf.get("partition.assignment.strategy") or DEFAULT_ASSIGNORS)
+    names = [name.strip() for name in own.split(",")]
+    if kind == "classic" and facts.assignor and facts.assignor not in names:
+        why = (
+            f"the group is active with the assignor {facts.assignor!r} ({who}), ours: {own}; the "
+            "broker refuses a member that shares none with the others"
+        )
+        cure = f"set partition.assignment.strategy={facts.assignor}, or stop the other members"
+        return [Finding(Kind.OTHER_ASSIGNOR, Status.WARN, why, cure)]
+    return []
+
+
+def _idle(facts: GroupFacts, counts: Mapping[str, int]) -> list[Finding]:
+    """Return a finding about members without partitions, once the group is stable."""
+    # During a rebalance no member has any.
+    if not facts.idle or facts.state.upper() != "STABLE":
+        return []
+    members, partitions = len(facts.members), sum(counts.values()) or len(facts.owners)
+    idle = f"{len(facts.idle)} of {counted(members, 'member')}"
+    why = f"{idle} have no partition ({some(facts.idle)})"
+    there = counted(partitions, "partition") + (f" of {some(counts)}" if counts else "")
+    if members > partitions:
+        why += f": all there is to give out is {there}, each to one member"
+        cure = (
+            f"run {counted(partitions, 'member')} and give each more workers, as in --workers 32, "
+            "which needs no more partitions; or keep the others as a reserve"
+        )
+    elif facts.assignor == "range":
+        why += (
+            f" although there are {there}: the assignor range gives out each topic by itself, "
+            "always to the same members first"
+        )
+        cure = "give all members -X partition.assignment.strategy=roundrobin"
+    else:
+        why += f" although there are {there}"
+        cure = "see to which topics these members subscribe, and whether those are there"
+    return [Finding(Kind.MEMBER_WITHOUT_PARTITIONS, Status.WARN, why, cure)]

@@ -1,0 +1,158 @@
+"""Snapshots for any number of readers: each is made and encoded once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from kafka_keyshared.core.routing.modes import RoutingSettings
+from kafka_keyshared.observability.web.group.listening import Group
+from kafka_keyshared.observability.web.snapshot import About, Setting, Snapshot, snapshot
+from kafka_keyshared.status import Status
+
+Part = Callable[[Snapshot], Any]
+
+RING = RoutingSettings()
+
+
+class Feed:
+    """Makes snapshots of the status that ``read`` returns, and keeps the last. Thread-safe.
+
+    ``keys``: they show keys. ``routing`` is the rule from slots to workers.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Status | None],
+        about: About,
+        settings: tuple[Setting, ...],
+        *,
+        keys: bool,
+        routing: RoutingSettings = RING,
+    ) -> None:
+        self._read = read
+        self._about = about
+        self._settings = settings
+        self._keys = keys
+        self.routing = routing
+        self._lock = threading.Lock()
+        self._status: Status | None = None
+        self._snapshot: Snapshot | None = None
+        self._text: bytes | None = None
+
+    def latest(self) -> Snapshot | None:
+        """Return the current snapshot; None before there is a status."""
+        status = self._read()
+        with self._lock:
+            return self._of(status)
+
+    def text(self) -> bytes | None:
+        """Return the current snapshot as JSON."""
+        status = self._read()
+        with self._lock:
+            found = self._of(status)
+            if found is not None and self._text is None:
+                self._text = msgspec.json.encode(found)
+            return self._text
+
+    def _of(self, status: Status | None) -> Snapshot | None:
+        if status is not self._status:
+            self._status, self._text = status, None
+            self._snapshot = (
+                None
+                if status is None
+                else snapshot(status, self._about, self._settings, keys=self._keys)
+            )
+        return self._snapshot
+
+
+def _workers(found: Snapshot) -> Any:
+    return {
+        sub.name: {
+            "pool": sub.pool,
+            "workers": sub.workers,
+            "shared": sub.shared,
+            "pending": sub.pending or (),
+        }
+        for sub in found.status.subscriptions
+    }
+
+
+def _ring(found: Snapshot) -> Any:
+    return {
+        sub.name: {
+            "routing": sub.routing,
+            "workers": [each.name for each in sub.workers],
+            "shares": [each.share for each in sub.workers],
+            "slots": sub.slots or (),
+            "ranges": sub.ranges,
+            "unassigned": sub.unassigned,
+            "filters": sub.filters,
+        }
+        for sub in found.status.subscriptions
+    }
+
+
+def _draining(found: Snapshot) -> Any:
+    return [
+        {"subscription": sub.name, "worker": worker.name, **msgspec.structs.asdict(each)}
+        for sub in found.status.subscriptions
+        for worker in sub.workers
+        for each in worker.draining
+    ]
+
+
+def _state(found: Snapshot) -> Any:
+    status = found.status
+    return {
+        "taken_at": status.taken_at,
+        "started_at": status.started_at,
+        "phase": status.phase,
+        "joined": status.joined,
+        "group": status.group,
+        "about": found.about,
+        "totals": found.totals,
+    }
+
+
+PARTS: dict[str, tuple[str, Part]] = {
+    "snapshot": ("All of it: the one value that the others are parts of.", lambda found: found),
+    "diagnosis": ("What is wrong, what to mend first.", lambda found: found.diagnosis),
+    "state": ("Whose instance it is, how it is, and the sums.", _state),
+    "workers": ("The workers of each subscription, and the first of their leases.", _workers),
+    "ring": ("Who has which slots in each subscription.", _ring),
+    "draining": ("The slots that drain.", _draining),
+    "partitions": (
+        "The partitions: their positions and gaps.",
+        lambda found: found.status.partitions,
+    ),
+    "stuck": ("The records that do not get on, with their stacks.", lambda found: found.stuck),
+    "errors": (
+        "Failed attempts of each subscription, by kind and key.",
+        lambda found: {sub.name: sub.errors for sub in found.status.subscriptions},
+    ),
+    "rebalances": ("The last rebalances.", lambda found: found.status.rebalanced),
+    "dlq": ("Dead letters.", lambda found: found.dlq),
+    "settings": (
+        "The settings in force, each with where it is from.",
+        lambda found: found.settings,
+    ),
+}
+"""Queries by name: a description, and a function of the snapshot."""
+
+Look = Callable[[Group, str], Any]
+
+OF_GROUP: dict[str, tuple[str, Look]] = {
+    "group": (
+        "The instances of the group, by what they say of themselves.",
+        lambda group, _: group.view(),
+    ),
+    "beat": (
+        "What this instance says of itself to its group.",
+        lambda group, asker: group.beat(asker),
+    ),
+}
+"""Queries of the group by name. The function also takes the sender's name."""
