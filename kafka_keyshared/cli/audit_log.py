@@ -12,8 +12,13 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from kafka_keyshared.audit.ledger import LineFile
-from kafka_keyshared.audit.processed import (
+from kafka_keyshared.config.local_paths import FOLDER, local_path
+from kafka_keyshared.dlq.publish import producer_conf
+from kafka_keyshared.dlq.topics import require_topics
+from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.observability.audit.ledger import LineFile
+from kafka_keyshared.observability.audit.processed import (
     LINES_SUFFIX,
     TOPIC,
     ProcessedLog,
@@ -21,11 +26,6 @@ from kafka_keyshared.audit.processed import (
     incarnation_name,
     to_lines,
 )
-from kafka_keyshared.config.local_paths import FOLDER, local_path
-from kafka_keyshared.dlq.publish import producer_conf
-from kafka_keyshared.dlq.topics import require_topics
-from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
-from kafka_keyshared.logs import log_of
 
 log = log_of("kafka_keyshared.cli")
 

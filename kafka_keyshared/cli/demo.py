@@ -11,7 +11,6 @@ from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import Any
 
-from kafka_keyshared.audit.processed import TOPIC as TOPIC_PLACE
 from kafka_keyshared.cli.audit_log import audit_log
 from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
 from kafka_keyshared.cli.settings import client_settings
@@ -24,6 +23,7 @@ from kafka_keyshared.demo.load import load
 from kafka_keyshared.demo.run import DLQ, PARTITIONS, RETRY, Demo, Progress, Totals
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import only_from
+from kafka_keyshared.observability.audit.processed import TOPIC as TOPIC_PLACE
 
 NOT_SHOWN = ("findings", "differences")
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from kafka_keyshared.audit.ledger import LineFile
-from kafka_keyshared.audit.processed import LINES_SUFFIX, incarnation_name
 from kafka_keyshared.config.local_paths import FOLDER, local_path, scheme_of
 from kafka_keyshared.dlq.publish import producer_conf
 from kafka_keyshared.dlq.shown import output_line
@@ -28,6 +26,8 @@ from kafka_keyshared.executors.handling.outputs import (
     place_of,
 )
 from kafka_keyshared.model import Output, Record
+from kafka_keyshared.observability.audit.ledger import LineFile
+from kafka_keyshared.observability.audit.processed import LINES_SUFFIX, incarnation_name
 
 ANSWER_TIMEOUT = 10.0
 """Seconds for the brokers to say whether the topic exists."""

@@ -11,9 +11,6 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.app.service import Hooks, KeyShared
-from kafka_keyshared.audit.ledger import own_key
-from kafka_keyshared.audit.processed import TOPIC, ProcessedLog
-from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.audit_log import audit_log as opened_log
 from kafka_keyshared.cli.audit_log import log_folder
@@ -43,6 +40,9 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.executors.handling.outputs import Take, outputs_taken, place_of
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, Undecodable, UnknownFormat
+from kafka_keyshared.observability.audit.ledger import own_key
+from kafka_keyshared.observability.audit.processed import TOPIC, ProcessedLog
+from kafka_keyshared.observability.audit.wrap import audited
 
 log = log_of("kafka_keyshared.cli")
 

@@ -13,8 +13,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from kafka_keyshared.app.service import KeyShared
-from kafka_keyshared.audit.processed import TOPIC
-from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.audit_log import log_folder, require_folder, require_log_topic
 from kafka_keyshared.cli.output import Output, start_logging, write_result
@@ -27,6 +25,8 @@ from kafka_keyshared.config import Layers
 from kafka_keyshared.config.local_paths import local_path
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
+from kafka_keyshared.observability.audit.processed import TOPIC
+from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.platform.signals import heard_at_once
 from kafka_keyshared.platform.whose import is_users
 from kafka_keyshared.spark.checks import require, require_pyspark

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka_keyshared.advise.logs import Logs
-from kafka_keyshared.audit.processed import TOPIC
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.cli.run import gather
@@ -17,6 +16,7 @@ from kafka_keyshared.cli.settings import client_settings
 from kafka_keyshared.client.groupless import READ_ONLY, outsider
 from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.observability.audit.processed import TOPIC
 from kafka_keyshared.spark.logs import Span, source_records
 from kafka_keyshared.spark.session import SparkOptions, cause, start
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kafka_keyshared.audit.ledger import Ledger, Ranges
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.core.contract.commands import Commit, Dropped
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult, DeadLettered
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.log_position import topic_id_in
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.ledger import Ledger, Ranges
 
 
 class AuditedClient(KafkaClient):

@@ -23,10 +23,6 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.app.service import Hooks, KeyShared
-from kafka_keyshared.audit.judge import Judgement, judge
-from kafka_keyshared.audit.ledger import MemoryLedger, together
-from kafka_keyshared.audit.processed import ProcessedLog
-from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.config import RetryOptions
 from kafka_keyshared.config.pooled import ASYNCIO, PROCESS, counted_workers
 from kafka_keyshared.core.contract.events import DeadLettered
@@ -41,6 +37,10 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.local.producer import MeteredProducer
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.judge import Judgement, judge
+from kafka_keyshared.observability.audit.ledger import MemoryLedger, together
+from kafka_keyshared.observability.audit.processed import ProcessedLog
+from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.runtime.view import InstanceView
 
 TOPIC = "flights"

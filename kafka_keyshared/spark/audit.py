@@ -1,8 +1,9 @@
 """Audit rules: lost, duplicate, out-of-order and overlapping records.
 
-The rules are those of :mod:`kafka_keyshared.audit.judge`, expressed on a processed log. They apply
-to any number of records from any number of machines. In the examples ``10[`` is the start of the
-record at offset 10, ``]10`` its end ``ok``, ``!10`` its end ``failed``. All examples use one key.
+The rules are those of :mod:`kafka_keyshared.observability.audit.judge`, expressed on a processed
+log. They apply to any number of records from any number of machines. In the examples ``10[`` is the
+start of the record at offset 10, ``]10`` its end ``ok``, ``!10`` its end ``failed``. All examples
+use one key.
 
 ``lost``: records that were produced and that nothing settled: no call that ended ``ok`` or
     ``dropped``, no dead letter.
@@ -26,8 +27,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
-from kafka_keyshared.audit.processed import PRODUCED
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.observability.audit.processed import PRODUCED
 from kafka_keyshared.spark.steps import by_time
 from kafka_keyshared.spark.suspects import RECORD, suspects, totals_of
 

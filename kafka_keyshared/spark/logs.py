@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafka_keyshared.audit.processed import LINES_SUFFIX, TOPIC
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.observability.audit.processed import LINES_SUFFIX, TOPIC
 from kafka_keyshared.spark.java import java_conf
 from kafka_keyshared.spark.rows import SPARK_COLUMNS
 
@@ -24,7 +24,7 @@ ROW = (
     "event string, topic string, partition int, offset bigint, incarnation string, "
     "started bigint, ended bigint, key {key}, worker string, attempt int, outcome string"
 )
-"""The columns of a processed log (:class:`kafka_keyshared.audit.processed.Row`)."""
+"""The columns of a processed log (:class:`kafka_keyshared.observability.audit.processed.Row`)."""
 
 _NEEDED = ("event", "topic", "partition", "offset", "incarnation", "started", "ended")
 _NAMES = [part.split()[0] for part in ROW.split(", ")]

@@ -14,7 +14,12 @@ from contextlib import ExitStack, contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from kafka_keyshared.audit.processed import DEAD_LETTERED, DROPPED_BY_POLICY, HANDLED, PRODUCED
+from kafka_keyshared.observability.audit.processed import (
+    DEAD_LETTERED,
+    DROPPED_BY_POLICY,
+    HANDLED,
+    PRODUCED,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

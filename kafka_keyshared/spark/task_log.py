@@ -15,8 +15,11 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from kafka_keyshared.audit.ledger import Event, Ledger, LineFile
-from kafka_keyshared.audit.processed import (
+from kafka_keyshared.core.records.lane_identity import NullKey, lane_by
+from kafka_keyshared.errors import ConfigError, InvariantError
+from kafka_keyshared.model import Record
+from kafka_keyshared.observability.audit.ledger import Event, Ledger, LineFile
+from kafka_keyshared.observability.audit.processed import (
     DEAD_LETTERED,
     LINES_SUFFIX,
     TOPIC,
@@ -24,9 +27,6 @@ from kafka_keyshared.audit.processed import (
     Row,
     incarnation_name,
 )
-from kafka_keyshared.core.records.lane_identity import NullKey, lane_by
-from kafka_keyshared.errors import ConfigError, InvariantError
-from kafka_keyshared.model import Record
 
 
 class LogRow(NamedTuple):

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from kafka_keyshared.app.service import Hooks, KeyShared
-from kafka_keyshared.audit.ledger import FileLedger
 from kafka_keyshared.client.port import Rebalance
 from kafka_keyshared.demo.ledgers import (
     AuditedClient,
@@ -31,6 +30,7 @@ from kafka_keyshared.demo.ledgers import (
     on_rebalance,
 )
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.ledger import FileLedger
 from tests.chaos.faults import faulty_client, faulty_pool
 from tests.chaos.pools import use, workers_of
 

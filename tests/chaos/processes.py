@@ -16,18 +16,18 @@ from typing import Any
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.audit.judge import Judgement, judge
-from kafka_keyshared.audit.ledger import (
+from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
+from kafka_keyshared.hashing import slot_of
+from kafka_keyshared.local.broker import RealCluster
+from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.observability.audit.judge import Judgement, judge
+from kafka_keyshared.observability.audit.ledger import (
     MemoryLedger,
     OwnershipChanged,
     Started,
     read_ledger,
     read_ledgers,
 )
-from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
-from kafka_keyshared.hashing import slot_of
-from kafka_keyshared.local.broker import RealCluster
-from kafka_keyshared.local.cluster import Cluster
 from tests.support.commits import falls, stored_commits
 from tests.support.live import Written, await_coordinator, group_name, letters, write
 

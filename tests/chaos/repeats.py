@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from kafka_keyshared.audit.ledger import DROPPED, OK, MemoryLedger
-from kafka_keyshared.audit.trace import NEVER, Trace, Trail, build
+from kafka_keyshared.observability.audit.ledger import DROPPED, OK, MemoryLedger
+from kafka_keyshared.observability.audit.trace import NEVER, Trace, Trail, build
 
 
 @dataclass

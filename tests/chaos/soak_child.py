@@ -23,7 +23,6 @@ from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.app.service import Hooks
-from kafka_keyshared.audit.ledger import FileLedger
 from kafka_keyshared.client.port import Rebalance
 from kafka_keyshared.demo.ledgers import (
     AuditedClient,
@@ -32,6 +31,7 @@ from kafka_keyshared.demo.ledgers import (
     on_rebalance,
 )
 from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.observability.audit.ledger import FileLedger
 from tests.chaos.child import NEVER, Stamp, TellingKeyShared, ignore, say
 from tests.chaos.faults import faulty_client, faulty_pool
 from tests.chaos.pools import use

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kafka_keyshared.audit.ledger import MemoryLedger
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.ledger import MemoryLedger
 from tests.chaos.soak_schedule import Scenario, Step, What
 from tests.support.commits import Stored
 

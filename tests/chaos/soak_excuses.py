@@ -16,8 +16,13 @@ import itertools
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from kafka_keyshared.audit.ledger import Ended, MemoryLedger, OwnershipChanged, Started
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.ledger import (
+    Ended,
+    MemoryLedger,
+    OwnershipChanged,
+    Started,
+)
 from tests.chaos.soak_evidence import NEVER, NS, Evidence, Fault, Life, Spans, united
 from tests.chaos.soak_schedule import HARD, LONG
 

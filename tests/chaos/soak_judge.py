@@ -1,7 +1,7 @@
 """Judges a soak by its evidence alone: the contract, and that everything gets on.
 
-The rules of ``kafka_keyshared.audit.judge`` are applied to ledgers without what happened in
-twilight (``soak_twilight.py``). On top of them, by name:
+The rules of ``kafka_keyshared.observability.audit.judge`` are applied to ledgers without what
+happened in twilight (``soak_twilight.py``). On top of them, by name:
 
 ``repeats``: a record ran again after it was settled, and whoever had settled it was neither killed
     nor cut off from its group afterwards; or an accepted commit had covered it.
@@ -23,11 +23,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kafka_keyshared.audit.judge import Judgement, judge
-from kafka_keyshared.audit.ledger import DROPPED, OK, Ended, MemoryLedger, Started
-from kafka_keyshared.audit.trace import NEVER as UNSETTLED
-from kafka_keyshared.audit.trace import Trace, Trail, build
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.judge import Judgement, judge
+from kafka_keyshared.observability.audit.ledger import DROPPED, OK, Ended, MemoryLedger, Started
+from kafka_keyshared.observability.audit.trace import NEVER as UNSETTLED
+from kafka_keyshared.observability.audit.trace import Trace, Trail, build
 from tests.chaos.soak_evidence import NS, Evidence, Life
 from tests.chaos.soak_excuses import Losses, aftermath, in_outage, losses
 from tests.chaos.soak_letters import Acknowledged, Letter

@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kafka_keyshared.audit.ledger import (
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.ledger import (
     FAILED,
     DeadLettered,
     Ended,
@@ -18,7 +19,6 @@ from kafka_keyshared.audit.ledger import (
     OwnershipChanged,
     Started,
 )
-from kafka_keyshared.model import TopicPartition
 from tests.chaos.soak_schedule import ATTEMPTS
 
 Acknowledged = tuple[TopicPartition, int, int]

@@ -10,7 +10,9 @@ import msgspec
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.cimpl import NewPartitions
 
-from kafka_keyshared.audit.ledger import (
+from kafka_keyshared.local.cluster import Cluster, admin_client, await_metadata, has_leaders
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.ledger import (
     DROPPED,
     OK,
     SUFFIX,
@@ -22,8 +24,6 @@ from kafka_keyshared.audit.ledger import (
     Produced,
     Started,
 )
-from kafka_keyshared.local.cluster import Cluster, admin_client, await_metadata, has_leaders
-from kafka_keyshared.model import TopicPartition
 from tests.chaos.soak_schedule import ALWAYS, BLOCKED, MAIN, Scenario, Stream
 
 Coordinates = tuple[str, int, int]

@@ -7,10 +7,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kafka_keyshared.audit.ledger import DROPPED, OK
-from kafka_keyshared.audit.trace import NEVER as UNSETTLED
-from kafka_keyshared.audit.trace import Trace, Trail
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.ledger import DROPPED, OK
+from kafka_keyshared.observability.audit.trace import NEVER as UNSETTLED
+from kafka_keyshared.observability.audit.trace import Trace, Trail
 from tests.chaos.soak_evidence import NEVER, NS, Evidence, Spans, outside, united
 from tests.chaos.soak_excuses import excused_times, occupied_times
 from tests.chaos.soak_live import blocking

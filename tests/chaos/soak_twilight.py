@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kafka_keyshared.audit.ledger import (
+from kafka_keyshared.demo.ledgers import settled_in
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.ledger import (
     CommitAnswered,
     CommitSent,
     DeadLettered,
@@ -24,8 +26,6 @@ from kafka_keyshared.audit.ledger import (
     OwnershipChanged,
     Started,
 )
-from kafka_keyshared.demo.ledgers import settled_in
-from kafka_keyshared.model import TopicPartition
 from tests.chaos.soak_evidence import NEVER, NS, Evidence
 from tests.chaos.soak_excuses import unheard_in
 from tests.chaos.soak_letters import Acknowledged, Letter, letters_of

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kafka_keyshared.audit.ledger import (
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.ledger import (
     FAILED,
     CommitAnswered,
     CommitSent,
@@ -20,7 +21,6 @@ from kafka_keyshared.audit.ledger import (
     Produced,
     Started,
 )
-from kafka_keyshared.model import TopicPartition
 from tests.chaos.soak_evidence import NS, Evidence, Fault, Life, outside, united
 from tests.chaos.soak_judge import MEANWHILE, Verdict, context, judged
 from tests.chaos.soak_schedule import ALWAYS, BLOCKED, LONG, MAIN, Step, What, scenario_of

@@ -24,7 +24,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.audit.ledger import (
+from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.observability.audit.ledger import (
     CommitAnswered,
     CommitSent,
     Ended,
@@ -32,7 +33,6 @@ from kafka_keyshared.audit.ledger import (
     Started,
     read_ledger,
 )
-from kafka_keyshared.local.cluster import Cluster
 from tests.chaos.processes import (
     PARTITIONS,
     WORKERS,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kafka_keyshared.audit.ledger import (
+from kafka_keyshared.observability.audit.ledger import (
     CommitAnswered,
     CommitSent,
     Ended,

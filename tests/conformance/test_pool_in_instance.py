@@ -12,9 +12,6 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from kafka_keyshared.audit.judge import Finding, judge
-from kafka_keyshared.audit.ledger import MemoryLedger
-from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract import events as ev
@@ -24,6 +21,9 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.executors.mailbox import Mailbox
+from kafka_keyshared.observability.audit.judge import Finding, judge
+from kafka_keyshared.observability.audit.ledger import MemoryLedger
+from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.ports import Ports
 from tests.support.instance_pools import MAKERS

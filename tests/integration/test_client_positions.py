@@ -11,7 +11,6 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
-from kafka_keyshared.audit.ledger import MemoryLedger, Started
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import Committed, CommittedOffset
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
@@ -22,6 +21,7 @@ from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.ledger import MemoryLedger, Started
 from kafka_keyshared.runtime import rebalance
 from tests.conftest import Eventually
 from tests.support.bare import bare, start_at, write_transactions

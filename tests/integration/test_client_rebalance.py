@@ -12,18 +12,18 @@ import pytest
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.audit.ledger import (
+from kafka_keyshared.demo.ledgers import AuditedClient
+from kafka_keyshared.local.broker import RealCluster
+from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.observability.audit.ledger import (
     CommitAnswered,
     CommitSent,
     Event,
     MemoryLedger,
     OwnershipChanged,
 )
-from kafka_keyshared.demo.ledgers import AuditedClient
-from kafka_keyshared.local.broker import RealCluster
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.embedded import EmbeddedCluster
-from kafka_keyshared.model import Record, TopicPartition
 from tests.conftest import Eventually
 from tests.support.bare import around_revoke, bare, closing, every_protocol, group_conf
 from tests.support.live import (

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.app.service import KeyShared
-from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.demo import run
 from kafka_keyshared.demo.calls import Calls, awaiting
 from kafka_keyshared.demo.expected import Answer, read_answers
@@ -20,6 +19,7 @@ from kafka_keyshared.demo.flights import Flights
 from kafka_keyshared.demo.run import Demo, Progress
 from kafka_keyshared.local.producer import MeteredProducer
 from kafka_keyshared.model import Record
+from kafka_keyshared.observability.audit.wrap import audited
 
 PART = 20_000
 WAIT = 60.0

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
 )
 
 from kafka_keyshared import Reader
-from kafka_keyshared.audit.ledger import MemoryLedger
+from kafka_keyshared.observability.audit.ledger import MemoryLedger
 from tests.conftest import Eventually
 from tests.support.live import Member, assert_clean, client_conf, group_name, numbered, write
 from tests.support.secured import Secured

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.audit.ledger import MemoryLedger
 from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.observability.audit.ledger import MemoryLedger
 from kafka_keyshared.runtime.flush import Flush, flush
 from kafka_keyshared.runtime.orders import OrderRefusedError
 from tests.conftest import Eventually

@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.audit.ledger import MemoryLedger
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.ledger import MemoryLedger
 from kafka_keyshared.runtime import watchdog
 from tests.conftest import Eventually
 from tests.support.bare import write_transactions

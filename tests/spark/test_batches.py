@@ -15,7 +15,6 @@ import pytest
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
-from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.cli.audit_log import audit_log
 from kafka_keyshared.cli.run import write_down
 from kafka_keyshared.cli.spark_run import Telling
@@ -26,6 +25,7 @@ from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.platform.aside import Aside
 from kafka_keyshared.spark.audit import audit
 from kafka_keyshared.spark.driver import batch

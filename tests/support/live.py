@@ -22,9 +22,6 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.app.service import Hooks, KeyShared
-from kafka_keyshared.audit.judge import Judgement, judge
-from kafka_keyshared.audit.ledger import CommitSent, MemoryLedger, OwnershipChanged
-from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.client.topic_ids import id_in
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.log_position import LogPosition, topic_id_in
@@ -38,6 +35,9 @@ from kafka_keyshared.demo.ledgers import (
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.judge import Judgement, judge
+from kafka_keyshared.observability.audit.ledger import CommitSent, MemoryLedger, OwnershipChanged
+from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.runtime.view import InstanceView
 from tests.support.wire import NOT_YET
 

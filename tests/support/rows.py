@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kafka_keyshared.audit.processed import Row
+from kafka_keyshared.observability.audit.processed import Row
 
 
 def read_rows(lines: bytes) -> list[Row]:

@@ -20,10 +20,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafka_keyshared.audit.processed import TOPIC, incarnation_name
 from kafka_keyshared.core.keys.keying import KeyOf
 from kafka_keyshared.errors import InvariantError, KeySharedError
 from kafka_keyshared.executors.handling import outputs as handed
+from kafka_keyshared.observability.audit.processed import TOPIC, incarnation_name
 from kafka_keyshared.spark.driver.lost import TornBatchError
 from kafka_keyshared.spark.driver.placing import place_column
 from kafka_keyshared.spark.key_reading import read_keys

@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from kafka_keyshared.audit.processed import TOPIC as LOG_TOPIC
 from kafka_keyshared.config.local_paths import local_path
 from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.events import StartPoint
@@ -27,6 +26,7 @@ from kafka_keyshared.executors.handling.outputs import TOPIC, Place
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.processed import TOPIC as LOG_TOPIC
 from kafka_keyshared.spark.driver import batch
 from kafka_keyshared.spark.driver.batch import Source
 from kafka_keyshared.spark.driver.folders import HadoopFiles, WrittenBatches

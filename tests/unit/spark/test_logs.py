@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.audit.processed import COLUMNS
+from kafka_keyshared.observability.audit.processed import COLUMNS
 from kafka_keyshared.spark.logs import ROW
 
 

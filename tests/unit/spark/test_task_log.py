@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.audit.processed import Row
-from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.model import Record
+from kafka_keyshared.observability.audit.processed import Row
+from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.spark.task import Drive, Job
 from kafka_keyshared.spark.task_log import LogRow, TaskLedger, open_lines, write_whole
 from tests.support.rows import read_rows

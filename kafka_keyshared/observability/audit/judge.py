@@ -52,9 +52,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from kafka_keyshared.audit.ledger import DROPPED, FAILED, OK, MemoryLedger
-from kafka_keyshared.audit.trace import NEVER, Attempt, Commit, Trace, Trail, build
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.ledger import DROPPED, FAILED, OK, MemoryLedger
+from kafka_keyshared.observability.audit.trace import NEVER, Attempt, Commit, Trace, Trail, build
 
 EXAMPLES = 5
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from kafka_keyshared.audit.ledger import LineFile, MemoryLedger, together
-from kafka_keyshared.audit.processed import COLUMNS, ProcessedLog, Row, to_lines
-from kafka_keyshared.audit.wrap import audited
+from kafka_keyshared.observability.audit.ledger import LineFile, MemoryLedger, together
+from kafka_keyshared.observability.audit.processed import COLUMNS, ProcessedLog, Row, to_lines
+from kafka_keyshared.observability.audit.wrap import audited
 from tests.support.rows import read_rows
 
 

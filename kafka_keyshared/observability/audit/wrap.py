@@ -8,8 +8,8 @@ import types
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
-from kafka_keyshared.audit.ledger import DROPPED, FAILED, OK, Ledger, Outcome
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Record, Retry
+from kafka_keyshared.observability.audit.ledger import DROPPED, FAILED, OK, Ledger, Outcome
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 

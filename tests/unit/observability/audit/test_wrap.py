@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from kafka_keyshared.audit.ledger import Ended, MemoryLedger, Started
-from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Record, Retry
+from kafka_keyshared.observability.audit.ledger import Ended, MemoryLedger, Started
+from kafka_keyshared.observability.audit.wrap import audited
 
 
 def message(offset: int = 5, key: bytes | None = b"k") -> Any:

@@ -20,7 +20,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from kafka_keyshared.audit.ledger import (
+from kafka_keyshared.model import Record
+from kafka_keyshared.observability.audit.ledger import (
     FAILED,
     DeadLettered,
     Dropped,
@@ -33,7 +34,6 @@ from kafka_keyshared.audit.ledger import (
     Started,
     in_ns,
 )
-from kafka_keyshared.model import Record
 
 What = Literal["produced", "handled", "dropped", "dead_lettered"]
 PRODUCED: Final = "produced"

@@ -9,7 +9,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kafka_keyshared.audit.ledger import (
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.observability.audit.ledger import (
     DROPPED,
     OK,
     CommitAnswered,
@@ -26,7 +27,6 @@ from kafka_keyshared.audit.ledger import (
     Ranges,
     Started,
 )
-from kafka_keyshared.model import TopicPartition
 
 NEVER: Final = 1 << 62
 """Later than any clock value: the settling time of a record that was not settled."""

@@ -18,8 +18,8 @@ import re
 
 import pytest
 
-from kafka_keyshared.audit.judge import EXAMPLES, Judgement, judge
-from kafka_keyshared.audit.ledger import (
+from kafka_keyshared.observability.audit.judge import EXAMPLES, Judgement, judge
+from kafka_keyshared.observability.audit.ledger import (
     CommitAnswered,
     CommitSent,
     DeadLettered,

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kafka_keyshared.audit.judge import judge
-from kafka_keyshared.audit.ledger import (
+from kafka_keyshared.observability.audit.judge import judge
+from kafka_keyshared.observability.audit.ledger import (
     CommitAnswered,
     CommitSent,
     DeadLettered,
@@ -169,7 +169,7 @@ def test_threads_lose_and_mix_up_nothing(tmp_path: Path, backing: str) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from kafka_keyshared.audit.ledger import FileLedger
+from kafka_keyshared.observability.audit.ledger import FileLedger
 ledger = FileLedger(Path(sys.argv[1]), "killed")
 for offset in range(1000):
     ledger.ended(ledger.started("t", 0, offset, b"k"), "ok")
