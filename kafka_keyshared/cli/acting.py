@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kafka_keyshared.admin_client import AdminClient
 from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import counted, some
+from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.web.acting import read_token
 from kafka_keyshared.observability.web.orders import (
     DrainOrder,

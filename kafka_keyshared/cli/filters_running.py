@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from kafka_keyshared.admin_client import AdminClient
 from kafka_keyshared.cli.instances import may_order, only_subscription, status_of
 from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
 from kafka_keyshared.core.routing.filters import Filters, OnUnmatched, check_unmatched
@@ -14,6 +13,7 @@ from kafka_keyshared.core.routing.port import Routing
 from kafka_keyshared.core.routing.ranges import read_back
 from kafka_keyshared.core.routing.ring import VnodeRing
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.status import SubscriptionStatus
 
 EVERY_KEY = "*"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from kafka_keyshared.admin_client import AdminClient
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
+from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.diagnosis.causes import MOST_ATTEMPTS_FAIL
 from kafka_keyshared.observability.diagnosis.judge import diagnose
 from kafka_keyshared.observability.web.snapshot import totals

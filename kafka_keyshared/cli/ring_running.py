@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kafka_keyshared.admin_client import AdminClient
 from kafka_keyshared.cli.instances import may_order, only_subscription, status_of
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.core.routing.port import Move, Unowned, moves
@@ -14,6 +13,7 @@ from kafka_keyshared.core.routing.ranges import read_back
 from kafka_keyshared.core.routing.slot_ranges import SlotRange, parse_ranges
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.hashing import SLOTS
+from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.status import SubscriptionStatus
 
 AWAY = "away"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.admin_client import AdminClient
 from kafka_keyshared.errors import MissingPartError
+from kafka_keyshared.observability.admin_client import AdminClient
 
 
 def top_verb(url: str, *, keys: bool) -> int:

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from kafka_keyshared.admin_client import AdminClient
 from kafka_keyshared.demo import story
 from kafka_keyshared.demo.story import CHAPTERS, Story
+from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.diagnosis import judge
 from tests.conftest import Eventually
 from tests.support.cli import Running

@@ -18,9 +18,9 @@ import pytest
 import yaml
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.admin_client import AdminClient
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.web.acting import MOST_BYTES
 from kafka_keyshared.observability.web.admin import app as admin_app
 from kafka_keyshared.observability.web.admin import impatient

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from kafka_keyshared.admin_client import AdminClient
+from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.web.group.view import GroupView, Heard, Looker, group_view
 from tests.support.beats import GROUP, heard, seen
 from tests.support.cli import Ended, in_process

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from textual.widgets import DataTable, Static
 
-from kafka_keyshared.admin_client import AdminClient
 from kafka_keyshared.cli.screen import Screen, in_a_line
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.web.snapshot import totals
 from tests.support.cli import in_process
 from tests.support.looked_at import blocked, instance, partition, worker
