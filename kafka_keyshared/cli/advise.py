@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from kafka_keyshared.advise.count import Tally
-from kafka_keyshared.advise.model import advise
-from kafka_keyshared.advise.report import lines
-from kafka_keyshared.advise.sample import take
-from kafka_keyshared.advise.snippet import code
+from kafka_keyshared.cli.advice.count import Tally
+from kafka_keyshared.cli.advice.model import advise
+from kafka_keyshared.cli.advice.report import lines
+from kafka_keyshared.cli.advice.sample import take
+from kafka_keyshared.cli.advice.snippet import code
 from kafka_keyshared.cli.app_settings import app_layers
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import Output, write_note, write_result

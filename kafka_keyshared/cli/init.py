@@ -6,7 +6,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from kafka_keyshared.advise.starter import CONFIG, HANDLER, files
+from kafka_keyshared.cli.advice.starter import CONFIG, HANDLER, files
 from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.errors import ConfigError
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafka_keyshared.advise.logs import Logs
+from kafka_keyshared.cli.advice.logs import Logs
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.cli.run import gather

@@ -14,10 +14,10 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
-from kafka_keyshared.advise import sample
-from kafka_keyshared.advise.count import Tally
-from kafka_keyshared.advise.logs import Log, Logs
-from kafka_keyshared.advise.sample import Sample, take
+from kafka_keyshared.cli.advice import sample
+from kafka_keyshared.cli.advice.count import Tally
+from kafka_keyshared.cli.advice.logs import Log, Logs
+from kafka_keyshared.cli.advice.sample import Sample, take
 from kafka_keyshared.demo import data
 from kafka_keyshared.demo.load import load
 from kafka_keyshared.errors import KeySharedError
@@ -384,7 +384,7 @@ def test_what_was_read_is_reported_although_the_brokers_have_gone_since(
             def close(self) -> None:
                 super().close()
                 # From now on: a broker that is there may need longer on a busy machine.
-                monkeypatch.setattr("kafka_keyshared.advise.logs.ANSWER_TIMEOUT", 2.0)
+                monkeypatch.setattr("kafka_keyshared.cli.advice.logs.ANSWER_TIMEOUT", 2.0)
                 cluster.broker_down()
                 await_silence(cluster)
                 clock.now += 10.0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.advise.count import Tally
-from kafka_keyshared.advise.model import ratio
+from kafka_keyshared.cli.advice.count import Tally
+from kafka_keyshared.cli.advice.model import ratio
 from kafka_keyshared.cli.weights import read_weights, write_weights
 from kafka_keyshared.core.routing.loads import busiest
 from kafka_keyshared.errors import ConfigError

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.advise.count import Tally
-from kafka_keyshared.advise.logs import Log, Logs
+from kafka_keyshared.cli.advice.count import Tally
+from kafka_keyshared.cli.advice.logs import Log, Logs
 from kafka_keyshared.client.groupless import READ_ONLY, address_of, outsider
 from kafka_keyshared.client.silence import Silence
 from kafka_keyshared.client.topics import unreadable

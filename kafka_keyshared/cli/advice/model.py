@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 import msgspec
 
-from kafka_keyshared.advise.count import WORKERS, Hot, Lanes, Tally
-from kafka_keyshared.advise.sample import Sample
+from kafka_keyshared.cli.advice.count import WORKERS, Hot, Lanes, Tally
+from kafka_keyshared.cli.advice.sample import Sample
 from kafka_keyshared.config.keys.sampled import TopicKeys
 from kafka_keyshared.core.routing.loads import busiest
 from kafka_keyshared.hashing import slot_of

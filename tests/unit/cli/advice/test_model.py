@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.advise.count import WINDOW, Tally
-from kafka_keyshared.advise.logs import Log
-from kafka_keyshared.advise.model import Advice, advise, recommended, speedups
-from kafka_keyshared.advise.report import duration, lines
-from kafka_keyshared.advise.sample import Sample
-from kafka_keyshared.advise.snippet import code
+from kafka_keyshared.cli.advice.count import WINDOW, Tally
+from kafka_keyshared.cli.advice.logs import Log
+from kafka_keyshared.cli.advice.model import Advice, advise, recommended, speedups
+from kafka_keyshared.cli.advice.report import duration, lines
+from kafka_keyshared.cli.advice.sample import Sample
+from kafka_keyshared.cli.advice.snippet import code
 from kafka_keyshared.config.keys.sampled import TopicKeys
 from kafka_keyshared.model import TopicPartition
 

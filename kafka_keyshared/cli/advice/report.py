@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from kafka_keyshared.advise.model import SHOWN, Advice
+from kafka_keyshared.cli.advice.model import SHOWN, Advice
 
 WIDTH = 96
 _KEY_SHOWN = 32

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from kafka_keyshared.advise.count import WINDOW, WORKERS, Hot, Tally
+from kafka_keyshared.cli.advice.count import WINDOW, WORKERS, Hot, Tally
 from kafka_keyshared.core.routing.loads import busiest
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.subscription.settings import worker_names
