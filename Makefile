@@ -38,7 +38,7 @@ demo-audit: $(VENV)/.installed-test ## Run the demo, and prove with Spark that i
 
 kafka: $(VENV)/.installed ## Start a real Apache Kafka on this machine (needs Java and, once, Maven)
 	@$(BIN)/python tests/setup/parts.py kafka
-	@$(BIN)/python -m kafka_keyshared.local.broker
+	@$(BIN)/python -m kafka_keyshared.testing.clusters.broker
 
 test: parts lint types suites ## Lint, check the types and run every suite
 

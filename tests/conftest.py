@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafka_keyshared.errors import MissingPartError
-from kafka_keyshared.local import jars
-from kafka_keyshared.local.broker import RealCluster
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.embedded import EmbeddedCluster
-from kafka_keyshared.local.external import BOOTSTRAP_VARIABLE, external_cluster
+from kafka_keyshared.testing.clusters import jars
+from kafka_keyshared.testing.clusters.broker import RealCluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.external import BOOTSTRAP_VARIABLE, external_cluster
 from tests.support.secured import Secured, secured_broker
 
 Eventually = Callable[[Callable[[], bool], float], None]

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_keyshared.bench.child import READY, Side
 from kafka_keyshared.bench.paced import Pace, Paced
 from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 RECORD_OVERHEAD = 32
 """Bytes that a broker keeps per record beside key and value, at most."""
@@ -46,10 +46,10 @@ class Plan(Protocol):
 def open_cluster(bootstrap: str | None) -> Cluster:
     """Return the cluster at this address; without one, a real Kafka, or else an embedded one."""
     if bootstrap is not None:
-        from kafka_keyshared.local.external import external_cluster
+        from kafka_keyshared.testing.clusters.external import external_cluster
 
         return external_cluster(bootstrap)
-    from kafka_keyshared.local.jars import find_jars, java
+    from kafka_keyshared.testing.clusters.jars import find_jars, java
 
     try:
         java()
@@ -57,10 +57,10 @@ def open_cluster(bootstrap: str | None) -> Cluster:
     except MissingPartError:
         real = False
     if real:
-        from kafka_keyshared.local.broker import RealCluster
+        from kafka_keyshared.testing.clusters.broker import RealCluster
 
         return RealCluster(measured=True)
-    from kafka_keyshared.local.embedded import EmbeddedCluster
+    from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 
     return EmbeddedCluster()
 

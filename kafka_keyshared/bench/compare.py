@@ -46,7 +46,7 @@ from kafka_keyshared.bench.workloads import (
     value_of,
 )
 from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 WORKING_SHARE = 10
 """A run has a tenth of the records if handlers do any work."""

@@ -28,7 +28,7 @@ from kafka_keyshared.bench.fair_side import FairTask, Waits
 from kafka_keyshared.bench.figures import median
 from kafka_keyshared.bench.paced import Pace, Paced, require_room
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 LATE_P99_MS = 20.0
 """A producer later than this at its 99th percentile causes the measured delays itself."""

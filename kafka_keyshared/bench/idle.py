@@ -24,7 +24,7 @@ from kafka_keyshared.bench.common import (
 )
 from kafka_keyshared.bench.idle_side import IdleTask, Spent
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 CALM = 3.0
 """Seconds of waiting that do not count: the group is joined, and the first commit is over."""

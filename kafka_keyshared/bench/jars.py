@@ -18,8 +18,8 @@ from pathlib import Path
 
 from kafka_keyshared.bench.workloads import Job
 from kafka_keyshared.errors import MissingPartError
-from kafka_keyshared.local.jars import java
-from kafka_keyshared.local.maven import JarSet
+from kafka_keyshared.testing.clusters.jars import java
+from kafka_keyshared.testing.clusters.maven import JarSet
 
 VERSION = "0.5.3.3"
 JARS_VARIABLE = "KEYSHARED_PEER_JARS"

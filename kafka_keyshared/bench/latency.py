@@ -27,7 +27,7 @@ from kafka_keyshared.bench.figures import median
 from kafka_keyshared.bench.latency_side import Delays, LatencyTask
 from kafka_keyshared.bench.paced import Pace, Paced, require_room
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 WARM_BROKER = 10.0
 """Seconds of each side of a pair that do not count: Java is slow until it is compiled."""

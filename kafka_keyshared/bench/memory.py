@@ -28,7 +28,7 @@ from kafka_keyshared.bench.common import (
 from kafka_keyshared.bench.memory_side import Footprint, MemoryTask
 from kafka_keyshared.bench.noop import EMBEDDED_BYTES_MAX
 from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 MARK = 1_000_000
 """Growth counts from this many records on: every buffer has then reached its size."""

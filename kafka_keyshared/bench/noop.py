@@ -28,7 +28,7 @@ from kafka_keyshared.bench.common import (
 )
 from kafka_keyshared.bench.side import Result, Task
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 KEY_HEADER = "key"
 SUSPECT_BELOW = 500_000

@@ -35,7 +35,7 @@ from kafka_keyshared.bench.sleeping import fill_backlog, fitting, run_sleeping
 from kafka_keyshared.bench.sleeping_side import Makespan
 from kafka_keyshared.bench.workloads import keys_of
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 RESIZE_WARM = 500
 """Records that are done before the thread count changes."""

@@ -39,7 +39,7 @@ from kafka_keyshared.bench.sleeping import (
 from kafka_keyshared.bench.sleeping_side import Kind
 from kafka_keyshared.bench.workloads import keys_of, zipf
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 UNIFORM = "uniform"
 ZIPF = "zipf:"

@@ -11,7 +11,7 @@ from kafka_keyshared.bench.common import group_of, key_of, produce_rows, run_chi
 from kafka_keyshared.bench.sleeping_side import Kind, Makespan, SleepTask
 from kafka_keyshared.config.pooled import counted_workers
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 CALIBRATION = 0.3
 """Seconds of sleep to time, in as many calls as fit, but at least :data:`CALLS_LEAST`."""

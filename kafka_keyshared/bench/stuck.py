@@ -29,7 +29,7 @@ from kafka_keyshared.bench.figures import median, spread
 from kafka_keyshared.bench.paced import Pace, Paced, require_room
 from kafka_keyshared.bench.stuck_side import ON_TIME_MS, Punctual, StuckTask
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 TAIL = 2.0
 """Seconds for which the producer goes on after the end of the stuck record."""

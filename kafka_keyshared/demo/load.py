@@ -12,8 +12,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.demo.data import records
 from kafka_keyshared.errors import BrokerUnavailableError, ConfigError
-from kafka_keyshared.local.cluster import has_leaders
-from kafka_keyshared.local.producer import MeteredProducer
+from kafka_keyshared.testing.clusters.cluster import has_leaders
+from kafka_keyshared.testing.clusters.producer import MeteredProducer
 
 ANSWER_TIMEOUT = 8.0
 FLUSH_TIMEOUT = 120.0

@@ -34,14 +34,14 @@ from kafka_keyshared.demo.ledgers import audited_client, on_dead_letter, on_reba
 from kafka_keyshared.demo.sabotage import check_kind, client_class, handler_class, pool_class
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.local.embedded import EmbeddedCluster
-from kafka_keyshared.local.producer import MeteredProducer
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.judge import Judgement, judge
 from kafka_keyshared.observability.audit.ledger import MemoryLedger, together
 from kafka_keyshared.observability.audit.processed import ProcessedLog
 from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.producer import MeteredProducer
 
 TOPIC = "flights"
 DLQ = "flights.dlq"

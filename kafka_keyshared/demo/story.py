@@ -22,8 +22,8 @@ from kafka_keyshared.core.routing.ring import VnodeRing
 from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.hashing import slot_of
-from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.observability.diagnosis.findings import Finding
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 
 TOPIC = "orders"
 PARTITIONS = 4

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
-from kafka_keyshared.local.jars import OLDEST_JAVA, java, java_version
 from kafka_keyshared.spark.jars import JARS_VARIABLE, SPARK_JARS, SPARK_VERSION
+from kafka_keyshared.testing.clusters.jars import OLDEST_JAVA, java, java_version
 
 HOW_TO_GET_PYSPARK = "install the extra: pip install 'kafka-keyshared[spark]'"
 FETCH = "run `keyshared spark jars --fetch`"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kafka_keyshared.local.maven import JarSet
+from kafka_keyshared.testing.clusters.maven import JarSet
 
 SPARK_VERSION = "4.0.0"
 """The Spark version that the jars are made for; any pyspark 4.0 works with them."""

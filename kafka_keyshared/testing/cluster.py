@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.errors import BrokerUnavailableError, KeySharedError, TopicMissingError
-from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from kafka_keyshared.testing.records import Content, Headers, ReceivedRecord, as_bytes, as_headers
 
 Request: TypeAlias = Literal[

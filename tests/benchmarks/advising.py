@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka_keyshared.bench.common import Progress, key_of, produce_all, topic_of_our_own
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 TIMEOUT = 300.0
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from kafka_keyshared.bench.processes import Meter, watched
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.spark.audit import RULES
 from kafka_keyshared.spark.session import SparkOptions, start
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.planted_log import FAULTS, clean_log, planted
 
 KEYSHARED = (sys.executable, "-m", "kafka_keyshared.cli")

@@ -33,7 +33,7 @@ from kafka_keyshared.bench.noop import (
 )
 from kafka_keyshared.bench.side import Result
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks.cases import OnCluster
 
 HERE = Path(kafka_keyshared.__file__).resolve().parents[1]

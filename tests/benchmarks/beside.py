@@ -14,7 +14,7 @@ from kafka_keyshared.bench import compare
 from kafka_keyshared.bench.common import Progress
 from kafka_keyshared.bench.compare import ComparePlan
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True)

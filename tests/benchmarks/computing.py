@@ -19,7 +19,7 @@ from kafka_keyshared.bench.compare_run import Running
 from kafka_keyshared.bench.systems import system_of
 from kafka_keyshared.bench.workloads import Job, keys_of, value_of
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 
 TOPIC = "computing"
 BARE, OURS = "bare", "keyshared:process:{}"

@@ -27,8 +27,8 @@ from kafka_keyshared.bench.child import COMMIT_INTERVAL, Patience, settled
 from kafka_keyshared.bench.common import key_of, produce_all
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.loop_host import new_loop
-from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 
 Loop = Literal["asyncio", "uvloop"]
 

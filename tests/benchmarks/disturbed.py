@@ -16,7 +16,7 @@ from msgspec import structs
 from kafka_keyshared.bench.common import Progress
 from kafka_keyshared.bench.noop import NoopPlan, run_side
 from kafka_keyshared.bench.side import Result
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 
 def run_on(

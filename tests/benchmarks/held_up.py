@@ -21,7 +21,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings, wor
 from kafka_keyshared.core.workers.shards import shard_of
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.hashing import slot_of
-from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 
 TOPIC = "held-up"
 STAMP = struct.Struct("<d")

@@ -27,8 +27,8 @@ from typing import Any
 from kafka_keyshared.bench.common import Progress, topic_of_our_own
 from kafka_keyshared.bench.noop import NoopPlan, fill
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.node import free_ports
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.node import free_ports
 from tests.benchmarks.disturbed import disturbed_by, rate_of, run_on
 from tests.benchmarks.scrapes import scrape
 

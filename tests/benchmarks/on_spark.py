@@ -34,12 +34,12 @@ from kafka_keyshared import KeyShared
 from kafka_keyshared.bench.processes import Meter, watched
 from kafka_keyshared.cli.spark_run import by_value
 from kafka_keyshared.cli.spark_wanted import wanted_of
-from kafka_keyshared.local.broker import RealCluster
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver.run import run_batches
 from kafka_keyshared.spark.jars import needed_files
 from kafka_keyshared.spark.session import Session, SparkOptions, start
+from kafka_keyshared.testing.clusters.broker import RealCluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks.auditing import KEYSHARED, measure_audit, measure_planted
 
 PARTITIONS = 4

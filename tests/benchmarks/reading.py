@@ -22,7 +22,7 @@ from kafka_keyshared.bench.common import (
     topic_of_our_own,
 )
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 300.0

@@ -26,8 +26,8 @@ from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.port import Handover
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 CHUNK = 2_000
 COROUTINES = "asyncio:1000"

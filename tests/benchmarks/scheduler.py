@@ -23,7 +23,7 @@ from kafka_keyshared.bench.skew import DISTRIBUTIONS, SkewPlan
 from kafka_keyshared.bench.stuck import StuckPlan
 from kafka_keyshared.core.workers.shards import SharedRow
 from kafka_keyshared.hashing import slot_of
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import coroutines
 from tests.benchmarks.before import BeforePlan
 from tests.benchmarks.cases import Case, Floor, OnCluster

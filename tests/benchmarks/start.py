@@ -29,7 +29,7 @@ from kafka_keyshared.bench.common import (
 )
 from kafka_keyshared.config import client_conf
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 KEYSHARED = (sys.executable, "-m", "kafka_keyshared.cli")
 TIMEOUT = 120.0

@@ -40,10 +40,10 @@ from kafka_keyshared.bench.noop import NoopPlan, fill
 from kafka_keyshared.bench.side import Result, Task
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.threads import ThreadPool
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.loopstats import LoopStats
 from kafka_keyshared.runtime.stopping import StopReport
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 

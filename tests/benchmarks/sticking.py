@@ -17,7 +17,7 @@ from typing import Any
 from playwright.sync_api import Browser, Page
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.support.browser import chromium, live_page, until
 from tests.support.live import client_conf, group_name, write
 from tests.support.odd import ODD, RECORDS, Gate, fails, key_unread, nothing

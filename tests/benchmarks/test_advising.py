@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks.advising import AdvisePlan, measure, measured
 from tests.support.live import write
 

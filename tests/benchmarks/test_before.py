@@ -11,7 +11,7 @@ import pytest
 
 from kafka_keyshared.bench.noop import NoopPlan
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks.before import HERE, BeforePlan, figures_of, in_tree, require_tree
 
 PLAN = BeforePlan(NoopPlan(records=1_000, partitions=2, keys=10), before=HERE)

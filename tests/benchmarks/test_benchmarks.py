@@ -16,8 +16,8 @@ from kafka_keyshared.bench.noop import NoopPlan, fill, measure
 from kafka_keyshared.bench.side import Result, Task, fails, handler_of, median_of
 from kafka_keyshared.config.keys import from_header
 from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
-from kafka_keyshared.local import jars
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters import jars
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import verify
 from tests.benchmarks.cases import Case, Floor
 from tests.conftest import Eventually

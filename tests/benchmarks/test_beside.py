@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks.beside import BesidePlan, measure
 
 PLAN = BesidePlan("keyshared:thread:4", "thread-pool:4", "sleep-1ms", 1_000, limit=30.0, pairs=2)

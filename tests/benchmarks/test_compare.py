@@ -18,7 +18,7 @@ from kafka_keyshared.bench.jars import JARS_VARIABLE
 from kafka_keyshared.bench.systems import FAMILIES, System, every_system
 from kafka_keyshared.bench.workloads import Job
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.integration.test_compare import OTHERS
 
 RECORDS = 400

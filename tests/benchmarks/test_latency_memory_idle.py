@@ -17,7 +17,7 @@ from kafka_keyshared.bench.idle import IdlePlan
 from kafka_keyshared.bench.latency import LatencyPlan
 from kafka_keyshared.bench.memory import MemoryPlan
 from kafka_keyshared.bench.paced import STAMP, Pace, Paced
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import verify
 from tests.benchmarks.cases import Outcome
 from tests.conftest import Eventually

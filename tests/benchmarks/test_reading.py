@@ -7,7 +7,7 @@ import pytest
 from kafka_keyshared.bench.common import key_of, produce_all
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.hashing import slot_of
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import reading
 from tests.benchmarks.reading import ReadPlan, measure
 

@@ -8,7 +8,7 @@ import pytest
 from kafka_keyshared.bench import scale
 from kafka_keyshared.bench.scale import ScalePlan
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 TINY = ScalePlan(
     repeat=1,

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import scaling, verify
 from tests.benchmarks.scaling import AXES, ScalingPlan, held_bytes
 

@@ -19,7 +19,7 @@ from kafka_keyshared.bench.skew import Pair, SkewPlan
 from kafka_keyshared.bench.sleeping_side import Makespan
 from kafka_keyshared.bench.stuck import StuckPlan
 from kafka_keyshared.bench.stuck_side import Punctual
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import before, scheduler, verify
 from tests.benchmarks.before import HERE, BeforePlan
 from tests.benchmarks.cases import Case, OnCluster, judged, table

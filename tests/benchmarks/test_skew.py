@@ -12,7 +12,7 @@ from kafka_keyshared.bench.skew import Pair, SkewPlan, row_of
 from kafka_keyshared.bench.sleeping import run_sleeping
 from kafka_keyshared.bench.sleeping_side import Makespan, SleepTask
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import in_process
 
 TINY = SkewPlan(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import start, verify
 from tests.benchmarks.start import StartPlan
 

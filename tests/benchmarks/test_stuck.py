@@ -10,7 +10,7 @@ from kafka_keyshared.bench import stuck
 from kafka_keyshared.bench.paced import Paced
 from kafka_keyshared.bench.stuck import Run, StuckPlan
 from kafka_keyshared.bench.stuck_side import Punctual
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import in_process
 
 SHORT = StuckPlan(

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_keyshared.bench.noop import NoopPlan
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import exposition, loris, telling, watched
 
 

@@ -33,7 +33,7 @@ from kafka_keyshared.bench.latency import LatencyPlan
 from kafka_keyshared.bench.memory import MemoryPlan
 from kafka_keyshared.bench.noop import NoopPlan
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 

@@ -19,8 +19,8 @@ from kafka_keyshared.bench.common import Progress, topic_of_our_own
 from kafka_keyshared.bench.noop import NoopPlan, fill
 from kafka_keyshared.bench.side import Result
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.node import free_ports
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.node import free_ports
 from tests.benchmarks.disturbed import disturbed_by, lost_beside, run_on
 
 

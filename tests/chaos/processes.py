@@ -18,8 +18,6 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.hashing import slot_of
-from kafka_keyshared.local.broker import RealCluster
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.observability.audit.judge import Judgement, judge
 from kafka_keyshared.observability.audit.ledger import (
     MemoryLedger,
@@ -28,6 +26,8 @@ from kafka_keyshared.observability.audit.ledger import (
     read_ledger,
     read_ledgers,
 )
+from kafka_keyshared.testing.clusters.broker import RealCluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.commits import falls, stored_commits
 from tests.support.live import Written, await_coordinator, group_name, letters, write
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.broker import RealCluster
+from kafka_keyshared.testing.clusters.broker import RealCluster
 from tests.chaos.soak_evidence import Evidence
 from tests.chaos.soak_judge import STAND_STILL, context, judged
 from tests.chaos.soak_run import Soak

@@ -10,7 +10,6 @@ import msgspec
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.cimpl import NewPartitions
 
-from kafka_keyshared.local.cluster import Cluster, admin_client, await_metadata, has_leaders
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import (
     DROPPED,
@@ -23,6 +22,12 @@ from kafka_keyshared.observability.audit.ledger import (
     MemoryLedger,
     Produced,
     Started,
+)
+from kafka_keyshared.testing.clusters.cluster import (
+    Cluster,
+    admin_client,
+    await_metadata,
+    has_leaders,
 )
 from tests.chaos.soak_schedule import ALWAYS, BLOCKED, MAIN, Scenario, Stream
 

@@ -12,10 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from kafka_keyshared.local.broker import RealCluster
-from kafka_keyshared.local.cluster import admin_client
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import read_ledgers
+from kafka_keyshared.testing.clusters.broker import RealCluster
+from kafka_keyshared.testing.clusters.cluster import admin_client
 from tests.chaos.pools import workers_of
 from tests.chaos.processes import MORTAL_BROKER, Incarnation, Scene
 from tests.chaos.soak_child import DRAIN

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.local.broker import RealCluster
+from kafka_keyshared.testing.clusters.broker import RealCluster
 from tests.chaos.processes import (
     COOPERATIVE,
     MORTAL_BROKER,

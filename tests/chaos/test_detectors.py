@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.observability.audit.ledger import CommitAnswered, CommitSent, read_ledger
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.chaos.processes import (
     PARTITIONS,
     RANGE,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.observability.audit.judge import Judgement
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.chaos.processes import (
     PARTITIONS,
     RECORDS,

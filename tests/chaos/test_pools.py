@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.chaos.pools import Pool, workers_of
 from tests.chaos.processes import (
     PARTITIONS,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.demo.ledgers import AuditedClient
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.observability.audit.ledger import MemoryLedger, OwnershipChanged
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.chaos.faults import SilentClient
 from tests.conftest import Eventually
 from tests.support.bare import group_conf

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.local.broker import RealCluster
+from kafka_keyshared.testing.clusters.broker import RealCluster
 from tests.chaos.soak_judge import context, judged
 from tests.chaos.soak_run import Soak
 from tests.chaos.soak_schedule import BLOCKED, MAIN, scenario_of

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.local.broker import RealCluster
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.runtime.ending import GRACE
+from kafka_keyshared.testing.clusters.broker import RealCluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.chaos.processes import MORTAL_BROKER, PARTITIONS, Incarnation, Scene, stream
 from tests.support.live import group_name
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.observability.audit.ledger import CommitAnswered, CommitSent, MemoryLedger
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.chaos.processes import (
     COOPERATIVE,
     PARTITIONS,

@@ -24,7 +24,6 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.observability.audit.ledger import (
     CommitAnswered,
     CommitSent,
@@ -33,6 +32,7 @@ from kafka_keyshared.observability.audit.ledger import (
     Started,
     read_ledger,
 )
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.chaos.processes import (
     PARTITIONS,
     WORKERS,

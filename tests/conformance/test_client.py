@@ -15,9 +15,9 @@ from confluent_kafka import KafkaException
 
 from kafka_keyshared.client import topic_ids
 from kafka_keyshared.client.kafka import KafkaClient
-from kafka_keyshared.local.cluster import Cluster, admin_client
-from kafka_keyshared.local.node import free_ports
 from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.testing.clusters.cluster import Cluster, admin_client
+from kafka_keyshared.testing.clusters.node import free_ports
 from tests.support.live import client_conf, group_name
 from tests.support.ports import FakeClient
 from tests.support.sides import PATIENCE, Fake, Real, Side, Simulated, offsets, read, take

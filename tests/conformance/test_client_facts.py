@@ -17,8 +17,8 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka_keyshared.client.port import Client, Committed, EventKind, LogBounds, classify_event
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitResult, Right
-from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.support.sides import PATIENCE, Real, Simulated, World, offsets, read, take
 
 Make = Callable[..., World]

@@ -16,8 +16,6 @@ from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import Client
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.client import SimClient
@@ -25,6 +23,8 @@ from kafka_keyshared.sim.cluster import Cluster as SimCluster
 from kafka_keyshared.sim.faults import GroupSettings
 from kafka_keyshared.sim.history import History
 from kafka_keyshared.sim.timeline import Process, Timeline
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.support.bare import group_conf
 from tests.support.live import group_name
 from tests.support.wire import throw_out

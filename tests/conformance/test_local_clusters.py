@@ -17,10 +17,10 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.local.broker import RealCluster
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.external import external_cluster
-from kafka_keyshared.local.node import free_ports
+from kafka_keyshared.testing.clusters.broker import RealCluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.external import external_cluster
+from kafka_keyshared.testing.clusters.node import free_ports
 from tests.support.wire import NOT_YET, coordinator
 
 Eventually = Callable[[Callable[[], bool], float], None]
@@ -247,7 +247,7 @@ def start_main(
     """Start the module as a command whose data goes to ``scratch``; return its first line too."""
     process = stack.enter_context(
         subprocess.Popen(
-            [sys.executable, "-m", "kafka_keyshared.local.broker", *arguments],
+            [sys.executable, "-m", "kafka_keyshared.testing.clusters.broker", *arguments],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "TMPDIR": str(scratch)},

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafka_keyshared.config import Layers, Options, layered
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.node import free_ports
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.node import free_ports
 from tests.conftest import Eventually
 from tests.helm.chart import CASES, DEFAULTS, Values, case, container, minimal, one, render, toml
 from tests.support.cli import Ended, Running, as_user, in_process

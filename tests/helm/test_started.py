@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.node import free_ports
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.node import free_ports
 from tests.helm.chart import Values, container, minimal, one, render
 from tests.support.cli import Running, as_user
 from tests.support.live import group_name, write

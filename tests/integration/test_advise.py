@@ -21,9 +21,9 @@ from kafka_keyshared.cli.advice.sample import Sample, take
 from kafka_keyshared.demo import data
 from kafka_keyshared.demo.load import load
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.support.cli import in_process
 from tests.support.live import committed, group_name, write
 

@@ -23,9 +23,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.core.contract.events import DeadLettered
 from kafka_keyshared.dlq.envelope import source_of
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import DeadLetter
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.cli import Running
 from tests.support.live import (

@@ -11,8 +11,8 @@ import yaml
 
 from kafka_keyshared.client import log_reader
 from kafka_keyshared.hashing import slot_of
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.support.cli import KEYSHARED, Running, as_user, in_process
 from tests.support.live import write
 

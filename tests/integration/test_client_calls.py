@@ -17,11 +17,11 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.demo.ledgers import AuditedClient
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.embedded import EmbeddedCluster
-from kafka_keyshared.local.node import free_ports
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.node import free_ports
 from tests.conftest import Eventually
 from tests.support.bare import bare, offsets_of, start_at
 from tests.support.live import (

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.local.embedded import EmbeddedCluster
-from kafka_keyshared.local.faults import error_code
 from kafka_keyshared.observability.audit.ledger import CommitAnswered, MemoryLedger
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.faults import error_code
 from tests.conftest import Eventually
 from tests.support.bare import bare, start_at
 from tests.support.live import (

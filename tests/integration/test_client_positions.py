@@ -17,12 +17,12 @@ from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.demo.ledgers import AuditedClient
-from kafka_keyshared.local.broker import RealCluster
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import MemoryLedger, Started
 from kafka_keyshared.runtime import rebalance
+from kafka_keyshared.testing.clusters.broker import RealCluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
 from tests.support.bare import bare, start_at, write_transactions
 from tests.support.live import (

@@ -13,9 +13,6 @@ from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.demo.ledgers import AuditedClient
-from kafka_keyshared.local.broker import RealCluster
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.observability.audit.ledger import (
     CommitAnswered,
@@ -24,6 +21,9 @@ from kafka_keyshared.observability.audit.ledger import (
     MemoryLedger,
     OwnershipChanged,
 )
+from kafka_keyshared.testing.clusters.broker import RealCluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
 from tests.support.bare import around_revoke, bare, closing, every_protocol, group_conf
 from tests.support.live import (

@@ -9,7 +9,7 @@ import pytest
 from kafka_keyshared.bench import compare
 from kafka_keyshared.bench.compare import ComparePlan
 from kafka_keyshared.bench.jars import PEER_JARS
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import in_process
 
 RECORDS = 400

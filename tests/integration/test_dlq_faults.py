@@ -18,8 +18,8 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from kafka_keyshared.cli import dlq
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.letter import Letter, read_letter
-from kafka_keyshared.local.broker import RealCluster
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.broker import RealCluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.cli import Ended, Running, in_process
 from tests.support.letters import ends, write_letters

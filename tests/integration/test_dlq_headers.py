@@ -14,8 +14,8 @@ from kafka_keyshared.core.contract.commands import Publish
 from kafka_keyshared.core.contract.events import DeadLettered
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.headers import HeadersError, read_headers
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Undecodable
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.cli import in_process
 from tests.support.letters import a_publish

@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.dlq.replay import BATCH
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Record
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.bare import write_transactions
 from tests.support.cli import Ended, Running, in_process

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from kafka_keyshared.local.broker import RealCluster
-from kafka_keyshared.local.node import free_ports
+from kafka_keyshared.testing.clusters.broker import RealCluster
+from kafka_keyshared.testing.clusters.node import free_ports
 from tests.conftest import _require_kafka
 from tests.support import pages
 from tests.support.blocks import Reader, Shell

@@ -38,12 +38,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
 from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.hashing import slot_of
-from kafka_keyshared.local.broker import RealCluster
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.embedded import EmbeddedCluster
-from kafka_keyshared.local.node import free_ports
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.observability.doctor import survey
+from kafka_keyshared.testing.clusters.broker import RealCluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.node import free_ports
 from tests.conftest import Eventually
 from tests.support.cli import in_process
 from tests.support.live import Member, client_conf, committed, group_name, settled_sets, write

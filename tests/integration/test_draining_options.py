@@ -13,7 +13,7 @@ import pytest
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.hashing import slot_of
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import Member, client_conf, group_name, write
 

@@ -17,9 +17,9 @@ from kafka_keyshared.demo.calls import Calls, awaiting
 from kafka_keyshared.demo.expected import Answer, read_answers
 from kafka_keyshared.demo.flights import Flights
 from kafka_keyshared.demo.run import Demo, Progress
-from kafka_keyshared.local.producer import MeteredProducer
 from kafka_keyshared.model import Record
 from kafka_keyshared.observability.audit.wrap import audited
+from kafka_keyshared.testing.clusters.producer import MeteredProducer
 
 PART = 20_000
 WAIT = 60.0

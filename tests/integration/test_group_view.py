@@ -14,8 +14,8 @@ import pytest
 from kafka_keyshared import KeyShared
 from kafka_keyshared.dlq.topics import make_topic
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.observability.web.group.view import GroupView
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import in_process
 from tests.support.grouped import PARTITIONS, Instances, Running, held, shared, told_in
 from tests.support.live import client_conf, group_name, write

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared import Consumer, KeyShared, split
-from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
 from tests.support.live import client_conf, group_name, write
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import Running, as_user, in_process
 from tests.support.live import committed, read_all, write
 

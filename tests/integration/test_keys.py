@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.config.keys import from_avro, schemas
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.status import UnreadKey
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import (
     Headers,

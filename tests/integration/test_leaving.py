@@ -19,9 +19,9 @@ from confluent_kafka import KafkaError
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.client.kafka import KafkaClient
-from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.platform.aside import Aside
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.support.live import client_conf, group_name
 from tests.tidy.sources import ROOT
 

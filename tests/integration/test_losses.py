@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import Retry
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.observability.audit.ledger import MemoryLedger, OwnershipChanged
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
 from tests.support.live import Member, assert_clean, client_conf, group_name, numbered, write
 

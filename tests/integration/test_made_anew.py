@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.demo.ledgers import AuditedClient
-from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime import topic_ids
+from kafka_keyshared.testing.clusters.broker import RealCluster
 from tests.chaos.processes import MORTAL_BROKER
 from tests.conftest import Eventually
 from tests.support.live import Member, client_conf, committed, group_name, made_anew, write

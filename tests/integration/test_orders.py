@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
 from kafka_keyshared.runtime.flush import Flush, flush
 from kafka_keyshared.runtime.orders import OrderRefusedError
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import (
     Member,

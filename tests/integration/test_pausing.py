@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import (
     Member,

@@ -9,7 +9,7 @@ import pytest
 
 from kafka_keyshared.dlq.letter import read_letter
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import Member, client_conf, group_name, read_all, write
 

@@ -17,9 +17,9 @@ from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.core.keys.selection import Counts
 from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, slot_of
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.support.live import Headers, numbered, read_all, write
 from tests.support.reading import ALL, after_asking, all_of, conf, places, read_until, reading
 

@@ -19,7 +19,7 @@ from kafka_keyshared import ConfigError, Reader
 from kafka_keyshared.client import log_reader
 from kafka_keyshared.client.bounds import ask_logs
 from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.bare import write_transactions
 from tests.support.live import numbered, write
 from tests.support.reading import ALL, after_asking, all_of, conf, places, read_until, reading

@@ -10,9 +10,9 @@ import pytest
 
 from kafka_keyshared import lease_of
 from kafka_keyshared.demo.sabotage import HastyClient
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import CommitSent, MemoryLedger
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import (
     Member,

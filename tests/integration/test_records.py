@@ -13,9 +13,9 @@ from confluent_kafka.cimpl import NewTopic
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.dlq import topics
 from kafka_keyshared.errors import ConfigError, TopicMissingError
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import DeadLetter
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import (
     Headers,

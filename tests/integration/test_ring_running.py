@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.hashing import SLOTS, slot_of
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.cli import Ended, in_process
 from tests.support.live import Member, client_conf, group_name, write

@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.local.broker import RealCluster
-from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.platform.aside import Aside
+from kafka_keyshared.testing.clusters.broker import RealCluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.support.cli import Running
 from tests.support.live import group_name, write
 

@@ -6,8 +6,8 @@ import signal
 import threading
 from pathlib import Path
 
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.runtime.standstill import HELD
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import Running
 from tests.support.live import write
 

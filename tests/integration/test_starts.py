@@ -14,10 +14,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from kafka_keyshared.demo.ledgers import AuditedClient
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
 from tests.support.live import (
     Member,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.observability.audit.ledger import MemoryLedger, Started
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import (
     Member,

@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
-from kafka_keyshared.local.faults import API_KEYS
 from kafka_keyshared.testing import EmbeddedKafka, Request
 from kafka_keyshared.testing.cluster import REQUESTS
+from kafka_keyshared.testing.clusters.faults import API_KEYS
 from tests.conftest import Eventually
 
 

@@ -11,7 +11,7 @@ from kafka_keyshared import KeyShared
 from kafka_keyshared.dlq.letter import read_letter
 from kafka_keyshared.dlq.payload import Decoder, Payload
 from kafka_keyshared.dlq.shown import whole
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import client_conf, group_name, read_all
 from tests.support.scrapes import running

@@ -9,10 +9,10 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.kafka import KafkaClient
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
 from kafka_keyshared.runtime import watchdog
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.bare import write_transactions
 from tests.support.live import Member, assert_clean, client_conf, group_name, numbered, write

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import Consumer, KeyShared
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import client_conf, committed, group_name, members, write
 

@@ -40,7 +40,7 @@ def find_chromium() -> str | None:
 
 def _java_works() -> bool:
     from kafka_keyshared.errors import MissingPartError
-    from kafka_keyshared.local.jars import java
+    from kafka_keyshared.testing.clusters.jars import java
 
     try:
         java()
@@ -50,7 +50,7 @@ def _java_works() -> bool:
 
 
 def _jars_reachable() -> bool:
-    from kafka_keyshared.local.jars import find_jars
+    from kafka_keyshared.testing.clusters.jars import find_jars
 
     return find_jars() is not None or shutil.which("mvn") is not None
 

@@ -18,8 +18,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.cli import spark_run, spark_tools
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.spark.session import Session
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import (
     PARTITIONS,
     Eventually,

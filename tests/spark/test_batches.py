@@ -23,7 +23,6 @@ from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.platform.aside import Aside
@@ -36,6 +35,7 @@ from kafka_keyshared.spark.logs import processed_log, source_records
 from kafka_keyshared.spark.session import Session
 from kafka_keyshared.spark.task import Job, Share
 from kafka_keyshared.spark.task_log import TaskLedger
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import (
     PARTITIONS,
     Eventually,

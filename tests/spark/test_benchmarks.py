@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.spark.session import Session
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks.on_spark import an_app, beside_plain, parse, timed
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.dlq.envelope import source_of
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.spark.checks import spark_home
 from kafka_keyshared.spark.shipping import modules_below, modules_zip
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import PARTITIONS, produce, read_all
 from tests.support.cli import KEYSHARED, own_modules
 from tests.support.standalone import environment, standalone

@@ -15,8 +15,8 @@ import pytest
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.dlq.envelope import source_of
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.spark.places import Places
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import (
     Eventually,
     an_app,

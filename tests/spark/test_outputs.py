@@ -22,12 +22,12 @@ from kafka_keyshared import Output
 from kafka_keyshared.cli.outputs import checked_place, outputs_to
 from kafka_keyshared.errors import KeySharedError, TopicMissingError
 from kafka_keyshared.executors.handling.outputs import Place, outputs_taken
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver import batch
 from kafka_keyshared.spark.driver.group import SoleMember
 from kafka_keyshared.spark.driver.run import run_batches
 from kafka_keyshared.spark.session import Session
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import (
     PARTITIONS,
     Eventually,

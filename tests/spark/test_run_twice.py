@@ -16,11 +16,11 @@ pytest.importorskip("pyspark")
 from kafka_keyshared import Output
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.executors.handling.outputs import Place
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver import batch
 from kafka_keyshared.spark.driver.run import Outcome, run_batches
 from kafka_keyshared.spark.session import Session
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import PARTITIONS, an_app, produce, read_all, wanted
 from tests.support.cli import in_process
 

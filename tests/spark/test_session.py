@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.spark.session import Session, SparkOptions, start
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 
 def test_it_reads_a_topic_and_tells_where_its_pages_are(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import Eventually, filled, noted
 from tests.support.standalone import SHORT_LIVED
 

@@ -14,9 +14,9 @@ pytest.importorskip("pyspark")
 from kafka_keyshared.cli import spark_tools
 from kafka_keyshared.cli.weights import read_weights
 from kafka_keyshared.hashing import slot_of
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.spark.session import Session
 from kafka_keyshared.spark.skew import measure
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import PARTITIONS, produce
 from tests.support.cli import in_process
 

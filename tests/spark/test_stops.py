@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from kafka_keyshared.cli import spark_run
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.spark.driver import stop
 from kafka_keyshared.spark.driver.group import refuse_active
 from kafka_keyshared.spark.session import Session
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import (
     Eventually,
     an_app,

@@ -12,8 +12,8 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.port import Rebalance
 from kafka_keyshared.demo.ledgers import AuditedClient
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.live import client_conf
 
 PROTOCOLS = {

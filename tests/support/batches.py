@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, Producer
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.cli.spark_wanted import wanted_of
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver.run import Wanted
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import Ended, in_process, own_modules
 
 PARTITIONS = 3

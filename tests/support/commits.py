@@ -14,8 +14,8 @@ from typing import NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.live import group_name
 
 OFFSETS_TOPIC = "__consumer_offsets"

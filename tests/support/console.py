@@ -11,8 +11,8 @@ from typing import Any
 from kafka_keyshared import DeadLetter, KeyShared, Retry
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.hashing import slot_of
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.status import Status
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.live import client_conf, group_name, write
 from tests.support.scrapes import running
 

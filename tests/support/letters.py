@@ -13,7 +13,7 @@ from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace, Source, Told
 from kafka_keyshared.dlq.plan import Order, Plan, digest_of, mark_of
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 # As version 1 wrote it: whatever comes later has to read it.
 V1_LETTER = bytes.fromhex(

@@ -33,12 +33,12 @@ from kafka_keyshared.demo.ledgers import (
     on_rebalance,
 )
 from kafka_keyshared.dlq.envelope import source_of
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.judge import Judgement, judge
 from kafka_keyshared.observability.audit.ledger import CommitSent, MemoryLedger, OwnershipChanged
 from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.wire import NOT_YET
 
 Written: TypeAlias = tuple[bytes | None, bytes | None]

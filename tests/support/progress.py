@@ -8,7 +8,7 @@ from typing import TypeAlias
 from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.dlq.progress import KafkaProgress
 from kafka_keyshared.dlq.scan import connected
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 FIRST = [(LetterPlace(0, 1), 11), (LetterPlace(2, 5), 2**64 - 1)]
 LONG = 300.0

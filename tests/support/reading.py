@@ -11,7 +11,7 @@ import pytest
 from kafka_keyshared import Reader
 from kafka_keyshared.client import log_reader
 from kafka_keyshared.client.bounds import ask_logs
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 ALL = "0-65535"
 

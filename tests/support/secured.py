@@ -20,8 +20,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
     ResourceType,
 )
 
-from kafka_keyshared.local import jars, node
-from kafka_keyshared.local.broker import RealCluster
+from kafka_keyshared.testing.clusters import jars, node
+from kafka_keyshared.testing.clusters.broker import RealCluster
 
 _STORE_PASSWORD = "store-of-tests"
 

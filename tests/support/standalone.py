@@ -14,8 +14,8 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from kafka_keyshared.local.node import free_ports
 from kafka_keyshared.spark.checks import java_of_spark, spark_home
+from kafka_keyshared.testing.clusters.node import free_ports
 
 CLASSES = Path(sys.prefix) / "spark-classes.jsa"
 """Spark's classes, read and verified once and for all (``python -m tests.setup.spark_classes``)."""

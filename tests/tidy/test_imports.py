@@ -91,7 +91,11 @@ def test_no_two_parts_may_import_each_other() -> None:
             "from kafka_keyshared.errors import ConfigError",
             "audit may not import",
         ),
-        ("local/jars.py", "from kafka_keyshared.model import Record", "local may not import model"),
+        (
+            "testing/clusters/jars.py",
+            "from kafka_keyshared.model import Record",
+            "local may not import model",
+        ),
         (
             "core/contract/events.py",
             "from kafka_keyshared.observability.audit.ledger import Ledger",
@@ -131,7 +135,7 @@ def test_a_planted_import_is_found(path: str, statement: str, complaint: str) ->
         ("runtime/loop.py", "from kafka_keyshared.executors.port import Pool"),
         ("core/routing/ring.py", "from ...hashing import slot_of"),
         ("core/routing/__init__.py", "from .ring import VnodeRing"),
-        ("local/broker.py", "from kafka_keyshared.errors import MissingPartError"),
+        ("testing/clusters/broker.py", "from kafka_keyshared.errors import MissingPartError"),
         ("spark/driver.py", "from kafka_keyshared.client.kafka import Client"),
         ("errors.py", "import threading"),
     ],

@@ -13,7 +13,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_keyshared import DeadLetter, KeyShared
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.live import client_conf, group_name, write
 from tests.support.scrapes import get, running, scraped
 from tests.web.alert_scenes import (

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, Page
 
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.observability.admin_client import AdminClient
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support import given
 from tests.support.browser import AXE, SERIOUS, TOO_WIDE, live_page, until
 from tests.support.console import scene

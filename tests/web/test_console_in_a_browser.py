@@ -14,8 +14,8 @@ from playwright.sync_api import Browser, BrowserContext, Page
 
 from kafka_keyshared.cli.settings import typed_key
 from kafka_keyshared.hashing import SLOT_FUNCTIONS
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.observability.web.admin.app import ASSETS
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.browser import AXE, CUT_OFF, SERIOUS, TOO_WIDE, live_page, until
 from tests.support.console import HOSTILE, Scene, scene
 

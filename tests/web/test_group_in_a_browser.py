@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.browser import AXE, SERIOUS, TOO_WIDE, live_page, until
 from tests.support.grouped import PARTITIONS, Instances, shared, told_in
 

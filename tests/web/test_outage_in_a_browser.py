@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Locator
 from kafka_keyshared import KeyShared
 from kafka_keyshared.cli.diagnosis import UNHEALTHY, status_verb
 from kafka_keyshared.cli.output import Output
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.browser import TOO_WIDE, live_page, until
 from tests.support.live import client_conf, group_name, write
 from tests.support.scrapes import get, running

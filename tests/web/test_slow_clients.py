@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.observability.web import waiting
 from kafka_keyshared.observability.web.admin import impatient
 from kafka_keyshared.observability.web.admin.server import CONNECTIONS_MOST
 from kafka_keyshared.observability.web.waiting import WAITING_MOST
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.live import client_conf, group_name, numbered, write
 from tests.support.scrapes import get, running
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from itertools import product
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.observability.web.families import FAMILIES
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.live import client_conf, group_name
 from tests.support.scrapes import Samples, running, scraped
 

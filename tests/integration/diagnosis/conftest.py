@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
 from tests.support.causes import Looks, Named
 from tests.support.live import Member, Written, client_conf, group_name, write

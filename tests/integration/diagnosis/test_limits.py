@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.observability.diagnosis.causes import CAUSES
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
 from tests.integration.diagnosis.conftest import Started
 from tests.support.causes import FACTS, WAIT, Named, found

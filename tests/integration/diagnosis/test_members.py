@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.runtime.standstill import HELD
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
 from tests.integration.diagnosis.conftest import Started
 from tests.support.causes import WAIT, Named, found

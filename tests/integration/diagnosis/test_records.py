@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
 from tests.integration.diagnosis.conftest import Started
 from tests.support.causes import WAIT, Named, found

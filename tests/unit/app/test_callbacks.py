@@ -13,9 +13,9 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared import ConfigError, Consumer, KeyShared
 from kafka_keyshared.client.port import LogBounds
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.chosen_starts import chosen_offset
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.apps import Running, running_apps
 from tests.support.live import client_conf, group_name, write
 

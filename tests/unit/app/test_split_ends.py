@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared import Consumer, split
 from kafka_keyshared.app.split import SplitMember
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.live import client_conf, group_name, write
 
 Eventually = Callable[..., None]

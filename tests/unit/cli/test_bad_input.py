@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.client import groupless, reach
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import in_process, own_modules
 
 HANDLERS = """

@@ -15,13 +15,13 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.cli import doctor as module
 from kafka_keyshared.client import reach
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.node import free_ports
 from kafka_keyshared.observability.doctor import survey
 from kafka_keyshared.observability.doctor.client_checks import unasked
 from kafka_keyshared.observability.doctor.findings import Kind
 from kafka_keyshared.spark import checks as spark_checks
 from kafka_keyshared.spark.checks import Misfit, Part
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.node import free_ports
 from tests.support.cli import in_process, own_modules
 from tests.support.live import write
 

@@ -15,7 +15,7 @@ from kafka_keyshared import ConfigError, Consumer, KeyShared, KeySharedError, sp
 from kafka_keyshared.client.callback_calls import CallbackCalls
 from kafka_keyshared.client.consumer import OWNERS_ANSWERS, OWNERS_CALLS
 from kafka_keyshared.client.kept_admin import KeptAdmin
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.apps import Running, running_apps
 from tests.support.live import client_conf, group_name, write

@@ -22,8 +22,8 @@ from kafka_keyshared.client.port import (
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
 from kafka_keyshared.errors import BrokerUnavailableError
-from kafka_keyshared.local.node import free_ports
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.testing.clusters.node import free_ports
 from tests.support.records import P0, P1
 
 P2 = TopicPartition(P0.topic, 2)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from kafka_keyshared.client.reach import is_mute
-from kafka_keyshared.local.node import free_ports
+from kafka_keyshared.testing.clusters.node import free_ports
 
 WAIT = 30.0
 

@@ -29,7 +29,7 @@ from kafka_keyshared.config.properties import ALIASES, CALLBACKS, CONSUMER, PROD
 from kafka_keyshared.config.refused import REFUSED, Refused
 from kafka_keyshared.config.secrets import MASK, masked
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 
 NEEDED = {"bootstrap.servers": "x:1", "group.id": "g"}
 MEANT: dict[str, Any] = {

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.dlq.progress import progress_topic
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.cli import in_process
 from tests.support.live import read_all, write

@@ -24,8 +24,8 @@ from kafka_keyshared.dlq.publish import (
 )
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.node import free_ports
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.node import free_ports
 from tests.conftest import Eventually
 from tests.support.letters import a_publish
 from tests.support.live import read_all

@@ -195,7 +195,7 @@ note("received", member.receive(50).offset())
 AS_THE_OWNER = """
 import logging
 from kafka_keyshared import KeyShared
-from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.app.service import Hooks
 from tests.support.live import client_conf, committed, write
@@ -267,7 +267,7 @@ def test_an_app_that_runs_is_refused_in_a_child_and_another_one_runs_there() -> 
 import threading
 from kafka_keyshared import KeyShared
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.support.live import client_conf, committed, write
 
 def made(group, until):
@@ -324,7 +324,7 @@ def test_the_members_of_a_split_consumer_fail_in_a_child_and_go_on_in_the_parent
         """
 from kafka_keyshared import Consumer, split
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.support.live import client_conf, committed, write
 
 with EmbeddedCluster() as cluster:

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.local.node import free_ports
 from kafka_keyshared.observability.doctor import instance_checks
 from kafka_keyshared.observability.doctor.findings import Check, Kind, Status, page_of
 from kafka_keyshared.observability.doctor.instance import ask_status, status_address
 from kafka_keyshared.status import Status as InstanceStatus
+from kafka_keyshared.testing.clusters.node import free_ports
 from tests.support.looked_at import URL, blocked, instance, partition, worker
 
 

@@ -15,7 +15,6 @@ from kafka_keyshared.core.backpressure.holds import Reason
 from kafka_keyshared.core.offsets.lane_notes import LaneNotes
 from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.offsets.running_notes import STARTED, WAITING, Running
-from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Coordinates, TopicPartition, in_words
 from kafka_keyshared.observability.doctor import checks, instance_checks
 from kafka_keyshared.observability.doctor import progress as looking
@@ -31,6 +30,7 @@ from kafka_keyshared.observability.doctor.progress_checks import (
     Told,
     Unread,
 )
+from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.looked_at import (
     HELD,
     NOW,

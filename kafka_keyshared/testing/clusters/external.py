@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_keyshared.errors import MissingPartError
-from kafka_keyshared.local.cluster import Cluster, await_metadata, closed_error, create_by_admin
+from kafka_keyshared.testing.clusters.cluster import (
+    Cluster,
+    await_metadata,
+    closed_error,
+    create_by_admin,
+)
 
 if TYPE_CHECKING:
     from testcontainers.community.kafka import KafkaContainer
@@ -74,7 +79,7 @@ def testcontainers_cluster(*, timeout: int = 120) -> Cluster:
     except DockerException as refused:
         raise MissingPartError(
             f"Kafka in a container needs a running Docker engine ({refused}); start one, or run "
-            "`python -m kafka_keyshared.local.broker`, which needs only Java"
+            "`python -m kafka_keyshared.testing.clusters.broker`, which needs only Java"
         ) from refused
     try:
         return ContainerCluster(container)

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.local.guard import Guard
+from kafka_keyshared.testing.clusters.guard import Guard
 
 LOOPBACK = "127.0.0.1"
 _STOP_TIMEOUT = 30.0

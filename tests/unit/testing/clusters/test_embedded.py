@@ -19,9 +19,9 @@ from kafka_keyshared.errors import (
     KeySharedError,
     MissingPartError,
 )
-from kafka_keyshared.local.cluster import Cluster, await_metadata
-from kafka_keyshared.local.embedded import EmbeddedCluster
-from kafka_keyshared.local.native import SIGNATURES, bind, native
+from kafka_keyshared.testing.clusters.cluster import Cluster, await_metadata
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.native import SIGNATURES, bind, native
 from tests.support.wire import coordinator
 
 
@@ -59,13 +59,13 @@ print(len(files))
 CLIENT_FIRST = """
 import sys, confluent_kafka
 confluent_kafka.Producer({}, log_level=2).poll(0)
-from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 cluster = EmbeddedCluster()
 cluster.create_topic("t", 1)
 """
 CLUSTER_FIRST = """
 import sys
-from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 cluster = EmbeddedCluster()
 cluster.create_topic("t", 1)
 import confluent_kafka
@@ -110,7 +110,7 @@ def test_a_forked_child_leaves_the_cluster_to_its_owner() -> None:
     script = """
 import os, warnings
 warnings.simplefilter("ignore")
-from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 cluster = EmbeddedCluster()
 child = os.fork()
 if child == 0:
@@ -126,7 +126,7 @@ print("done")
 
 def test_the_cluster_ends_with_an_interpreter_that_never_closed_it() -> None:
     script = """
-from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 cluster = EmbeddedCluster()
 print(cluster.bootstrap)
 """

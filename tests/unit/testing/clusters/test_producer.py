@@ -15,9 +15,9 @@ from kafka_keyshared.errors import (
     KeySharedError,
     TopicMissingError,
 )
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.embedded import EmbeddedCluster
-from kafka_keyshared.local.producer import RECORD_OVERHEAD, MeteredProducer
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
+from kafka_keyshared.testing.clusters.producer import RECORD_OVERHEAD, MeteredProducer
 
 Eventually = Callable[[Callable[[], bool], float], None]
 

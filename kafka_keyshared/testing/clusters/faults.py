@@ -15,7 +15,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError
 
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.local.native import Native
+from kafka_keyshared.testing.clusters.native import Native
 
 API_KEYS = {
     "Produce": 0,

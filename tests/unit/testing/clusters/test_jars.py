@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from kafka_keyshared.errors import ConfigError, MissingPartError
-from kafka_keyshared.local import jars
+from kafka_keyshared.testing.clusters import jars
 
 NAMES = ("kafka_2.13-4.1.1.jar", "kafka-tools-4.1.1.jar", "kafka-clients-4.1.1.jar")
 
@@ -61,7 +61,9 @@ def test_the_cache_counts_once_it_is_complete(cache: Path) -> None:
     assert jars.find_jars() is None
     fill(cache, NAMES[:2])
     assert jars.find_jars() is None
-    with pytest.raises(MissingPartError, match=r"python -m kafka_keyshared\.local\.jars"):
+    with pytest.raises(
+        MissingPartError, match=r"python -m kafka_keyshared\.testing\.clusters\.jars"
+    ):
         jars.require_jars()
     fill(cache)
     assert jars.find_jars() == jars.require_jars() == jars.fetch_jars() == cache

@@ -18,11 +18,11 @@ from kafka_keyshared.errors import (
     KeySharedError,
     MissingPartError,
 )
-from kafka_keyshared.local import external, jars
-from kafka_keyshared.local.broker import RealCluster, main
-from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.local.guard import Guard, watched_at_end
-from kafka_keyshared.local.node import (
+from kafka_keyshared.testing.clusters import external, jars
+from kafka_keyshared.testing.clusters.broker import RealCluster, main
+from kafka_keyshared.testing.clusters.cluster import Cluster
+from kafka_keyshared.testing.clusters.guard import Guard, watched_at_end
+from kafka_keyshared.testing.clusters.node import (
     Node,
     NodeAddress,
     free_ports,
@@ -103,7 +103,9 @@ def test_missing_jars_say_how_to_get_them(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.delenv(jars.JARS_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(jars, "java", lambda: "java")
-    with pytest.raises(MissingPartError, match=r"python -m kafka_keyshared\.local\.jars"):
+    with pytest.raises(
+        MissingPartError, match=r"python -m kafka_keyshared\.testing\.clusters\.jars"
+    ):
         RealCluster()
 
 
@@ -186,7 +188,7 @@ def test_the_guard_knows_what_is_left_to_kill() -> None:
 
 OWNER = """
 import pathlib, subprocess, sys, os
-from kafka_keyshared.local.guard import Guard
+from kafka_keyshared.testing.clusters.guard import Guard
 directory = pathlib.Path(sys.argv[1])
 directory.mkdir()
 guard = Guard(directory)
@@ -224,7 +226,7 @@ def test_a_forked_child_does_not_keep_the_guard_waiting(tmp_path: Path) -> None:
     script = """
 import os, pathlib, sys, warnings
 warnings.simplefilter("ignore")
-from kafka_keyshared.local.guard import Guard
+from kafka_keyshared.testing.clusters.guard import Guard
 guard = Guard(pathlib.Path(sys.argv[1]))
 here, there = os.pipe()
 child = os.fork()

@@ -1,8 +1,8 @@
 """Apache Kafka on this machine, from its Maven jars.
 
-It needs neither Docker nor an installation. ``python -m kafka_keyshared.local.broker`` starts one
-broker. It prints ``Kafka at 127.0.0.1:9092 (Ctrl-C stops it)`` once the broker can be used. At the
-end it deletes the broker's data.
+It needs neither Docker nor an installation. ``python -m kafka_keyshared.testing.clusters.broker``
+starts one broker. It prints ``Kafka at 127.0.0.1:9092 (Ctrl-C stops it)`` once the broker can be
+used. At the end it deletes the broker's data.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.local import jars as kafka_jars
-from kafka_keyshared.local.cluster import (
+from kafka_keyshared.testing.clusters import jars as kafka_jars
+from kafka_keyshared.testing.clusters.cluster import (
     Cluster,
     await_metadata,
     closed_error,
     create_by_admin,
     has_leaders,
 )
-from kafka_keyshared.local.guard import Guard
-from kafka_keyshared.local.node import (
+from kafka_keyshared.testing.clusters.guard import Guard
+from kafka_keyshared.testing.clusters.node import (
     LOOPBACK,
     BrokerSettings,
     Node,
@@ -201,7 +201,7 @@ class RealCluster(Cluster):
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m kafka_keyshared.local.broker",
+        prog="python -m kafka_keyshared.testing.clusters.broker",
         description="Start Apache Kafka on this machine until Ctrl-C; its data is then deleted.",
     )
     parser.add_argument(

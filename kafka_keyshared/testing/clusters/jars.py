@@ -1,8 +1,8 @@
 """Location of Java, and the jars of Apache Kafka with their download.
 
-``python -m kafka_keyshared.local.jars`` fetches the jars with Maven, once per user, and prints
-their directory. ``KEYSHARED_KAFKA_JARS`` names a directory that is used instead, for instance the
-``libs`` directory of a Kafka download.
+``python -m kafka_keyshared.testing.clusters.jars`` fetches the jars with Maven, once per user, and
+prints their directory. ``KEYSHARED_KAFKA_JARS`` names a directory that is used instead, for
+instance the ``libs`` directory of a Kafka download.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from kafka_keyshared.errors import MissingPartError
-from kafka_keyshared.local.maven import JarSet
+from kafka_keyshared.testing.clusters.maven import JarSet
 
 KAFKA_VERSION = "4.1.1"
 JARS_VARIABLE = "KEYSHARED_KAFKA_JARS"
@@ -23,7 +23,7 @@ OLDEST_JAVA = 17
 """Kafka 4 brokers run on Java 17 and later (KIP-1013)."""
 
 HOW_TO_GET_JARS = (
-    f"run `python -m kafka_keyshared.local.jars` (54 MB, needs Maven), or set {JARS_VARIABLE} to "
+    f"run `python -m kafka_keyshared.testing.clusters.jars` (54 MB, needs Maven), or set {JARS_VARIABLE} to "
     f"the libs directory of a Kafka {KAFKA_VERSION} download"
 )
 

@@ -16,9 +16,9 @@ import os
 from confluent_kafka import KafkaError
 
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.local.cluster import Cluster, closed_error
-from kafka_keyshared.local.faults import Faults
-from kafka_keyshared.local.native import native
+from kafka_keyshared.testing.clusters.cluster import Cluster, closed_error
+from kafka_keyshared.testing.clusters.faults import Faults
+from kafka_keyshared.testing.clusters.native import native
 
 _PRODUCER = 0
 
