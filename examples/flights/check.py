@@ -7,7 +7,7 @@ right, to the last bit; 1: some are not; 2: DIR cannot be used.
 import sys
 from pathlib import Path
 
-from kafka_keyshared.demo.expected import compare, expected, read_answers
+from kafka_keyshared.lab.demo.expected import compare, expected, read_answers
 
 
 def main(arguments: list[str]) -> int:

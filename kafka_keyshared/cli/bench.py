@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from kafka_keyshared.bench import compare, fair, idle, latency, memory, noop, scale, skew, stuck
-from kafka_keyshared.bench.compare import ComparePlan
-from kafka_keyshared.bench.fair import FairPlan
-from kafka_keyshared.bench.idle import IdlePlan
-from kafka_keyshared.bench.latency import LatencyPlan
-from kafka_keyshared.bench.memory import MemoryPlan
-from kafka_keyshared.bench.noop import NoopPlan
-from kafka_keyshared.bench.scale import ScalePlan
-from kafka_keyshared.bench.skew import SkewPlan
-from kafka_keyshared.bench.stuck import StuckPlan
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.config import make_options
+from kafka_keyshared.lab.bench import compare, fair, idle, latency, memory, noop, scale, skew, stuck
+from kafka_keyshared.lab.bench.compare import ComparePlan
+from kafka_keyshared.lab.bench.fair import FairPlan
+from kafka_keyshared.lab.bench.idle import IdlePlan
+from kafka_keyshared.lab.bench.latency import LatencyPlan
+from kafka_keyshared.lab.bench.memory import MemoryPlan
+from kafka_keyshared.lab.bench.noop import NoopPlan
+from kafka_keyshared.lab.bench.scale import ScalePlan
+from kafka_keyshared.lab.bench.skew import SkewPlan
+from kafka_keyshared.lab.bench.stuck import StuckPlan
 
 
 class _Plan(Protocol):

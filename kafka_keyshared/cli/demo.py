@@ -16,12 +16,12 @@ from kafka_keyshared.cli.output import Output, write_note, write_result, write_t
 from kafka_keyshared.cli.settings import client_settings
 from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.config.pooled import ASYNCIO, PROCESS, counted_workers
-from kafka_keyshared.demo.calls import CALL_SECONDS
-from kafka_keyshared.demo.data import RECORDS
-from kafka_keyshared.demo.flights import LATE_MINUTES
-from kafka_keyshared.demo.load import load
-from kafka_keyshared.demo.run import DLQ, PARTITIONS, RETRY, Demo, Progress, Totals
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.lab.demo.calls import CALL_SECONDS
+from kafka_keyshared.lab.demo.data import RECORDS
+from kafka_keyshared.lab.demo.flights import LATE_MINUTES
+from kafka_keyshared.lab.demo.load import load
+from kafka_keyshared.lab.demo.run import DLQ, PARTITIONS, RETRY, Demo, Progress, Totals
 from kafka_keyshared.logs import only_from
 from kafka_keyshared.observability.audit.processed import TOPIC as TOPIC_PLACE
 

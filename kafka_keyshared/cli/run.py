@@ -35,9 +35,9 @@ from kafka_keyshared.config import (
 )
 from kafka_keyshared.config.pooled import PROCESS
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, lane_by
-from kafka_keyshared.demo.ledgers import on_dead_letter, on_dropped
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.executors.handling.outputs import Take, outputs_taken, place_of
+from kafka_keyshared.lab.demo.ledgers import on_dead_letter, on_dropped
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, Undecodable, UnknownFormat
 from kafka_keyshared.observability.audit.ledger import own_key

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 
 from kafka_keyshared.cli.output import Output, write_error, write_note, write_result
-from kafka_keyshared.sim.many import OFTEN, WHOLE_SEEDS, WHOLE_STEPS, Report, run_seeds
-from kafka_keyshared.sim.run import Outcome
+from kafka_keyshared.lab.simulator.many import OFTEN, WHOLE_SEEDS, WHOLE_STEPS, Report, run_seeds
+from kafka_keyshared.lab.simulator.run import Outcome
 
 TELL_EVERY = 5.0
 """Seconds between two progress messages."""

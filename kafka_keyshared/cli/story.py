@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
-from kafka_keyshared.demo.story import Story, Told
+from kafka_keyshared.lab.demo.story import Story, Told
 from kafka_keyshared.logs import only_from
 
 

@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_keyshared.bench.common import Progress, key_of, produce_all, topic_of_our_own
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.bench.common import Progress, key_of, produce_all, topic_of_our_own
 from kafka_keyshared.testing.clusters.cluster import Cluster
 
 TIMEOUT = 300.0
@@ -18,7 +18,7 @@ TIMEOUT = 300.0
 # The process tells what it held at most: what its parent is told begins with the parent's own.
 _PROGRAM = """
 import sys
-from kafka_keyshared.bench.memory_side import peak_mib
+from kafka_keyshared.lab.bench.memory_side import peak_mib
 from kafka_keyshared.cli import main
 status = main()
 sys.stderr.write(f"peak {peak_mib()}")

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kafka_keyshared.bench.processes import Meter, watched
+from kafka_keyshared.lab.bench.processes import Meter, watched
 from kafka_keyshared.spark.audit import RULES
 from kafka_keyshared.spark.session import SparkOptions, start
 from kafka_keyshared.testing.clusters.cluster import Cluster

@@ -21,9 +21,10 @@ from unittest import mock
 import msgspec
 
 import kafka_keyshared
-from kafka_keyshared.bench.common import Progress, topic_of_our_own
-from kafka_keyshared.bench.figures import median, spread
-from kafka_keyshared.bench.noop import (
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.bench.common import Progress, topic_of_our_own
+from kafka_keyshared.lab.bench.figures import median, spread
+from kafka_keyshared.lab.bench.noop import (
     NoopPlan,
     check_commits,
     fill,
@@ -31,8 +32,7 @@ from kafka_keyshared.bench.noop import (
     short_runs,
     slow_bare,
 )
-from kafka_keyshared.bench.side import Result
-from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.bench.side import Result
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks.cases import OnCluster
 
@@ -40,7 +40,7 @@ HERE = Path(kafka_keyshared.__file__).resolve().parents[1]
 """The tree that this process has imported."""
 
 BARE, BEFORE, NOW = "bare", "before", "now"
-IMPORTED = "import kafka_keyshared.bench.side as side; print(side.__file__)"
+IMPORTED = "import kafka_keyshared.lab.bench.side as side; print(side.__file__)"
 IMPORT_TIMEOUT = 60.0
 
 

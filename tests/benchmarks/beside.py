@@ -10,10 +10,10 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_keyshared.bench import compare
-from kafka_keyshared.bench.common import Progress
-from kafka_keyshared.bench.compare import ComparePlan
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.bench import compare
+from kafka_keyshared.lab.bench.common import Progress
+from kafka_keyshared.lab.bench.compare import ComparePlan
 from kafka_keyshared.testing.clusters.cluster import Cluster
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_keyshared.bench.common import Progress
+from kafka_keyshared.lab.bench.common import Progress
 from kafka_keyshared.testing.clusters.cluster import Cluster
 
 

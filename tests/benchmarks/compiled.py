@@ -30,10 +30,6 @@ from typing import Any
 import msgspec
 from confluent_kafka import Message
 
-from kafka_keyshared.bench import noop
-from kafka_keyshared.bench.common import group_of, open_cluster, topic_of_our_own
-from kafka_keyshared.bench.noop import NoopPlan
-from kafka_keyshared.bench.side import Task
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Slice
@@ -41,6 +37,10 @@ from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.keys import keying
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.bench import noop
+from kafka_keyshared.lab.bench.common import group_of, open_cluster, topic_of_our_own
+from kafka_keyshared.lab.bench.noop import NoopPlan
+from kafka_keyshared.lab.bench.side import Task
 from kafka_keyshared.model import TopicPartition
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,11 +14,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_keyshared.bench.common import group_of, key_of, produce_rows
-from kafka_keyshared.bench.compare_run import Running
-from kafka_keyshared.bench.systems import system_of
-from kafka_keyshared.bench.workloads import Job, keys_of, value_of
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.bench.common import group_of, key_of, produce_rows
+from kafka_keyshared.lab.bench.compare_run import Running
+from kafka_keyshared.lab.bench.systems import system_of
+from kafka_keyshared.lab.bench.workloads import Job, keys_of, value_of
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 
 TOPIC = "computing"

@@ -23,10 +23,10 @@ from unittest import mock
 from confluent_kafka import Consumer, KafkaException
 
 from kafka_keyshared.app.service import Hooks, KeyShared
-from kafka_keyshared.bench.child import COMMIT_INTERVAL, Patience, settled
-from kafka_keyshared.bench.common import key_of, produce_all
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.loop_host import new_loop
+from kafka_keyshared.lab.bench.child import COMMIT_INTERVAL, Patience, settled
+from kafka_keyshared.lab.bench.common import key_of, produce_all
 from kafka_keyshared.runtime.view import InstanceView
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 

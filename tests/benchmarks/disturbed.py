@@ -13,9 +13,9 @@ from typing import Any
 
 from msgspec import structs
 
-from kafka_keyshared.bench.common import Progress
-from kafka_keyshared.bench.noop import NoopPlan, run_side
-from kafka_keyshared.bench.side import Result
+from kafka_keyshared.lab.bench.common import Progress
+from kafka_keyshared.lab.bench.noop import NoopPlan, run_side
+from kafka_keyshared.lab.bench.side import Result
 from kafka_keyshared.testing.clusters.cluster import Cluster
 
 

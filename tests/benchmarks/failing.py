@@ -33,8 +33,8 @@ from kafka_keyshared.core.telemetry.failure_lines import Attempts
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.actor import Actor
 from kafka_keyshared.executors.handling import failure
+from kafka_keyshared.lab.simulator.stepped import SteppedPool
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.sim.stepped import SteppedPool
 
 PARTITION = TopicPartition("orders", 0)
 BATCH = 500

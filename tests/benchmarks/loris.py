@@ -24,9 +24,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_keyshared.bench.common import Progress, topic_of_our_own
-from kafka_keyshared.bench.noop import NoopPlan, fill
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.bench.common import Progress, topic_of_our_own
+from kafka_keyshared.lab.bench.noop import NoopPlan, fill
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.node import free_ports
 from tests.benchmarks.disturbed import disturbed_by, rate_of, run_on

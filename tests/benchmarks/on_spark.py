@@ -31,9 +31,9 @@ from typing import Any
 from confluent_kafka import Producer
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.bench.processes import Meter, watched
 from kafka_keyshared.cli.spark_run import by_value
 from kafka_keyshared.cli.spark_wanted import wanted_of
+from kafka_keyshared.lab.bench.processes import Meter, watched
 from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver.run import run_batches
 from kafka_keyshared.spark.jars import needed_files

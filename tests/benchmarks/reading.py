@@ -14,14 +14,14 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.bench.common import (
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.bench.common import (
     Progress,
     key_of,
     produce_all,
     sides_of,
     topic_of_our_own,
 )
-from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.testing.clusters.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]

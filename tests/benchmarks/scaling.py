@@ -15,9 +15,6 @@ from typing import Any
 import msgspec
 from confluent_kafka import Message
 
-from kafka_keyshared.bench.common import Progress, topic_of_our_own
-from kafka_keyshared.bench.noop import NoopPlan, fill, run_pair
-from kafka_keyshared.bench.scale import ScalePlan, measure_threads
 from kafka_keyshared.config.keys.sources import from_header
 from kafka_keyshared.config.pooled import slice_records
 from kafka_keyshared.core.contract import events as ev
@@ -26,6 +23,9 @@ from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.port import Handover
+from kafka_keyshared.lab.bench.common import Progress, topic_of_our_own
+from kafka_keyshared.lab.bench.noop import NoopPlan, fill, run_pair
+from kafka_keyshared.lab.bench.scale import ScalePlan, measure_threads
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.testing.clusters.cluster import Cluster
 

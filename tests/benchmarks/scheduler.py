@@ -14,15 +14,15 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kafka_keyshared.bench import fair, scale, skew, stuck
-from kafka_keyshared.bench.common import Progress
-from kafka_keyshared.bench.fair import FairPlan
-from kafka_keyshared.bench.noop import NoopPlan
-from kafka_keyshared.bench.scale import ScalePlan
-from kafka_keyshared.bench.skew import DISTRIBUTIONS, SkewPlan
-from kafka_keyshared.bench.stuck import StuckPlan
 from kafka_keyshared.core.workers.shards import SharedRow
 from kafka_keyshared.hashing import slot_of
+from kafka_keyshared.lab.bench import fair, scale, skew, stuck
+from kafka_keyshared.lab.bench.common import Progress
+from kafka_keyshared.lab.bench.fair import FairPlan
+from kafka_keyshared.lab.bench.noop import NoopPlan
+from kafka_keyshared.lab.bench.scale import ScalePlan
+from kafka_keyshared.lab.bench.skew import DISTRIBUTIONS, SkewPlan
+from kafka_keyshared.lab.bench.stuck import StuckPlan
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import coroutines
 from tests.benchmarks.before import BeforePlan

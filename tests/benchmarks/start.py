@@ -19,16 +19,16 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
-from kafka_keyshared.bench.child import Side
-from kafka_keyshared.bench.common import (
+from kafka_keyshared.config import client_conf
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.bench.child import Side
+from kafka_keyshared.lab.bench.common import (
     Progress,
     group_of,
     produce_all,
     sides_of,
     topic_of_our_own,
 )
-from kafka_keyshared.config import client_conf
-from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.testing.clusters.cluster import Cluster
 
 KEYSHARED = (sys.executable, "-m", "kafka_keyshared.cli")

@@ -28,18 +28,18 @@ from typing import Any
 import msgspec
 from confluent_kafka import Consumer
 
-from kafka_keyshared.bench import side as bench_side
-from kafka_keyshared.bench.child import Side, read_task, tell_parent
-from kafka_keyshared.bench.common import (
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.lab.bench import side as bench_side
+from kafka_keyshared.lab.bench.child import Side, read_task, tell_parent
+from kafka_keyshared.lab.bench.common import (
     Progress,
     open_cluster,
     sides_of,
     topic_of_our_own,
 )
-from kafka_keyshared.bench.noop import NoopPlan, fill
-from kafka_keyshared.bench.side import Result, Task
-from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.lab.bench.noop import NoopPlan, fill
+from kafka_keyshared.lab.bench.side import Result, Task
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.loopstats import LoopStats
 from kafka_keyshared.runtime.stopping import StopReport

@@ -7,9 +7,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from kafka_keyshared.bench.common import Progress, topic_of_our_own
-from kafka_keyshared.bench.noop import NoopPlan, fill
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.bench.common import Progress, topic_of_our_own
+from kafka_keyshared.lab.bench.noop import NoopPlan, fill
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks.disturbed import lost_beside, run_on
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.bench.noop import NoopPlan
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.bench.noop import NoopPlan
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks.before import HERE, BeforePlan, figures_of, in_tree, require_tree
 

@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import AdminClient
 
-from kafka_keyshared.bench import noop
-from kafka_keyshared.bench.noop import NoopPlan, fill, measure
-from kafka_keyshared.bench.side import Result, Task, fails, handler_of, median_of
 from kafka_keyshared.config.keys import from_header
 from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
+from kafka_keyshared.lab.bench import noop
+from kafka_keyshared.lab.bench.noop import NoopPlan, fill, measure
+from kafka_keyshared.lab.bench.side import Result, Task, fails, handler_of, median_of
 from kafka_keyshared.testing.clusters import jars
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import verify

@@ -23,6 +23,6 @@ def test_both_take_turns_and_are_told_as_a_ratio(embedded_cluster: Cluster) -> N
 def test_one_that_is_not_there_is_no_figure(
     embedded_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafka_keyshared.bench.systems.find_spec", lambda name: None)
+    monkeypatch.setattr("kafka_keyshared.lab.bench.systems.find_spec", lambda name: None)
     with pytest.raises(KeySharedError, match="aiokafka: aiokafka is not installed"):
         measure(replace(PLAN, other="aiokafka"), embedded_cluster, lambda line: None)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.bench import compare
-from kafka_keyshared.bench.compare import ComparePlan
-from kafka_keyshared.bench.compare_run import Measured, PeerError, run_system
-from kafka_keyshared.bench.jars import JARS_VARIABLE
-from kafka_keyshared.bench.systems import FAMILIES, System, every_system
-from kafka_keyshared.bench.workloads import Job
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.bench import compare
+from kafka_keyshared.lab.bench.compare import ComparePlan
+from kafka_keyshared.lab.bench.compare_run import Measured, PeerError, run_system
+from kafka_keyshared.lab.bench.jars import JARS_VARIABLE
+from kafka_keyshared.lab.bench.systems import FAMILIES, System, every_system
+from kafka_keyshared.lab.bench.workloads import Job
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.integration.test_compare import OTHERS
 

@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from kafka_keyshared.bench import idle, latency, memory, noop
-from kafka_keyshared.bench.common import run_child
-from kafka_keyshared.bench.idle import IdlePlan
-from kafka_keyshared.bench.latency import LatencyPlan
-from kafka_keyshared.bench.memory import MemoryPlan
-from kafka_keyshared.bench.paced import STAMP, Pace, Paced
+from kafka_keyshared.lab.bench import idle, latency, memory, noop
+from kafka_keyshared.lab.bench.common import run_child
+from kafka_keyshared.lab.bench.idle import IdlePlan
+from kafka_keyshared.lab.bench.latency import LatencyPlan
+from kafka_keyshared.lab.bench.memory import MemoryPlan
+from kafka_keyshared.lab.bench.paced import STAMP, Pace, Paced
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import verify
 from tests.benchmarks.cases import Outcome

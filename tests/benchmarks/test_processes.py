@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from kafka_keyshared.bench.processes import Meter, watched
+from kafka_keyshared.lab.bench.processes import Meter, watched
 from tests.benchmarks.on_spark import turns
 
 HOLDS = "held = b'x' * (64 << 20); print('held', flush=True); input()"

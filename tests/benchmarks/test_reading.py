@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.bench.common import key_of, produce_all
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.hashing import slot_of
+from kafka_keyshared.lab.bench.common import key_of, produce_all
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import reading
 from tests.benchmarks.reading import ReadPlan, measure

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kafka_keyshared.bench import scale
-from kafka_keyshared.bench.scale import ScalePlan
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.bench import scale
+from kafka_keyshared.lab.bench.scale import ScalePlan
 from kafka_keyshared.testing.clusters.cluster import Cluster
 
 TINY = ScalePlan(

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.bench import fair, scale, skew, stuck
-from kafka_keyshared.bench.fair import FairPlan
-from kafka_keyshared.bench.fair_side import Waits
-from kafka_keyshared.bench.noop import NoopPlan
-from kafka_keyshared.bench.paced import Paced
-from kafka_keyshared.bench.resize_side import Resized
-from kafka_keyshared.bench.scale import ScalePlan
-from kafka_keyshared.bench.skew import Pair, SkewPlan
-from kafka_keyshared.bench.sleeping_side import Makespan
-from kafka_keyshared.bench.stuck import StuckPlan
-from kafka_keyshared.bench.stuck_side import Punctual
+from kafka_keyshared.lab.bench import fair, scale, skew, stuck
+from kafka_keyshared.lab.bench.fair import FairPlan
+from kafka_keyshared.lab.bench.fair_side import Waits
+from kafka_keyshared.lab.bench.noop import NoopPlan
+from kafka_keyshared.lab.bench.paced import Paced
+from kafka_keyshared.lab.bench.resize_side import Resized
+from kafka_keyshared.lab.bench.scale import ScalePlan
+from kafka_keyshared.lab.bench.skew import Pair, SkewPlan
+from kafka_keyshared.lab.bench.sleeping_side import Makespan
+from kafka_keyshared.lab.bench.stuck import StuckPlan
+from kafka_keyshared.lab.bench.stuck_side import Punctual
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import before, scheduler, verify
 from tests.benchmarks.before import HERE, BeforePlan

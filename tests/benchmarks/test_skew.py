@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.bench import skew
-from kafka_keyshared.bench.common import run_child
-from kafka_keyshared.bench.skew import Pair, SkewPlan, row_of
-from kafka_keyshared.bench.sleeping import run_sleeping
-from kafka_keyshared.bench.sleeping_side import Makespan, SleepTask
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.bench import skew
+from kafka_keyshared.lab.bench.common import run_child
+from kafka_keyshared.lab.bench.skew import Pair, SkewPlan, row_of
+from kafka_keyshared.lab.bench.sleeping import run_sleeping
+from kafka_keyshared.lab.bench.sleeping_side import Makespan, SleepTask
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import in_process
 
@@ -75,7 +75,7 @@ def test_a_run_that_handled_too_few_is_no_result(
     def few(_module: str, task: SleepTask, *_: object) -> Makespan:
         return Makespan(seconds=1.0, records=task.records - 1)
 
-    monkeypatch.setattr("kafka_keyshared.bench.sleeping.run_child", few)
+    monkeypatch.setattr("kafka_keyshared.lab.bench.sleeping.run_child", few)
     with pytest.raises(KeySharedError, match="queue side: 9 of 10 records were handled"):
         run_sleeping("queue", embedded_cluster, topic, records=10, workers="2", sleep_ms=1)
     assert run_child is not few

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.bench.noop import NoopPlan
+from kafka_keyshared.lab.bench.noop import NoopPlan
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import steps
 from tests.benchmarks.steps import (

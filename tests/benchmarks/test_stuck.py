@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.bench import stuck
-from kafka_keyshared.bench.paced import Paced
-from kafka_keyshared.bench.stuck import Run, StuckPlan
-from kafka_keyshared.bench.stuck_side import Punctual
+from kafka_keyshared.lab.bench import stuck
+from kafka_keyshared.lab.bench.paced import Paced
+from kafka_keyshared.lab.bench.stuck import Run, StuckPlan
+from kafka_keyshared.lab.bench.stuck_side import Punctual
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import in_process
 

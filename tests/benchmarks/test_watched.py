@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.bench.noop import NoopPlan
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.bench.noop import NoopPlan
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import exposition, loris, telling, watched
 

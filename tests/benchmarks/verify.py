@@ -26,13 +26,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from kafka_keyshared.bench import idle, latency, memory, noop
-from kafka_keyshared.bench.common import Progress, open_cluster
-from kafka_keyshared.bench.idle import IdlePlan
-from kafka_keyshared.bench.latency import LatencyPlan
-from kafka_keyshared.bench.memory import MemoryPlan
-from kafka_keyshared.bench.noop import NoopPlan
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.bench import idle, latency, memory, noop
+from kafka_keyshared.lab.bench.common import Progress, open_cluster
+from kafka_keyshared.lab.bench.idle import IdlePlan
+from kafka_keyshared.lab.bench.latency import LatencyPlan
+from kafka_keyshared.lab.bench.memory import MemoryPlan
+from kafka_keyshared.lab.bench.noop import NoopPlan
 from kafka_keyshared.testing.clusters.cluster import Cluster
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))

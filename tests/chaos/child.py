@@ -23,7 +23,7 @@ from typing import Any
 
 from kafka_keyshared.app.service import Hooks, KeyShared
 from kafka_keyshared.client.port import Rebalance
-from kafka_keyshared.demo.ledgers import (
+from kafka_keyshared.lab.demo.ledgers import (
     AuditedClient,
     audited_client,
     on_dead_letter,

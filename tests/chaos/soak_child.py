@@ -24,7 +24,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.app.service import Hooks
 from kafka_keyshared.client.port import Rebalance
-from kafka_keyshared.demo.ledgers import (
+from kafka_keyshared.lab.demo.ledgers import (
     AuditedClient,
     audited_client,
     on_dead_letter,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kafka_keyshared.demo.ledgers import settled_in
+from kafka_keyshared.lab.demo.ledgers import settled_in
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import (
     CommitAnswered,

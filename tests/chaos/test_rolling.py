@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.demo.ledgers import AuditedClient
+from kafka_keyshared.lab.demo.ledgers import AuditedClient
 from kafka_keyshared.observability.audit.ledger import MemoryLedger, OwnershipChanged
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.chaos.faults import SilentClient

@@ -18,9 +18,9 @@ from kafka_keyshared.cli.advice import sample
 from kafka_keyshared.cli.advice.count import Tally
 from kafka_keyshared.cli.advice.logs import Log, Logs
 from kafka_keyshared.cli.advice.sample import Sample, take
-from kafka_keyshared.demo import data
-from kafka_keyshared.demo.load import load
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.lab.demo import data
+from kafka_keyshared.lab.demo.load import load
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster

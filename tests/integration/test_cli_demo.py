@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from kafka_keyshared.demo import run
-from kafka_keyshared.demo.data import RECORDS
-from kafka_keyshared.demo.run import Demo, count
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.lab.demo import run
+from kafka_keyshared.lab.demo.data import RECORDS
+from kafka_keyshared.lab.demo.run import Demo, count
 from tests.support.cli import Running, in_process
 from tests.support.rows import read_rows
 

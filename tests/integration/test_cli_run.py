@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.demo.data import CANCELLED, RECORDS
+from kafka_keyshared.lab.demo.data import CANCELLED, RECORDS
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
@@ -158,7 +158,7 @@ def test_a_topic_of_another_name_that_exists_is_loaded_into(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from kafka_keyshared.demo import data, load
+    from kafka_keyshared.lab.demo import data, load
 
     few = list(zip(range(300), data.records(), strict=False))
     monkeypatch.setattr(load, "records", lambda: iter([record for _, record in few]))

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.kafka import KafkaClient
-from kafka_keyshared.demo.ledgers import AuditedClient
+from kafka_keyshared.lab.demo.ledgers import AuditedClient
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
 from kafka_keyshared.testing.clusters.cluster import Cluster

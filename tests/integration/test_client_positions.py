@@ -16,7 +16,7 @@ from kafka_keyshared.client.port import Committed, CommittedOffset
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
 from kafka_keyshared.core.offsets import metadata
-from kafka_keyshared.demo.ledgers import AuditedClient
+from kafka_keyshared.lab.demo.ledgers import AuditedClient
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import MemoryLedger, Started
 from kafka_keyshared.runtime import rebalance

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.demo.ledgers import AuditedClient
+from kafka_keyshared.lab.demo.ledgers import AuditedClient
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.observability.audit.ledger import (
     CommitAnswered,

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from kafka_keyshared.bench import compare
-from kafka_keyshared.bench.compare import ComparePlan
-from kafka_keyshared.bench.jars import PEER_JARS
+from kafka_keyshared.lab.bench import compare
+from kafka_keyshared.lab.bench.compare import ComparePlan
+from kafka_keyshared.lab.bench.jars import PEER_JARS
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import in_process
 
@@ -22,7 +22,7 @@ OTHERS = (
 @pytest.fixture
 def java_peer() -> None:
     if PEER_JARS.find() is None:
-        pytest.skip("no parallel-consumer: run `python -m kafka_keyshared.bench.jars`")
+        pytest.skip("no parallel-consumer: run `python -m kafka_keyshared.lab.bench.jars`")
 
 
 @pytest.mark.usefixtures("java_peer")

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from kafka_keyshared.demo import story
-from kafka_keyshared.demo.story import CHAPTERS, Story
+from kafka_keyshared.lab.demo import story
+from kafka_keyshared.lab.demo.story import CHAPTERS, Story
 from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.diagnosis import judge
 from tests.conftest import Eventually

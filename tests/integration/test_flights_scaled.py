@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.app.service import KeyShared
-from kafka_keyshared.demo import run
-from kafka_keyshared.demo.calls import Calls, awaiting
-from kafka_keyshared.demo.expected import Answer, read_answers
-from kafka_keyshared.demo.flights import Flights
-from kafka_keyshared.demo.run import Demo, Progress
+from kafka_keyshared.lab.demo import run
+from kafka_keyshared.lab.demo.calls import Calls, awaiting
+from kafka_keyshared.lab.demo.expected import Answer, read_answers
+from kafka_keyshared.lab.demo.flights import Flights
+from kafka_keyshared.lab.demo.run import Demo, Progress
 from kafka_keyshared.model import Record
 from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.testing.clusters.producer import MeteredProducer

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.demo.ledgers import AuditedClient
+from kafka_keyshared.lab.demo.ledgers import AuditedClient
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime import topic_ids
 from kafka_keyshared.testing.clusters.broker import RealCluster

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.demo.ledgers import AuditedClient
+from kafka_keyshared.lab.demo.ledgers import AuditedClient
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
 from kafka_keyshared.testing.clusters.cluster import Cluster

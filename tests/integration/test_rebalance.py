@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import lease_of
-from kafka_keyshared.demo.sabotage import HastyClient
+from kafka_keyshared.lab.demo.sabotage import HastyClient
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import CommitSent, MemoryLedger
 from kafka_keyshared.testing.clusters.cluster import Cluster

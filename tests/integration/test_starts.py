@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from kafka_keyshared.demo.ledgers import AuditedClient
+from kafka_keyshared.lab.demo.ledgers import AuditedClient
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
 from kafka_keyshared.testing.clusters.cluster import Cluster

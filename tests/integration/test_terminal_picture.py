@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from kafka_keyshared.cli.demo import WORDS
-from kafka_keyshared.demo.data import CANCELLED, RECORDS
+from kafka_keyshared.lab.demo.data import CANCELLED, RECORDS
 from tests.setup import terminal
 
 

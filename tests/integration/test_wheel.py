@@ -138,7 +138,7 @@ for module in (kafka_keyshared, kafka_keyshared.testing):
         getattr(module, name)
 names = [each.name for each in pkgutil.walk_packages(kafka_keyshared.__path__, "kafka_keyshared.")]
 # Programs, and what needs packages that are no part of the install.
-left_out = ("kafka_keyshared.cli.__main__", "kafka_keyshared.demo.make_data")
+left_out = ("kafka_keyshared.cli.__main__", "kafka_keyshared.lab.demo.make_data")
 for name in names:
     if name not in left_out:
         importlib.import_module(name)

@@ -19,8 +19,8 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.offsets.positions import collect, derive
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import TopicPartition, partition_of
-from kafka_keyshared.sim.handlers import Ending
 from tests.support.harness import Harness
 from tests.support.records import ERROR, FakeRecord, failure
 from tests.support.seeds import enough, seeds

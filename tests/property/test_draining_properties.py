@@ -14,8 +14,8 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import slot_of
+from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import Record
-from kafka_keyshared.sim.handlers import Ending
 from tests.support.harness import Harness
 from tests.support.records import ERROR, FakeRecord, record
 from tests.support.seeds import examples

@@ -22,7 +22,7 @@ from kafka_keyshared.core.offsets.metadata import (
     size_bound,
 )
 from kafka_keyshared.core.offsets.runs import pack, payload_bound, union, unpack
-from kafka_keyshared.sim.commit_text import NOTHING, read_notes
+from kafka_keyshared.lab.simulator.commit_text import NOTHING, read_notes
 from tests.support.seeds import examples
 from tests.support.texts import here
 

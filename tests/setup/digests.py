@@ -19,9 +19,9 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from kafka_keyshared.sim.history import History
-from kafka_keyshared.sim.run import run_seed
-from kafka_keyshared.sim.timeline import Timeline
+from kafka_keyshared.lab.simulator.history import History
+from kafka_keyshared.lab.simulator.run import run_seed
+from kafka_keyshared.lab.simulator.timeline import Timeline
 
 NAMES = re.compile(r"[A-Za-z_][\w.]*(?=[(=])|<[\w.]+: ")
 """Names of classes and fields in the text of a value, and of the members of enumerations."""
@@ -47,7 +47,7 @@ class NamelessHistory(History):
 
 def line(steps: int, seed: int) -> str:
     """Run a seed; return its line."""
-    with mock.patch("kafka_keyshared.sim.world.was.History", NamelessHistory):
+    with mock.patch("kafka_keyshared.lab.simulator.world.was.History", NamelessHistory):
         found = run_seed(seed, steps)
     return f"{seed} {found.digest} {found.steps} {found.events} {found.happenings}"
 

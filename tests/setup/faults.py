@@ -21,18 +21,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
-from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.checkers import every_checker
-from kafka_keyshared.sim.checkers.no_repeats import NoRepeats
-from kafka_keyshared.sim.disturbance_rates import RATES
-from kafka_keyshared.sim.disturbances import Disturbances
-from kafka_keyshared.sim.handlers import Habits
-from kafka_keyshared.sim.keys import DerivedKey
-from kafka_keyshared.sim.member import MemberPlan
-from kafka_keyshared.sim.publisher import LetterFaults
-from kafka_keyshared.sim.run import HEALED_WITHIN, TURN, all_done
-from kafka_keyshared.sim.run_plan import PROTOCOLS, Plan
-from kafka_keyshared.sim.world import World
+from kafka_keyshared.lab.simulator import history as happened
+from kafka_keyshared.lab.simulator.checkers import every_checker
+from kafka_keyshared.lab.simulator.checkers.no_repeats import NoRepeats
+from kafka_keyshared.lab.simulator.disturbance_rates import RATES
+from kafka_keyshared.lab.simulator.disturbances import Disturbances
+from kafka_keyshared.lab.simulator.handlers import Habits
+from kafka_keyshared.lab.simulator.keys import DerivedKey
+from kafka_keyshared.lab.simulator.member import MemberPlan
+from kafka_keyshared.lab.simulator.publisher import LetterFaults
+from kafka_keyshared.lab.simulator.run import HEALED_WITHIN, TURN, all_done
+from kafka_keyshared.lab.simulator.run_plan import PROTOCOLS, Plan
+from kafka_keyshared.lab.simulator.world import World
 from tests.setup.page_tables import filled, others, table, written
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"

@@ -67,8 +67,8 @@ def _spark_java_works() -> bool:
 
 
 def _peer_compiles() -> bool:
-    from kafka_keyshared.bench.jars import compiler
     from kafka_keyshared.errors import MissingPartError
+    from kafka_keyshared.lab.bench.jars import compiler
 
     try:
         compiler()
@@ -78,7 +78,7 @@ def _peer_compiles() -> bool:
 
 
 def _peer_jars_reachable() -> bool:
-    from kafka_keyshared.bench.jars import PEER_JARS
+    from kafka_keyshared.lab.bench.jars import PEER_JARS
 
     return PEER_JARS.find() is not None or shutil.which("mvn") is not None
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.checkers import every_checker
-from kafka_keyshared.sim.checkers.checker import Violation
-from kafka_keyshared.sim.checkers.logs import HistoryError
+from kafka_keyshared.lab.simulator import history as happened
+from kafka_keyshared.lab.simulator.checkers import every_checker
+from kafka_keyshared.lab.simulator.checkers.checker import Violation
+from kafka_keyshared.lab.simulator.checkers.logs import HistoryError
 from tests.simulation.told import SUB, T0, T1, Told
 from tests.simulation.watched import assert_found, assert_right, begun, settings
 from tests.tidy.layers import imports
@@ -121,7 +121,7 @@ def test_checkers_know_nothing_of_what_the_core_believes() -> None:
     known = {module.name for module in modules("kafka_keyshared")}
     parts = {
         name
-        for module in modules("kafka_keyshared/sim/checkers")
+        for module in modules("kafka_keyshared/lab/simulator/checkers")
         for _, name in imports(module, known)
         if name.startswith("kafka_keyshared.") and ".sim." not in name
     }

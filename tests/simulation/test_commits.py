@@ -6,10 +6,10 @@ import pytest
 
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitResult
+from kafka_keyshared.lab.simulator.commits import Fate
+from kafka_keyshared.lab.simulator.group import Seat
+from kafka_keyshared.lab.simulator.history import CommitSent, CommitStored, CommitTold
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim.commits import Fate
-from kafka_keyshared.sim.group import Seat
-from kafka_keyshared.sim.history import CommitSent, CommitStored, CommitTold
 from tests.support.simulated import PROTOCOLS, TOPIC, Reading, Simulation
 
 P0, P1 = (TopicPartition(TOPIC, number) for number in (0, 1))

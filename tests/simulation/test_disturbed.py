@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kafka_keyshared.sim.pool import PoolHabits
-from kafka_keyshared.sim.run import Outcome, run_seed
+from kafka_keyshared.lab.simulator.pool import PoolHabits
+from kafka_keyshared.lab.simulator.run import Outcome, run_seed
 from tests.setup.faults import plan_of
 
 STEPS = 200

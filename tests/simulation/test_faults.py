@@ -9,9 +9,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import EventKind, classify_event
 from kafka_keyshared.core.contract.events import CommitResult
+from kafka_keyshared.lab.simulator.faults import Faults
+from kafka_keyshared.lab.simulator.pause_history import PauseHeard, PauseRefused
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim.faults import Faults
-from kafka_keyshared.sim.pause_history import PauseHeard, PauseRefused
 from tests.support.simulated import TOPIC, Reading, Simulation
 
 P0, P1 = (TopicPartition(TOPIC, number) for number in (0, 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.sim.timeline import Process, Timeline
+from kafka_keyshared.lab.simulator.timeline import Process, Timeline
 
 
 def test_a_process_is_held_up_by_who_waits_inside_of_its_wait() -> None:

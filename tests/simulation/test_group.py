@@ -9,10 +9,10 @@ import pytest
 
 from kafka_keyshared.client.port import EventKind, classify_event
 from kafka_keyshared.core.contract.events import CommitResult
+from kafka_keyshared.lab.simulator.client import SimClient
+from kafka_keyshared.lab.simulator.history import CommitStored, Expelled, Owned, Released
+from kafka_keyshared.lab.simulator.timeline import Killed, Process
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim.client import SimClient
-from kafka_keyshared.sim.history import CommitStored, Expelled, Owned, Released
-from kafka_keyshared.sim.timeline import Killed, Process
 from tests.support.simulated import PROTOCOLS, TOPIC, Simulation
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -6,8 +6,13 @@ import pytest
 
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing.modes import RoutingSettings
-from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.happenings import FiltersDeclared, Resized, WorkerJoined, WorkerLeft
+from kafka_keyshared.lab.simulator import history as happened
+from kafka_keyshared.lab.simulator.happenings import (
+    FiltersDeclared,
+    Resized,
+    WorkerJoined,
+    WorkerLeft,
+)
 from tests.simulation.told import SUB, T0, Told
 from tests.simulation.watched import assert_found, assert_right, begun, settings
 

@@ -6,10 +6,10 @@ import pytest
 
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.hashing import slot_of
-from kafka_keyshared.sim import state_history as told_of
-from kafka_keyshared.sim.site import Site
-from kafka_keyshared.sim.states import States
-from kafka_keyshared.sim.timeline import Process
+from kafka_keyshared.lab.simulator import state_history as told_of
+from kafka_keyshared.lab.simulator.site import Site
+from kafka_keyshared.lab.simulator.states import States
+from kafka_keyshared.lab.simulator.timeline import Process
 from tests.simulation.told import SUB, Told
 from tests.simulation.watched import assert_found, assert_right, begun, settings
 

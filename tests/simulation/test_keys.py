@@ -10,14 +10,14 @@ import pytest
 
 from kafka_keyshared.core.keys.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.lab.simulator.chance import Chance
+from kafka_keyshared.lab.simulator.keys import DerivedKey, key_by, keyed
+from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.records import SimRecord, group_of
+from kafka_keyshared.lab.simulator.routings import with_routing
+from kafka_keyshared.lab.simulator.run import run_seed
+from kafka_keyshared.lab.simulator.run_plan import Plan
 from kafka_keyshared.model import Retry, TopicPartition, Undecodable, UnknownFormat
-from kafka_keyshared.sim.chance import Chance
-from kafka_keyshared.sim.keys import DerivedKey, key_by, keyed
-from kafka_keyshared.sim.plan import plan_of
-from kafka_keyshared.sim.records import SimRecord, group_of
-from kafka_keyshared.sim.routings import with_routing
-from kafka_keyshared.sim.run import run_seed
-from kafka_keyshared.sim.run_plan import Plan
 from tests.simulation.told import Told
 from tests.simulation.watched import Story, assert_found, assert_right, settings
 

@@ -8,10 +8,17 @@ import pytest
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.port import EventKind, classify_event
+from kafka_keyshared.lab.simulator.client import SimClient
+from kafka_keyshared.lab.simulator.history import (
+    Appended,
+    CutOff,
+    Delivered,
+    Misplaced,
+    Remade,
+    Removed,
+)
+from kafka_keyshared.lab.simulator.timeline import Process
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim.client import SimClient
-from kafka_keyshared.sim.history import Appended, CutOff, Delivered, Misplaced, Remade, Removed
-from kafka_keyshared.sim.timeline import Process
 from tests.support.simulated import TOPIC, Simulation
 
 P0 = TopicPartition(TOPIC, 0)

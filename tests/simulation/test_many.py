@@ -9,9 +9,9 @@ import pytest
 
 from kafka_keyshared.cli import simulate
 from kafka_keyshared.cli.output import Output
-from kafka_keyshared.sim.many import OFTEN, WHOLE_SEEDS, WHOLE_STEPS, Report, run_seeds
-from kafka_keyshared.sim.run import Outcome
-from kafka_keyshared.sim.sometimes import UNREACHED
+from kafka_keyshared.lab.simulator.many import OFTEN, WHOLE_SEEDS, WHOLE_STEPS, Report, run_seeds
+from kafka_keyshared.lab.simulator.run import Outcome
+from kafka_keyshared.lab.simulator.sometimes import UNREACHED
 
 
 def outcome(seed: int, sometimes: dict[str, int], *violations: str) -> Outcome:
@@ -50,7 +50,9 @@ def test_a_smaller_run_tells_what_it_has_met_too_seldom() -> None:
 def test_a_run_is_whole_from_some_size_on(
     seeds: int, steps: int, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafka_keyshared.sim.many.run_seed", lambda seed, **how: outcome(seed, {}))
+    monkeypatch.setattr(
+        "kafka_keyshared.lab.simulator.many.run_seed", lambda seed, **how: outcome(seed, {})
+    )
     assert run_seeds(range(seeds), steps, 1, lambda outcome: None).whole == whole
 
 

@@ -7,8 +7,8 @@ import pytest
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried, hash_of
 from kafka_keyshared.core.offsets.metadata import encode
+from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim import history as happened
 from tests.simulation.told import SUB, T0, T1, Told
 from tests.simulation.watched import assert_found, assert_right, begun, settings
 from tests.support.texts import here

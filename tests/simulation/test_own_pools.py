@@ -16,13 +16,13 @@ from kafka_keyshared.executors.cell import Cell
 from kafka_keyshared.executors.failed_lanes import FailedLanes
 from kafka_keyshared.executors.process import ProcessEndedError
 from kafka_keyshared.executors.sent import Sent
+from kafka_keyshared.lab.simulator.pool import PoolHabits
+from kafka_keyshared.lab.simulator.processes import SimProcesses
+from kafka_keyshared.lab.simulator.pulling import SimMembers
+from kafka_keyshared.lab.simulator.run import Outcome, run_seed
+from kafka_keyshared.lab.simulator.stepped import PoolKind
+from kafka_keyshared.lab.simulator.virtual_process import VirtualProcess
 from kafka_keyshared.model import Record
-from kafka_keyshared.sim.pool import PoolHabits
-from kafka_keyshared.sim.processes import SimProcesses
-from kafka_keyshared.sim.pulling import SimMembers
-from kafka_keyshared.sim.run import Outcome, run_seed
-from kafka_keyshared.sim.stepped import PoolKind
-from kafka_keyshared.sim.virtual_process import VirtualProcess
 from tests.setup.faults import plan_of
 
 DISTURBED = {

@@ -8,13 +8,18 @@ from dataclasses import replace
 import pytest
 
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
+from kafka_keyshared.lab.simulator import history as happened
+from kafka_keyshared.lab.simulator.chance import Chance
+from kafka_keyshared.lab.simulator.pause_history import (
+    PauseHeard,
+    PauseOrdered,
+    PauseRefused,
+    PauseTaken,
+)
+from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.run import run_seed
+from kafka_keyshared.lab.simulator.run_plan import Plan
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.chance import Chance
-from kafka_keyshared.sim.pause_history import PauseHeard, PauseOrdered, PauseRefused, PauseTaken
-from kafka_keyshared.sim.plan import plan_of
-from kafka_keyshared.sim.run import run_seed
-from kafka_keyshared.sim.run_plan import Plan
 from tests.simulation.told import T0, T1, Told
 from tests.simulation.watched import Story, assert_found, assert_right, begun, settings
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_keyshared.sim import emphases, plan
-from kafka_keyshared.sim.chance import Chance
-from kafka_keyshared.sim.disturbance_rates import ON_REQUEST, RATES
-from kafka_keyshared.sim.disturbances import DISTURBANCES
-from kafka_keyshared.sim.emphases import EMPHASES
-from kafka_keyshared.sim.plan import plan_of
-from kafka_keyshared.sim.run_plan import Draw, Plan
+from kafka_keyshared.lab.simulator import emphases, plan
+from kafka_keyshared.lab.simulator.chance import Chance
+from kafka_keyshared.lab.simulator.disturbance_rates import ON_REQUEST, RATES
+from kafka_keyshared.lab.simulator.disturbances import DISTURBANCES
+from kafka_keyshared.lab.simulator.emphases import EMPHASES
+from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.run_plan import Draw, Plan
 
 SEEDS = range(1, 201)
 

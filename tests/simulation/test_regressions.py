@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.sim.chance import Chance
-from kafka_keyshared.sim.plan import plan_of
-from kafka_keyshared.sim.run import run_seed
+from kafka_keyshared.lab.simulator.chance import Chance
+from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.run import run_seed
 from tests.support.plans import Found, read, write
 
 FILES = sorted((Path(__file__).parent / "regressions").glob("*.json"))

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.chance import Chance
-from kafka_keyshared.sim.checkers.checker import Violation
-from kafka_keyshared.sim.checkers.rights import FOR_RIGHTS, PatientWithRights
-from kafka_keyshared.sim.happenings import RightsChanged
-from kafka_keyshared.sim.member import MemberPlan
-from kafka_keyshared.sim.plan import plan_of
-from kafka_keyshared.sim.run import run_seed
-from kafka_keyshared.sim.run_plan import Protocol
-from kafka_keyshared.sim.world import World
+from kafka_keyshared.lab.simulator import history as happened
+from kafka_keyshared.lab.simulator.chance import Chance
+from kafka_keyshared.lab.simulator.checkers.checker import Violation
+from kafka_keyshared.lab.simulator.checkers.rights import FOR_RIGHTS, PatientWithRights
+from kafka_keyshared.lab.simulator.happenings import RightsChanged
+from kafka_keyshared.lab.simulator.member import MemberPlan
+from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.run import run_seed
+from kafka_keyshared.lab.simulator.run_plan import Protocol
+from kafka_keyshared.lab.simulator.world import World
 from tests.simulation.told import Told
 from tests.simulation.watched import settings
 

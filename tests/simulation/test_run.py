@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.lab.simulator.checkers.books import Books
+from kafka_keyshared.lab.simulator.run import all_done
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim.checkers.books import Books
-from kafka_keyshared.sim.run import all_done
 from tests.support.simulated import TOPIC, Simulation
 
 P0 = TopicPartition(TOPIC, 0)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from kafka_keyshared.sim.many import WHOLE_SEEDS, WHOLE_STEPS, Report, run_seeds
+from kafka_keyshared.lab.simulator.many import WHOLE_SEEDS, WHOLE_STEPS, Report, run_seeds
 from tests.support.seeds import patience, seeds
 
 SEEDS = seeds(WHOLE_SEEDS, first=1)

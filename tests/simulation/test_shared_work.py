@@ -7,8 +7,8 @@ from typing import Any
 
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import SLOTS
-from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.happenings import Resized, WorkerLeft
+from kafka_keyshared.lab.simulator import history as happened
+from kafka_keyshared.lab.simulator.happenings import Resized, WorkerLeft
 from tests.simulation.told import SUB, Told
 from tests.simulation.watched import assert_found, assert_right
 

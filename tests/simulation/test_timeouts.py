@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_keyshared.sim.chance import Chance
-from kafka_keyshared.sim.plan import KINDS, plan_of
-from kafka_keyshared.sim.run import run_seed
-from kafka_keyshared.sim.run_plan import Plan
-from kafka_keyshared.sim.stepped import PoolKind
-from kafka_keyshared.sim.world import World
+from kafka_keyshared.lab.simulator.chance import Chance
+from kafka_keyshared.lab.simulator.plan import KINDS, plan_of
+from kafka_keyshared.lab.simulator.run import run_seed
+from kafka_keyshared.lab.simulator.run_plan import Plan
+from kafka_keyshared.lab.simulator.stepped import PoolKind
+from kafka_keyshared.lab.simulator.world import World
 
 SEEDS = (3, 18, 20)
 STEPS = 20_000

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from kafka_keyshared.core.contract.events import CommitResult
-from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.chance import Chance
-from kafka_keyshared.sim.checkers.no_repeats import NoRepeats
-from kafka_keyshared.sim.plan import plan_of, without_reliability
-from kafka_keyshared.sim.run import run_seed
-from kafka_keyshared.sim.run_plan import Plan
+from kafka_keyshared.lab.simulator import history as happened
+from kafka_keyshared.lab.simulator.chance import Chance
+from kafka_keyshared.lab.simulator.checkers.no_repeats import NoRepeats
+from kafka_keyshared.lab.simulator.plan import plan_of, without_reliability
+from kafka_keyshared.lab.simulator.run import run_seed
+from kafka_keyshared.lab.simulator.run_plan import Plan
 from tests.simulation.told import SUB, Told, text
 from tests.simulation.watched import Story, assert_found, assert_right, begun, settings
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.offsets.metadata import Runs, encode
+from kafka_keyshared.lab.simulator import history as happened
+from kafka_keyshared.lab.simulator.history import History, Stored
+from kafka_keyshared.lab.simulator.timeline import Timeline
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.history import History, Stored
-from kafka_keyshared.sim.timeline import Timeline
 from tests.support.texts import here
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

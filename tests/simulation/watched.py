@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.sim.checkers import every_checker
-from kafka_keyshared.sim.checkers.checker import Checker, Violation
+from kafka_keyshared.lab.simulator.checkers import every_checker
+from kafka_keyshared.lab.simulator.checkers.checker import Checker, Violation
 from tests.simulation.told import Told
 
 Story = Callable[[Told], object]

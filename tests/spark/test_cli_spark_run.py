@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.demo.expected import compare, expected, read_answers
+from kafka_keyshared.lab.demo.expected import compare, expected, read_answers
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.standalone import SHORT_LIVED
 

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.port import Rebalance
-from kafka_keyshared.demo.ledgers import AuditedClient
+from kafka_keyshared.lab.demo.ledgers import AuditedClient
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.live import client_conf

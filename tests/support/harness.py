@@ -17,9 +17,9 @@ from kafka_keyshared.core.routing.port import Unowned
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.executors.actor import Actor, Mail
+from kafka_keyshared.lab.simulator.handlers import Ending
+from kafka_keyshared.lab.simulator.stepped import SteppedPool, SteppedWorker
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.sim.handlers import Ending
-from kafka_keyshared.sim.stepped import SteppedPool, SteppedWorker
 from tests.support.records import P0
 
 

@@ -12,8 +12,8 @@ from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.workers.worker import WorkerState
 from kafka_keyshared.hashing import slot_of
+from kafka_keyshared.lab.simulator.stepped import SteppedPool
 from kafka_keyshared.model import Record
-from kafka_keyshared.sim.stepped import SteppedPool
 from tests.support.adversary import Adversary
 from tests.support.records import FakeRecord
 

@@ -23,8 +23,8 @@ from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.executors.pull import PullPool
+from kafka_keyshared.lab.simulator.commit_text import read_commit
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim.commit_text import read_commit
 from tests.support.harness import Harness
 from tests.support.records import P0, P1, FakeRecord, failure
 

@@ -26,13 +26,13 @@ from kafka_keyshared.client.topic_ids import id_in
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.log_position import LogPosition, topic_id_in
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.demo.ledgers import (
+from kafka_keyshared.dlq.envelope import source_of
+from kafka_keyshared.lab.demo.ledgers import (
     AuditedClient,
     audited_client,
     on_dead_letter,
     on_rebalance,
 )
-from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.judge import Judgement, judge
 from kafka_keyshared.observability.audit.ledger import CommitSent, MemoryLedger, OwnershipChanged

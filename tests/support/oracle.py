@@ -12,9 +12,9 @@ from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import lane_hash
+from kafka_keyshared.lab.simulator.commit_text import NOTHING, read_commit, read_notes
+from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import Coordinates, Drop, TopicPartition
-from kafka_keyshared.sim.commit_text import NOTHING, read_commit, read_notes
-from kafka_keyshared.sim.handlers import Ending
 from tests.support.records import FakeRecord
 
 Lane = tuple[str, int, bytes, int]

@@ -10,8 +10,8 @@ from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
 
 from kafka_keyshared.core.keys.keying import KeyOf
-from kafka_keyshared.sim.keys import DerivedKey
-from kafka_keyshared.sim.run_plan import Plan
+from kafka_keyshared.lab.simulator.keys import DerivedKey
+from kafka_keyshared.lab.simulator.run_plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,9 +43,9 @@ from kafka_keyshared.executors.runners import TaskWorker
 from kafka_keyshared.executors.tasks import MakeWorker, TaskPool
 from kafka_keyshared.executors.threads import ThreadPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.lab.simulator.handlers import Ending
+from kafka_keyshared.lab.simulator.stepped import DIED, PoolKind, SteppedPool
 from kafka_keyshared.model import Drop, Record, partition_of
-from kafka_keyshared.sim.handlers import Ending
-from kafka_keyshared.sim.stepped import DIED, PoolKind, SteppedPool
 from tests.support.pool_rules import Fate, Rules
 from tests.support.records import failure
 from tests.support.slices import slice_of

@@ -26,11 +26,11 @@ from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.executors.actor import Mail
+from kafka_keyshared.lab.simulator.handlers import Ending
+from kafka_keyshared.lab.simulator.stepped import SteppedPool, SteppedWorker
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.ports import Ports
-from kafka_keyshared.sim.handlers import Ending
-from kafka_keyshared.sim.stepped import SteppedPool, SteppedWorker
 from kafka_keyshared.status import ClientStatus
 from tests.support.records import P0, FakeRecord
 

@@ -15,7 +15,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.processes import ProcessPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec
-from kafka_keyshared.sim.handlers import Ending
+from kafka_keyshared.lab.simulator.handlers import Ending
 from tests.support.pool_sides import WORKER, Side, Started, Threads, come_to, state_of
 from tests.support.records import failure
 

@@ -19,9 +19,9 @@ from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET, encode
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.lab.simulator.handlers import Ending
+from kafka_keyshared.lab.simulator.stepped import SteppedWorker
 from kafka_keyshared.model import Drop, Record, TopicPartition
-from kafka_keyshared.sim.handlers import Ending
-from kafka_keyshared.sim.stepped import SteppedWorker
 from tests.support.harness import Harness
 from tests.support.oracle import Oracle, partition_of
 from tests.support.rare import note

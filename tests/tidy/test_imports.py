@@ -102,7 +102,7 @@ def test_no_two_parts_may_import_each_other() -> None:
             "audit",
         ),
         ("spark/executor.py", "from kafka_keyshared.client.kafka import Client", "spark may not"),
-        ("sim/world.py", "import kafka_keyshared", "sim may not import"),
+        ("lab/simulator/world.py", "import kafka_keyshared", "sim may not import"),
         (
             "keys.py",
             "if typing.TYPE_CHECKING:\n    from kafka_keyshared.cli import Options",
@@ -130,8 +130,8 @@ def test_a_planted_import_is_found(path: str, statement: str, complaint: str) ->
     ("path", "statement"),
     [
         ("cli/main.py", "import kafka_keyshared.testing"),
-        ("demo/run.py", "from kafka_keyshared import KeyShared"),
-        ("demo/run.py", "from kafka_keyshared.observability.audit import judge"),
+        ("lab/demo/run.py", "from kafka_keyshared import KeyShared"),
+        ("lab/demo/run.py", "from kafka_keyshared.observability.audit import judge"),
         ("runtime/loop.py", "from kafka_keyshared.executors.port import Pool"),
         ("core/routing/ring.py", "from ...hashing import slot_of"),
         ("core/routing/__init__.py", "from .ring import VnodeRing"),

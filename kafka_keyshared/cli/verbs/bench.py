@@ -67,8 +67,8 @@ def bench_noop(  # noqa: PLR0917 - each is an option of the command line
     output: OutputFlag = Output.TABLE,
 ) -> int:
     """Measure the cost of the layer with an empty handler, as a ratio to the bare loop."""
-    from kafka_keyshared.bench.noop import NoopPlan
     from kafka_keyshared.cli.bench import noop_verb
+    from kafka_keyshared.lab.bench.noop import NoopPlan
 
     plan = NoopPlan(
         records=records,
@@ -104,8 +104,8 @@ def bench_latency(  # noqa: PLR0917 - each is an option of the command line
     output: OutputFlag = Output.TABLE,
 ) -> int:
     """Measure how much later handlers start."""
-    from kafka_keyshared.bench.latency import LatencyPlan
     from kafka_keyshared.cli.bench import latency_verb
+    from kafka_keyshared.lab.bench.latency import LatencyPlan
 
     plan = LatencyPlan(
         rate=rate,
@@ -139,8 +139,8 @@ def bench_fair(  # noqa: PLR0917 - each is an option of the command line
     output: OutputFlag = Output.TABLE,
 ) -> int:
     """Measure how long other keys wait while one key has more than it can do."""
-    from kafka_keyshared.bench.fair import FairPlan
     from kafka_keyshared.cli.bench import fair_verb
+    from kafka_keyshared.lab.bench.fair import FairPlan
 
     plan = FairPlan(
         rate=rate,
@@ -175,8 +175,8 @@ def bench_skew(  # noqa: PLR0917 - each is an option of the command line
     output: OutputFlag = Output.TABLE,
 ) -> int:
     """Measure how far the makespan of a skewed backlog is from its lower bound."""
-    from kafka_keyshared.bench.skew import SkewPlan
     from kafka_keyshared.cli.bench import skew_verb
+    from kafka_keyshared.lab.bench.skew import SkewPlan
 
     plan = SkewPlan(
         records=records,
@@ -221,8 +221,8 @@ def bench_scale(  # noqa: PLR0917 - each is an option of the command line
     output: OutputFlag = Output.TABLE,
 ) -> int:
     """Measure what more threads cost, what they do, and how soon new ones help."""
-    from kafka_keyshared.bench.scale import ScalePlan
     from kafka_keyshared.cli.bench import scale_verb
+    from kafka_keyshared.lab.bench.scale import ScalePlan
 
     plan = ScalePlan(
         parts=_names(parts),
@@ -262,8 +262,8 @@ def bench_stuck(  # noqa: PLR0917 - each is an option of the command line
     output: OutputFlag = Output.TABLE,
 ) -> int:
     """Measure how punctual other records are while one record takes very long."""
-    from kafka_keyshared.bench.stuck import StuckPlan
     from kafka_keyshared.cli.bench import stuck_verb
+    from kafka_keyshared.lab.bench.stuck import StuckPlan
 
     plan = StuckPlan(
         stuck=stuck,
@@ -290,8 +290,8 @@ def bench_memory(  # noqa: PLR0917 - each is an option of the command line
     output: OutputFlag = Output.TABLE,
 ) -> int:
     """Measure the memory of a run over many keys."""
-    from kafka_keyshared.bench.memory import MemoryPlan
     from kafka_keyshared.cli.bench import memory_verb
+    from kafka_keyshared.lab.bench.memory import MemoryPlan
 
     plan = MemoryPlan(keys=keys, partitions=partitions, value_bytes=value_bytes, workers=workers)
     return memory_verb(plan, bootstrap_server, Output.JSON if json else output)
@@ -306,8 +306,8 @@ def bench_idle(
     output: OutputFlag = Output.TABLE,
 ) -> int:
     """Measure the processor time of waiting."""
-    from kafka_keyshared.bench.idle import IdlePlan
     from kafka_keyshared.cli.bench import idle_verb
+    from kafka_keyshared.lab.bench.idle import IdlePlan
 
     plan = IdlePlan(seconds=seconds, workers=workers)
     return idle_verb(plan, bootstrap_server, Output.JSON if json else output)
@@ -357,8 +357,8 @@ def bench_compare(  # noqa: PLR0917 - each is an option of the command line
     output: OutputFlag = Output.TABLE,
 ) -> int:
     """Measure this package beside the bare loop and what else one could take."""
-    from kafka_keyshared.bench.compare import ComparePlan
     from kafka_keyshared.cli.bench import compare_verb
+    from kafka_keyshared.lab.bench.compare import ComparePlan
 
     plan = ComparePlan(
         systems=_names(systems),

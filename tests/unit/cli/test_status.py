@@ -18,9 +18,9 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.view import InstanceView
-from kafka_keyshared.sim.handlers import Ending
 from tests.support.ports import Stage
 from tests.support.records import ERROR, GIVE_UP, P0, P1, record
 

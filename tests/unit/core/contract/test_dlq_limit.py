@@ -11,7 +11,7 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.sim.handlers import Ending
+from kafka_keyshared.lab.simulator.handlers import Ending
 from tests.support.harness import Harness
 from tests.support.records import ERROR, GIVE_UP, P0, P1, record
 

@@ -21,7 +21,7 @@ from kafka_keyshared.core.partitions.states import PARTITION_TABLE, Ownership, P
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.workers.worker import WORKER_TABLE, Worker, WorkerEvent, WorkerState
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.sim import edges
+from kafka_keyshared.lab.simulator import edges
 from tests.setup import states_page
 from tests.support.frozen import frozen
 from tests.support.harness import Harness

@@ -15,10 +15,10 @@ from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, Lane, OrderScope, lane_by, lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import LANE_KEY_BYTES
+from kafka_keyshared.lab.simulator.commit_text import read_notes
+from kafka_keyshared.lab.simulator.handlers import Ending
+from kafka_keyshared.lab.simulator.stepped import PoolKind
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim.commit_text import read_notes
-from kafka_keyshared.sim.handlers import Ending
-from kafka_keyshared.sim.stepped import PoolKind
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, TOPIC, FakeRecord, record
 from tests.support.texts import here

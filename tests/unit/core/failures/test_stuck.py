@@ -18,9 +18,9 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.worker import WorkerState
 from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.lab.simulator.handlers import Ending
+from kafka_keyshared.lab.simulator.stepped import PoolKind, SteppedWorker
 from kafka_keyshared.model import Drop
-from kafka_keyshared.sim.handlers import Ending
-from kafka_keyshared.sim.stepped import PoolKind, SteppedWorker
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
 

@@ -17,8 +17,8 @@ from kafka_keyshared.core.records.lane_identity import is_keyless, lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.workers.worker import merged
 from kafka_keyshared.hashing import lane_hash
+from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim.handlers import Ending
 from tests.setup import states_page
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, colliding_keys, record

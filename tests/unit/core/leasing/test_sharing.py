@@ -25,7 +25,7 @@ from kafka_keyshared.core.subscription.settings import (
 from kafka_keyshared.core.workers.shards import SharedRow, shard_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, slot_of
-from kafka_keyshared.sim.stepped import SteppedWorker
+from kafka_keyshared.lab.simulator.stepped import SteppedWorker
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
 

@@ -14,9 +14,9 @@ from kafka_keyshared.core.routing.ranges import StickyRanges
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, slot_of
+from kafka_keyshared.lab.simulator.handlers import Ending
+from kafka_keyshared.lab.simulator.stepped import TIMED_OUT
 from kafka_keyshared.model import Record
-from kafka_keyshared.sim.handlers import Ending
-from kafka_keyshared.sim.stepped import TIMED_OUT
 from tests.support.harness import Harness
 from tests.support.records import ERROR, record
 

@@ -22,9 +22,9 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.workers.worker import Worker, WorkerState
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.hashing import SLOTS, slot_of
+from kafka_keyshared.lab.simulator.handlers import Ending
+from kafka_keyshared.lab.simulator.stepped import SteppedWorker
 from kafka_keyshared.model import Record, Retry
-from kafka_keyshared.sim.handlers import Ending
-from kafka_keyshared.sim.stepped import SteppedWorker
 from kafka_keyshared.status import DrainingHash
 from tests.support.harness import Harness
 from tests.support.observed import status_of

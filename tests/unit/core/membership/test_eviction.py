@@ -9,7 +9,7 @@ from kafka_keyshared.core.contract.events import Beat
 from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.subscription.settings import OnEvict, SubscriptionSettings
-from kafka_keyshared.sim.stepped import SteppedWorker
+from kafka_keyshared.lab.simulator.stepped import SteppedWorker
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, FakeRecord, record
 

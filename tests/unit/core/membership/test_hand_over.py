@@ -15,8 +15,8 @@ from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import SLOTS, slot_of
+from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import Record
-from kafka_keyshared.sim.handlers import Ending
 from tests.support.harness import Harness
 from tests.support.records import ERROR, FakeRecord, record
 

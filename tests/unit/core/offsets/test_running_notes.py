@@ -15,7 +15,7 @@ from kafka_keyshared.core.offsets.running_notes import (
     pack_running,
 )
 from kafka_keyshared.core.offsets.runs import MAX_OFFSET
-from kafka_keyshared.sim.commit_text import read_notes
+from kafka_keyshared.lab.simulator.commit_text import read_notes
 from tests.support.texts import here
 from tests.unit.core.offsets.test_metadata_format import block, every_second, numbers, sealed
 

@@ -12,9 +12,9 @@ from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.lab.simulator.commit_text import read_notes
+from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import Drop
-from kafka_keyshared.sim.commit_text import read_notes
-from kafka_keyshared.sim.handlers import Ending
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, failure, record
 from tests.support.texts import here

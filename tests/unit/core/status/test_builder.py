@@ -11,8 +11,8 @@ from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import slot_of
+from kafka_keyshared.lab.simulator.stepped import PoolKind
 from kafka_keyshared.observability.web.families import FAMILIES
-from kafka_keyshared.sim.stepped import PoolKind
 from kafka_keyshared.status import Status, SubscriptionStatus
 from tests.support.harness import Harness
 from tests.support.observed import WALL, status_of

@@ -20,8 +20,8 @@ from kafka_keyshared.core.subscription.settings import (
 )
 from kafka_keyshared.core.workers.shards import Shard, SharedRow, shard_of
 from kafka_keyshared.hashing import slot_of
+from kafka_keyshared.lab.simulator.stepped import SteppedWorker
 from kafka_keyshared.shared_status import HotKey, SharedStatus
-from kafka_keyshared.sim.stepped import SteppedWorker
 from kafka_keyshared.status import SubscriptionStatus
 from tests.support.harness import Harness
 from tests.support.observed import status_of

@@ -17,8 +17,8 @@ from kafka_keyshared.core.telemetry.meters import (
     Histogram,
     Meters,
 )
+from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import Drop, TopicPartition
-from kafka_keyshared.sim.handlers import Ending
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, TOPIC, FakeRecord, record
 from tests.support.texts import here

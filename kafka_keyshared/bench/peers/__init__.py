@@ -1,5 +1,0 @@
-"""Systems of ``bench compare``, each a function that runs a job.
-
-The job is a :class:`~..workloads.Job`. Each system is imported only for its own run, so that it
-needs its own packages and no other's.
-"""

@@ -1,0 +1,1 @@
+"""Simulator, benchmarks and demo."""

@@ -1,0 +1,16 @@
+"""Place of a simulated port: its member, process and history."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafka_keyshared.lab.simulator.history import History
+from kafka_keyshared.lab.simulator.timeline import Process
+
+
+class Site(NamedTuple):
+    """Values that all ports of a member share."""
+
+    member: int
+    process: Process
+    history: History
