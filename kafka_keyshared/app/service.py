@@ -49,7 +49,7 @@ from kafka_keyshared.executors.handling.outputs import Take
 from kafka_keyshared.executors.loop_host import CallersLoop, Host
 from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.executors.tasks import TaskPool
-from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.logs import check_logging, log_of
 from kafka_keyshared.platform import garbage
 from kafka_keyshared.platform.green import refuse_green_threads

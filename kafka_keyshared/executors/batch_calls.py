@@ -10,11 +10,11 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.executors.batch_cells import BatchCell
 from kafka_keyshared.executors.call_reports import CallReports
 from kafka_keyshared.executors.chains import Given
-from kafka_keyshared.executors.crew import Crew
 from kafka_keyshared.executors.handling.batching import BatchRule, Outcome, for_all, outcomes_of
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.state import hand_over
+from kafka_keyshared.executors.threads.crew import Crew
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 
 

@@ -24,11 +24,11 @@ from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.actor import Actor, Mail
 from kafka_keyshared.executors.batch_cells import BatchCell
 from kafka_keyshared.executors.batches import BatchPool
-from kafka_keyshared.executors.crew import Crew
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Pool
-from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.executors.threads.crew import Crew
+from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.executors.worker_cells import ThreadCell, WorkerCell, WorkerSpec
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of

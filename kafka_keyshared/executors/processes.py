@@ -39,7 +39,7 @@ from kafka_keyshared.executors.process import (
 from kafka_keyshared.executors.received import columns_of
 from kafka_keyshared.executors.sent import Sent
 from kafka_keyshared.executors.spawned import KILLED_WITHIN
-from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.executors.worker_cells import Handle, WorkerCell, WorkerSpec
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record

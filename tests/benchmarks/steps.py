@@ -29,7 +29,7 @@ import msgspec
 from confluent_kafka import Consumer
 
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.lab.bench import side as bench_side
 from kafka_keyshared.lab.bench.child import Side, read_task, tell_parent
 from kafka_keyshared.lab.bench.common import (

@@ -13,7 +13,7 @@ from typing import Any
 from kafka_keyshared.client.port import Committed, CommittedOffset, Rebalance
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
-from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.lab.demo.ledgers import AuditedClient
 from kafka_keyshared.lab.demo.sabotage import HastyClient, ReorderingPool
 from kafka_keyshared.model import TopicPartition

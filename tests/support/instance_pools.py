@@ -25,7 +25,7 @@ from kafka_keyshared.executors.loop_host import CallersLoop, Host
 from kafka_keyshared.executors.processes import ProcessPool
 from kafka_keyshared.executors.pull import PullPool
 from kafka_keyshared.executors.tasks import TaskPool
-from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from tests.support.loop_sides import CallersTasks, OwnTasks
 from tests.support.pool_sides import Batches, CallTasks, Instances, Members, Side, Split, Threads

@@ -41,7 +41,7 @@ from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.pull import PullPool
 from kafka_keyshared.executors.runners import TaskWorker
 from kafka_keyshared.executors.tasks import MakeWorker, TaskPool
-from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.lab.simulator.stepped import DIED, PoolKind, SteppedPool

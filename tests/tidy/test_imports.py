@@ -75,7 +75,7 @@ def test_no_two_parts_may_import_each_other() -> None:
         ("core/routing/ring.py", "from ... import config", "core may not import"),
         ("model.py", "from kafka_keyshared import errors, hashing", "may not import hashing"),
         (
-            "executors/threads.py",
+            "executors/threads/pool.py",
             "from kafka_keyshared.runtime.loop import Loop",
             "pools may not import",
         ),

@@ -15,7 +15,7 @@ from kafka_keyshared.core.contract.events import CommitAnswered
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.originals import Originals
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.lab.demo.ledgers import AuditedClient
 from kafka_keyshared.model import Record
 

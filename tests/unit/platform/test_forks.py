@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.events import Ended, Failed
 from kafka_keyshared.executors.handling.handlers import maker
-from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.testing import record
 from tests.support.slices import slice_of

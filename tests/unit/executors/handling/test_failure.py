@@ -18,7 +18,7 @@ from kafka_keyshared.core.contract.events import Failed, Report
 from kafka_keyshared.executors.handling import failure as failures
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import maker
-from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.platform.whose import shown
 from tests.support.records import record

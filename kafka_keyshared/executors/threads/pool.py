@@ -24,12 +24,12 @@ from kafka_keyshared.core.contract.events import (
     Stuck,
 )
 from kafka_keyshared.core.contract.slices import Progress, Slice
-from kafka_keyshared.executors.crew import Crew
 from kafka_keyshared.executors.failed_lanes import FailedLanes
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Handover, take_back_all
 from kafka_keyshared.executors.state import hand_over
+from kafka_keyshared.executors.threads.crew import Crew
 from kafka_keyshared.executors.worker_cells import Handle, WorkerCell, WorkerSpec
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Ack, Drop, Record
@@ -38,7 +38,8 @@ log = log_of("kafka_keyshared.pool")
 
 
 class ThreadPool(Crew[WorkerCell]):
-    """Runs plain functions and handler classes on threads. See :class:`~.port.Pool`."""
+    """Runs plain functions and handler classes on threads. See
+    :class:`~kafka_keyshared.executors.port.Pool`."""
 
     def make_cell(self, spec: WorkerSpec) -> WorkerCell:
         """Return the cell of a worker."""

@@ -32,7 +32,8 @@ C = TypeVar("C", bound=ThreadCell)
 
 
 class Crew(ABC, Generic[C]):
-    """The threads of a pool. See :class:`~.port.Pool` for the calls of its owner."""
+    """The threads of a pool. See :class:`~kafka_keyshared.executors.port.Pool` for the calls of its
+    owner."""
 
     def __init__(self, specs: list[WorkerSpec], mailbox: SimpleQueue[Any], clock: Clock) -> None:
         self._mailbox = mailbox

@@ -30,7 +30,7 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling import verdicts
 from kafka_keyshared.executors.handling.handlers import Made, maker
 from kafka_keyshared.executors.port import Handover
-from kafka_keyshared.executors.threads import ThreadPool
+from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry, Verdict
@@ -608,7 +608,7 @@ def test_where_a_worker_stands_is_a_line_of_the_users_program(
     place = made.pool.where("default", 0, given, 0)
     gate.set()
     made.reports()
-    assert re.fullmatch(rf"at \S*test_threads\.py:{line}, in wait \(threading\.py:\d+\)", place)
+    assert re.fullmatch(rf"at \S*test_pool\.py:{line}, in wait \(threading\.py:\d+\)", place)
     eventually(lambda: made.pool.where("default", 0, given, 0) == "", WAIT)
 
 

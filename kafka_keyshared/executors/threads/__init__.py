@@ -1,0 +1,1 @@
+"""Workers that have a thread each."""
