@@ -13,7 +13,7 @@ from kafka_keyshared.config.pooled import PROCESS
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.actor import Mail
-from kafka_keyshared.executors.batches import BatchPool
+from kafka_keyshared.executors.batches.pool import BatchPool
 from kafka_keyshared.executors.call_tasks import CallWorker
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import Made

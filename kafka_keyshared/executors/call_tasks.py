@@ -1,9 +1,9 @@
 """Event-loop workers for batch handlers, with a task per call.
 
-:class:`.gathering.Gathering` chooses the records of a call. An error of a call does not say which
-record caused it. The handler is then called with each record *alone*, one after the other. The call
-keeps their lanes until the last one has ended. Each of these calls has a new task, because a
-handler may have changed the previous one (:mod:`.task_state`).
+:class:`kafka_keyshared.executors.batches.gathering.Gathering` chooses the records of a call. An
+error of a call does not say which record caused it. The handler is then called with each record
+*alone*, one after the other. The call keeps their lanes until the last one has ended. Each of these
+calls has a new task, because a handler may have changed the previous one (:mod:`.task_state`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.executors import lease
 from kafka_keyshared.executors.awaited import turning
-from kafka_keyshared.executors.call_reports import CallReports, Holder
+from kafka_keyshared.executors.batches.call_reports import CallReports, Holder
+from kafka_keyshared.executors.batches.gathering import Gathering
 from kafka_keyshared.executors.chains import Given
-from kafka_keyshared.executors.gathering import Gathering
 from kafka_keyshared.executors.handling.batching import BatchRule, Outcome, for_all, outcomes_of
 from kafka_keyshared.executors.loop_worker import (
     HEED_TURNS,

@@ -22,8 +22,8 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.actor import Actor, Mail
-from kafka_keyshared.executors.batch_cells import BatchCell
-from kafka_keyshared.executors.batches import BatchPool
+from kafka_keyshared.executors.batches.batch_cells import BatchCell
+from kafka_keyshared.executors.batches.pool import BatchPool
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Pool

@@ -14,7 +14,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import StartWorker
 from kafka_keyshared.core.records.lane_identity import Lane, lane_of
 from kafka_keyshared.core.subscription.settings import worker_names
-from kafka_keyshared.executors.batches import BatchPool
+from kafka_keyshared.executors.batches.pool import BatchPool
 from kafka_keyshared.executors.call_tasks import CallWorker
 from kafka_keyshared.executors.cell import Cell
 from kafka_keyshared.executors.failed_lanes import Lanes, own_lanes

@@ -33,7 +33,7 @@ from kafka_keyshared.core.contract.slices import Progress, Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.executors.batches import BatchPool
+from kafka_keyshared.executors.batches.pool import BatchPool
 from kafka_keyshared.executors.call_tasks import CallWorker
 from kafka_keyshared.executors.cell import Cell
 from kafka_keyshared.executors.handling.batching import BatchRule

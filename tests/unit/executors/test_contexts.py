@@ -17,7 +17,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.config.keys import from_callable
 from kafka_keyshared.core.contract.commands import StartWorker
 from kafka_keyshared.core.contract.events import Ended
-from kafka_keyshared.executors.batches import BatchPool
+from kafka_keyshared.executors.batches.pool import BatchPool
 from kafka_keyshared.executors.contexts import Contexts
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import maker

@@ -22,7 +22,7 @@ from kafka_keyshared.core.contract.events import (
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.executors.batches import BatchPool
+from kafka_keyshared.executors.batches.pool import BatchPool
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.worker_cells import WorkerSpec

@@ -14,8 +14,8 @@ from kafka_keyshared.core.contract.commands import Adopt, Fence, Lapse, Recall, 
 from kafka_keyshared.core.contract.events import FencePassed, Recalled, Stuck
 from kafka_keyshared.core.contract.slices import Progress, Serial, Slice
 from kafka_keyshared.core.records.lane_identity import is_keyless
-from kafka_keyshared.executors.batch_calls import Calls
-from kafka_keyshared.executors.batch_cells import BatchCell
+from kafka_keyshared.executors.batches.batch_calls import Calls
+from kafka_keyshared.executors.batches.batch_cells import BatchCell
 from kafka_keyshared.executors.chains import Given
 from kafka_keyshared.logs import log_of
 
@@ -23,7 +23,7 @@ log = log_of("kafka_keyshared.pool")
 
 
 class BatchPool(Calls):
-    """Runs batch handlers on threads. See :class:`~.port.Pool`."""
+    """Runs batch handlers on threads. See :class:`~kafka_keyshared.executors.port.Pool`."""
 
     def submit(self, slice_: Slice) -> None:
         """Queue a record at its worker; hand it back at once if its lane has failed."""

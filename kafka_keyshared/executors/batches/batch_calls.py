@@ -7,8 +7,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.executors.batch_cells import BatchCell
-from kafka_keyshared.executors.call_reports import CallReports
+from kafka_keyshared.executors.batches.batch_cells import BatchCell
+from kafka_keyshared.executors.batches.call_reports import CallReports
 from kafka_keyshared.executors.chains import Given
 from kafka_keyshared.executors.handling.batching import BatchRule, Outcome, for_all, outcomes_of
 from kafka_keyshared.executors.handling.failure import describe

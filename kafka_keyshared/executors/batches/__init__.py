@@ -1,0 +1,1 @@
+"""Calls of handlers that take several records."""
