@@ -13,10 +13,10 @@ from typing import Any
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.executors.awaited import turning
-from kafka_keyshared.executors.loop_host import end_tasks
-from kafka_keyshared.executors.runners import TaskWorker
-from kafka_keyshared.executors.tasks import MakeWorker, TaskPool
+from kafka_keyshared.executors.coroutines.awaited import turning
+from kafka_keyshared.executors.coroutines.loop_host import end_tasks
+from kafka_keyshared.executors.coroutines.runners import TaskWorker
+from kafka_keyshared.executors.coroutines.tasks import MakeWorker, TaskPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.platform.importing import handling
 
@@ -28,7 +28,8 @@ LOOK_AGAIN = 0.001
 
 
 class InlineLoop:
-    """An event loop of this thread. See :class:`~.loop_host.Host`."""
+    """An event loop of this thread. See
+    :class:`~kafka_keyshared.executors.coroutines.loop_host.Host`."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

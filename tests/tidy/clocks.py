@@ -30,7 +30,7 @@ MAY: dict[tuple[str, str], str] = {
     ("executors/frames.py", "_read"): "the same",
     ("executors/process.py", "where"): "the same",
     ("executors/spawned.py", "over"): "the same",
-    ("executors/tasks.py", "stop"): "waits for a loop, which no made-up time ends",
+    ("executors/coroutines/tasks.py", "stop"): "waits for a loop, which no made-up time ends",
 }
 
 

@@ -27,7 +27,7 @@ from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors import child
-from kafka_keyshared.executors.awaited import unmade
+from kafka_keyshared.executors.coroutines.awaited import unmade
 from kafka_keyshared.executors.failed_lanes import Lanes, own_lanes
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Handover

@@ -67,7 +67,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class SimHost:
-    """Runs the loop of one process. See :class:`kafka_keyshared.executors.loop_host.Host`.
+    """Runs the loop of one process. See
+    :class:`kafka_keyshared.executors.coroutines.loop_host.Host`.
 
     ``latency`` draws the seconds until a loop with work turns. ``pauses`` draws whether others have
     a turn between two of its own, as the owner's thread has.

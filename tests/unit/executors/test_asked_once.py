@@ -7,12 +7,12 @@ from queue import SimpleQueue
 import pytest
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.executors.awaited import unmade
 from kafka_keyshared.executors.chains import Handed
+from kafka_keyshared.executors.coroutines.awaited import unmade
+from kafka_keyshared.executors.coroutines.runners import Runner
+from kafka_keyshared.executors.coroutines.tasks import TaskPool
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Handover
-from kafka_keyshared.executors.runners import Runner
-from kafka_keyshared.executors.tasks import TaskPool
 from kafka_keyshared.executors.worker_cells import WorkerCell, WorkerSpec
 from tests.support.records import record
 from tests.support.slices import slice_of

@@ -60,7 +60,7 @@ IN_A_HANDLER = f"{HANDLER}\nwork(handler)\n"
 
 IN_A_COROUTINE = f"""{HANDLER}
 import asyncio
-from kafka_keyshared.executors.tasks import TaskPool
+from kafka_keyshared.executors.coroutines.tasks import TaskPool
 
 async def waits_first(item):
     await asyncio.sleep(0)

@@ -32,10 +32,10 @@ from kafka_keyshared.core.contract.commands import (
 )
 from kafka_keyshared.core.contract.slices import Progress, Slice
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.executors.coroutines.loop_host import END_PATIENCE, Host, OwnLoop
+from kafka_keyshared.executors.coroutines.loop_worker import LoopWorker, Post
+from kafka_keyshared.executors.coroutines.runners import TaskWorker
 from kafka_keyshared.executors.failed_lanes import FailedLanes, Lanes, own_lanes
-from kafka_keyshared.executors.loop_host import END_PATIENCE, Host, OwnLoop
-from kafka_keyshared.executors.loop_worker import LoopWorker, Post
-from kafka_keyshared.executors.runners import TaskWorker
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import in_words
@@ -51,7 +51,7 @@ MakeWorker: TypeAlias = Callable[[WorkerSpec, int, Post, Clock], LoopWorker[Any]
 
 
 class TaskPool:
-    """Runs coroutine functions on an event loop. See :class:`~.port.Pool`.
+    """Runs coroutine functions on an event loop. See :class:`~kafka_keyshared.executors.port.Pool`.
 
     ``make`` makes its workers: those for single records, or those for batches.
     """

@@ -18,8 +18,14 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Adopt, Fence, Recall, Release, TimeOut
 from kafka_keyshared.core.contract.events import FencePassed, Recalled, Report
 from kafka_keyshared.core.contract.slices import Running, Slice
-from kafka_keyshared.executors.awaited import awaitable, calls_of, place_of, turning, unmade
 from kafka_keyshared.executors.contexts import Contexts
+from kafka_keyshared.executors.coroutines.awaited import (
+    awaitable,
+    calls_of,
+    place_of,
+    turning,
+    unmade,
+)
 from kafka_keyshared.executors.failed_lanes import FailedLanes
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.state import hand_over

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from kafka_keyshared.executors.daemon_threads import DaemonThreads
+from kafka_keyshared.executors.coroutines.daemon_threads import DaemonThreads
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.platform.importing import handling
 from kafka_keyshared.platform.whose import stack_of, standing

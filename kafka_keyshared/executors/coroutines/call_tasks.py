@@ -21,18 +21,18 @@ from kafka_keyshared.core.contract.events import Recalled, Stuck
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.executors import lease
-from kafka_keyshared.executors.awaited import turning
 from kafka_keyshared.executors.batches.call_reports import CallReports, Holder
 from kafka_keyshared.executors.batches.gathering import Gathering
 from kafka_keyshared.executors.chains import Given
-from kafka_keyshared.executors.handling.batching import BatchRule, Outcome, for_all, outcomes_of
-from kafka_keyshared.executors.loop_worker import (
+from kafka_keyshared.executors.coroutines.awaited import turning
+from kafka_keyshared.executors.coroutines.loop_worker import (
     HEED_TURNS,
     LoopEndedError,
     LoopWorker,
     Post,
     TimedOutError,
 )
+from kafka_keyshared.executors.handling.batching import BatchRule, Outcome, for_all, outcomes_of
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.platform.forks import end_child
 

@@ -34,12 +34,12 @@ from kafka_keyshared.core.contract.events import (
     SomeEnded,
 )
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.executors import loop_host
-from kafka_keyshared.executors.daemon_threads import MOST, DaemonThreads
+from kafka_keyshared.executors.coroutines import loop_host
+from kafka_keyshared.executors.coroutines.daemon_threads import MOST, DaemonThreads
+from kafka_keyshared.executors.coroutines.loop_host import CallersLoop, OwnLoop
+from kafka_keyshared.executors.coroutines.runners import TaskWorker
+from kafka_keyshared.executors.coroutines.tasks import TaskPool
 from kafka_keyshared.executors.handling.handlers import maker
-from kafka_keyshared.executors.loop_host import CallersLoop, OwnLoop
-from kafka_keyshared.executors.runners import TaskWorker
-from kafka_keyshared.executors.tasks import TaskPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry
 from tests.support.pool_sides import SteppedLoop
@@ -879,7 +879,7 @@ def test_of_a_slice_what_has_just_ended_is_told_before_the_rest_is_given_back() 
 
 HANGS_IN_A_THREAD = """
 import asyncio, threading
-from kafka_keyshared.executors.loop_host import OwnLoop
+from kafka_keyshared.executors.coroutines.loop_host import OwnLoop
 hangs, host = threading.Event(), OwnLoop()
 def hang():
     hangs.set()

@@ -1,0 +1,1 @@
+"""Workers on an event loop: many records at once."""
