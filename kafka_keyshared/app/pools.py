@@ -50,7 +50,7 @@ def own_pool(
     if batches is not None:
         return BatchPool(specs, mailbox, clock, batches)
     if options.pool == PROCESS:
-        from kafka_keyshared.executors.processes import ProcessPool  # most apps do not use it
+        from kafka_keyshared.executors.processes.pool import ProcessPool  # most apps do not use it
 
         return ProcessPool(specs, mailbox, clock)
     return threads(specs, mailbox, clock)

@@ -23,7 +23,7 @@ from kafka_keyshared.executors.failed_lanes import Lanes, own_lanes
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import Made
-from kafka_keyshared.executors.processes import ProcessPool
+from kafka_keyshared.executors.processes.pool import ProcessPool
 from kafka_keyshared.executors.pull import PullPool
 from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec

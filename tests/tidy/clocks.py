@@ -25,11 +25,14 @@ MAY: dict[tuple[str, str], str] = {
     ("client/leaving.py", "leave"): "waits for the real client to be out of its group",
     ("client/outage.py", "__init__"): "the real client's; what stands in for it has no outages",
     ("client/silence.py", "__init__"): "a reader of a real client, without an owner",
-    ("executors/board.py", "new_mark"): "marks memory that a real process shares",
-    ("executors/frames.py", "recv"): "waits for a real process, which no made-up time ends",
-    ("executors/frames.py", "_read"): "the same",
-    ("executors/process.py", "where"): "the same",
-    ("executors/spawned.py", "over"): "the same",
+    ("executors/processes/board.py", "new_mark"): "marks memory that a real process shares",
+    (
+        "executors/processes/frames.py",
+        "recv",
+    ): "waits for a real process, which no made-up time ends",
+    ("executors/processes/frames.py", "_read"): "the same",
+    ("executors/processes/process.py", "where"): "the same",
+    ("executors/processes/spawned.py", "over"): "the same",
     ("executors/coroutines/tasks.py", "stop"): "waits for a loop, which no made-up time ends",
 }
 

@@ -26,14 +26,18 @@ from kafka_keyshared.core.contract.events import Recalled, Report
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.executors import child
 from kafka_keyshared.executors.coroutines.awaited import unmade
 from kafka_keyshared.executors.failed_lanes import Lanes, own_lanes
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Handover
-from kafka_keyshared.executors.process import ProcessEndedError, StoppedError, TimedOutError
-from kafka_keyshared.executors.processes import ENDS, ProcessCell, ProcessPool
-from kafka_keyshared.executors.sent import Sent
+from kafka_keyshared.executors.processes import child
+from kafka_keyshared.executors.processes.pool import ENDS, ProcessCell, ProcessPool
+from kafka_keyshared.executors.processes.process import (
+    ProcessEndedError,
+    StoppedError,
+    TimedOutError,
+)
+from kafka_keyshared.executors.processes.sent import Sent
 from kafka_keyshared.executors.worker_cells import WorkerCell, WorkerSpec
 from kafka_keyshared.lab.simulator.handlers import Handlers
 from kafka_keyshared.lab.simulator.happenings import WorkerJoined

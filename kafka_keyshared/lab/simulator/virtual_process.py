@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from kafka_keyshared.core.contract.dispositions import Failure
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.executors import child
-from kafka_keyshared.executors.board import ENDED, MOST, STARTED, Board, numbers_of
-from kafka_keyshared.executors.process import WorkerProcess
+from kafka_keyshared.executors.processes import child
+from kafka_keyshared.executors.processes.board import ENDED, MOST, STARTED, Board, numbers_of
+from kafka_keyshared.executors.processes.process import WorkerProcess
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.lab.simulator.handlers import Call, Ending, Handlers
 from kafka_keyshared.lab.simulator.happenings import ReleaseFailed

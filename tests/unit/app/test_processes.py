@@ -24,8 +24,8 @@ from kafka_keyshared.cli.run import hand_out, write_down
 from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.executors.handling.outputs import JSON, Place
-from kafka_keyshared.executors.process import HandlerRaisedError
-from kafka_keyshared.executors.processes import STARTS, ProcessPool
+from kafka_keyshared.executors.processes.pool import STARTS, ProcessPool
+from kafka_keyshared.executors.processes.process import HandlerRaisedError
 from kafka_keyshared.model import Output
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record

@@ -38,10 +38,10 @@ from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, Releas
 from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.decoding import Making
-from kafka_keyshared.executors.process import HandlerRaisedError
-from kafka_keyshared.executors.processes import STARTS, ProcessPool
-from kafka_keyshared.executors.received import columns_of
-from kafka_keyshared.executors.segment import KEPT, LARGE, Segment
+from kafka_keyshared.executors.processes.pool import STARTS, ProcessPool
+from kafka_keyshared.executors.processes.process import HandlerRaisedError
+from kafka_keyshared.executors.processes.received import columns_of
+from kafka_keyshared.executors.processes.segment import KEPT, LARGE, Segment
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.headers import NOT_UTF_8, UnreadableHeaders, headers_of_all
 from kafka_keyshared.model import Drop, Retry
@@ -345,7 +345,7 @@ def test_where_a_handler_hangs_is_known(bench: Bench) -> None:
     bench.told.until("0")
     asked = (bench.pool.where(*WORKER, id_, 0) for _ in range(10_000))  # it may be on its way there
     where = next(each for each in asked if "in wait (threading.py:" in each)
-    assert "test_processes.py:" in where
+    assert "test_pool.py:" in where
 
 
 def test_a_worker_whose_process_cannot_be_started_is_dead_until_it_can(
@@ -513,7 +513,7 @@ def test_verdicts_are_those_of_a_thread(bench: Bench) -> None:
     retry, error, unpicklable = (each.failure for each in failures)
     assert (retry.disposition, retry.after) == (Disposition.RETRY, 2.5)
     assert (error.error_type, error.message) == ("ValueError", "on purpose")
-    assert error.where.endswith("test_processes.py:" + error.where.rpartition(":")[2])
+    assert error.where.endswith("test_pool.py:" + error.where.rpartition(":")[2])
     assert 'raise ValueError("on purpose")' in error.stack
     assert unpicklable.error_type == "UnpicklableError"
     assert len(unpicklable.message) <= 2_000
@@ -675,7 +675,7 @@ def test_a_process_that_is_stopped_is_asked_once_and_keeps_nobody_waiting(
     state = Path(f"/proc/{process.pid}/stat")
     eventually(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", WAIT)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("kafka_keyshared.executors.process.ANSWERS", 0.001)
+        patched.setattr("kafka_keyshared.executors.processes.process.ANSWERS", 0.001)
         for _ in range(50):
             process.where()
             bench.pool.where(*WORKER, id_, 0)
@@ -722,12 +722,12 @@ from queue import Empty, SimpleQueue
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.executors.handling.decoding import Making
 from kafka_keyshared.headers import NOT_UTF_8, UnreadableHeaders
-from kafka_keyshared.executors.processes import ProcessPool
+from kafka_keyshared.executors.processes.pool import ProcessPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.testing.records import record
 from tests.support.slices import slice_of
 from tests.support.told import PLACE, Told, tell, wait_for_go
-from tests.unit.executors.test_processes import handle
+from tests.unit.executors.processes.test_pool import handle
 
 pool = ProcessPool([WorkerSpec("default", 0, "worker-0", Making(handle))], SimpleQueue(), Clock())
 pool.start()

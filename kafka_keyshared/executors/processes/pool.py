@@ -21,13 +21,13 @@ from kafka_keyshared.core.contract.commands import Lapse, TimeOut
 from kafka_keyshared.core.contract.events import Failed, Recalled, SetAside
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.errors import InvariantError, KeySharedError
-from kafka_keyshared.executors.child import Batch, HandedOut, Ran, Share, Taken
 from kafka_keyshared.executors.failed_lanes import FailedLanes
 from kafka_keyshared.executors.handling.called import OK
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Handover
-from kafka_keyshared.executors.process import (
+from kafka_keyshared.executors.processes.child import Batch, HandedOut, Ran, Share, Taken
+from kafka_keyshared.executors.processes.process import (
     BATCH,
     HandlerRaisedError,
     OverwritingError,
@@ -36,9 +36,9 @@ from kafka_keyshared.executors.process import (
     TimedOutError,
     WorkerProcess,
 )
-from kafka_keyshared.executors.received import columns_of
-from kafka_keyshared.executors.sent import Sent
-from kafka_keyshared.executors.spawned import KILLED_WITHIN
+from kafka_keyshared.executors.processes.received import columns_of
+from kafka_keyshared.executors.processes.sent import Sent
+from kafka_keyshared.executors.processes.spawned import KILLED_WITHIN
 from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.executors.worker_cells import Handle, WorkerCell, WorkerSpec
 from kafka_keyshared.logs import log_of
@@ -89,7 +89,8 @@ class ProcessCell(WorkerCell):
 
 
 class ProcessPool(ThreadPool):
-    """Runs functions and handler classes in processes. See :class:`~.port.Pool`."""
+    """Runs functions and handler classes in processes. See
+    :class:`~kafka_keyshared.executors.port.Pool`."""
 
     def make_cell(self, spec: WorkerSpec) -> WorkerCell:
         """Return the cell of a worker whose handler is made and called in a process."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.executors.frames import Frames, GarbledError, Inlet, Outlet, framed
+from kafka_keyshared.executors.processes.frames import Frames, GarbledError, Inlet, Outlet, framed
 
 TOKEN = b"-tested-"
 

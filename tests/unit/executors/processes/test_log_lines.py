@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.executors.log_lines import (
+from kafka_keyshared.executors.processes.log_lines import (
     LONGEST,
     Homecoming,
     Homeward,
@@ -21,7 +21,7 @@ from kafka_keyshared.executors.log_lines import (
     send_home,
 )
 from tests.support.told import PLACE, Told
-from tests.unit.executors.test_processes import WAIT, WORKER, Bench
+from tests.unit.executors.processes.test_pool import WAIT, WORKER, Bench
 
 NAME = "tests.painter"
 MANY = 5_000

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core.contract.slices import Serial
-from kafka_keyshared.executors.board import (
+from kafka_keyshared.executors.handling.called import DROPPED, FAILED, OK
+from kafka_keyshared.executors.handling.handlers import Made
+from kafka_keyshared.executors.processes.board import (
     ENDED,
     MOST,
     STARTED,
@@ -20,11 +22,9 @@ from kafka_keyshared.executors.board import (
     numbers_of,
     times_of,
 )
-from kafka_keyshared.executors.child import LAST, Batch, Child, Ran, Recipe, Share
-from kafka_keyshared.executors.handling.called import DROPPED, FAILED, OK
-from kafka_keyshared.executors.handling.handlers import Made
-from kafka_keyshared.executors.received import columns_of
-from kafka_keyshared.executors.sent import Sent
+from kafka_keyshared.executors.processes.child import LAST, Batch, Child, Ran, Recipe, Share
+from kafka_keyshared.executors.processes.received import columns_of
+from kafka_keyshared.executors.processes.sent import Sent
 from tests.support.records import record
 from tests.support.slices import slice_of
 

@@ -24,7 +24,13 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.dispositions import Failure
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors import lease
-from kafka_keyshared.executors.board import (
+from kafka_keyshared.executors.contexts import Contexts
+from kafka_keyshared.executors.handling.called import DROPPED, FAILED, OK, Outcome
+from kafka_keyshared.executors.handling.failure import describe
+from kafka_keyshared.executors.handling.handlers import Made
+from kafka_keyshared.executors.handling.outputs import handing_out
+from kafka_keyshared.executors.handling.verdicts import error_in
+from kafka_keyshared.executors.processes.board import (
     ENDED,
     MOST,
     NO_LIMIT,
@@ -33,15 +39,9 @@ from kafka_keyshared.executors.board import (
     numbers_of,
     times_of,
 )
-from kafka_keyshared.executors.contexts import Contexts
-from kafka_keyshared.executors.frames import Outlet
-from kafka_keyshared.executors.handling.called import DROPPED, FAILED, OK, Outcome
-from kafka_keyshared.executors.handling.failure import describe
-from kafka_keyshared.executors.handling.handlers import Made
-from kafka_keyshared.executors.handling.outputs import handing_out
-from kafka_keyshared.executors.handling.verdicts import error_in
-from kafka_keyshared.executors.log_lines import only, send_home
-from kafka_keyshared.executors.received import Columns, ReceivedRecord
+from kafka_keyshared.executors.processes.frames import Outlet
+from kafka_keyshared.executors.processes.log_lines import only, send_home
+from kafka_keyshared.executors.processes.received import Columns, ReceivedRecord
 from kafka_keyshared.model import Ack, Drop, Output, TopicPartition
 from kafka_keyshared.platform import forks
 from kafka_keyshared.platform.importing import handling, load_file
@@ -230,7 +230,8 @@ def _load(name: str, file: str) -> None:
 
 
 class Held:
-    """A slice of the current batch, as a handler sees its lease (:mod:`.lease`)."""
+    """A slice of the current batch, as a handler sees its lease
+    (:mod:`kafka_keyshared.executors.lease`)."""
 
     def __init__(self, share: Share) -> None:
         self.slice = share

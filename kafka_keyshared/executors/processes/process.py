@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.executors import child
-from kafka_keyshared.executors.board import Board, new_mark
-from kafka_keyshared.executors.frames import GarbledError, Inlet, new_token
 from kafka_keyshared.executors.handling.handlers import Made
-from kafka_keyshared.executors.log_lines import Homecoming, levels
-from kafka_keyshared.executors.spawned import KILLED_WITHIN, SPAWN, Spawned
+from kafka_keyshared.executors.processes import child
+from kafka_keyshared.executors.processes.board import Board, new_mark
+from kafka_keyshared.executors.processes.frames import GarbledError, Inlet, new_token
+from kafka_keyshared.executors.processes.log_lines import Homecoming, levels
+from kafka_keyshared.executors.processes.spawned import KILLED_WITHIN, SPAWN, Spawned
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.model import TopicPartition
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from kafka_keyshared.executors.frames import Frames, GarbledError, framed
+from kafka_keyshared.executors.processes.frames import Frames, GarbledError, framed
 from kafka_keyshared.logs import Seldom, hand_on, log_of
 
 log = log_of("kafka_keyshared.pool")

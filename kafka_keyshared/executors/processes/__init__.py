@@ -1,0 +1,1 @@
+"""Workers that have a process each, and what crosses to it."""
