@@ -22,7 +22,7 @@ from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.executors.port import Pool
-from kafka_keyshared.executors.pull import PullPool
+from kafka_keyshared.executors.pull.pool import PullPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.orders import OrderRefusedError, named

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
-from kafka_keyshared.executors.cell import Cell
 from kafka_keyshared.executors.failed_lanes import FailedLanes
 from kafka_keyshared.executors.processes.board import Board
 from kafka_keyshared.executors.processes.process import ProcessEndedError
 from kafka_keyshared.executors.processes.sent import Sent
+from kafka_keyshared.executors.pull.cell import Cell
 from kafka_keyshared.lab.simulator.pool import PoolHabits
 from kafka_keyshared.lab.simulator.processes import SimProcesses
 from kafka_keyshared.lab.simulator.pulling import SimMembers

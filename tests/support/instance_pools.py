@@ -15,7 +15,6 @@ from kafka_keyshared.core.contract.commands import StartWorker
 from kafka_keyshared.core.records.lane_identity import Lane, lane_of
 from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.executors.batches.pool import BatchPool
-from kafka_keyshared.executors.cell import Cell
 from kafka_keyshared.executors.coroutines.call_tasks import CallWorker
 from kafka_keyshared.executors.coroutines.loop_host import CallersLoop, Host
 from kafka_keyshared.executors.coroutines.tasks import TaskPool
@@ -24,7 +23,8 @@ from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.processes.pool import ProcessPool
-from kafka_keyshared.executors.pull import PullPool
+from kafka_keyshared.executors.pull.cell import Cell
+from kafka_keyshared.executors.pull.pool import PullPool
 from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from tests.support.loop_sides import CallersTasks, OwnTasks

@@ -22,7 +22,7 @@ from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.executors.mailbox import Mailbox
-from kafka_keyshared.executors.pull import PullPool
+from kafka_keyshared.executors.pull.pool import PullPool
 from kafka_keyshared.lab.simulator.commit_text import read_commit
 from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness

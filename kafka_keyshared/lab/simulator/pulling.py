@@ -18,7 +18,7 @@ from kafka_keyshared.core.contract.dispositions import Failure
 from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, Report, SetAside
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
-from kafka_keyshared.executors.pull import PullPool
+from kafka_keyshared.executors.pull.pool import PullPool
 from kafka_keyshared.lab.simulator.handlers import Call, Handlers
 from kafka_keyshared.lab.simulator.happenings import WorkerJoined, WorkerLeft
 from kafka_keyshared.lab.simulator.pool import PoolHabits, Seen, outcome_of

@@ -168,7 +168,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.errors import LeaseOverError
 from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.app.members import PullMember
-from kafka_keyshared.executors.pull import PullPool
+from kafka_keyshared.executors.pull.pool import PullPool
 
 pool = PullPool(Mailbox(), Clock())
 member = PullMember(pool.join("worker-0"))

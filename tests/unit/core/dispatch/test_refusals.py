@@ -3,7 +3,7 @@
 A pool, the client or a broker says it: of a lease that there is not, or not any more, of a worker
 that was not asked, of a partition that is not here. Only a fault of this package can make them, so
 the instance ends on it without another commit; what a user's own code can say wrongly is refused
-and counted where it is said (``tests/unit/executors/test_pull.py``).
+and counted where it is said (``tests/unit/executors/pull/test_pool.py``).
 """
 
 from __future__ import annotations

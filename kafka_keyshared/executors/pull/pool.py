@@ -20,9 +20,9 @@ from kafka_keyshared.core.contract.commands import (
 )
 from kafka_keyshared.core.contract.events import FencePassed, Recalled, Released
 from kafka_keyshared.core.contract.slices import Progress, Serial, Slice
-from kafka_keyshared.executors.cell import Cell
 from kafka_keyshared.executors.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.executors.mailbox import Mailbox
+from kafka_keyshared.executors.pull.cell import Cell
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, names_of, some
 from kafka_keyshared.platform import forks
@@ -35,7 +35,8 @@ LATE_EVERY = 10.0
 
 
 class PullPool:
-    """Hands records to members that ask for them. See :class:`~.port.Pool`.
+    """Hands records to members that ask for them. See
+    :class:`~kafka_keyshared.executors.port.Pool`.
 
     ``ascending`` is for members that acknowledge by offset (:class:`Cell`).
     """

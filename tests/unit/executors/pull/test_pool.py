@@ -22,9 +22,9 @@ from kafka_keyshared.core.contract.events import Ended, Failed, Report, SetAside
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.executors.cell import Cell
 from kafka_keyshared.executors.mailbox import Mailbox
-from kafka_keyshared.executors.pull import PullPool
+from kafka_keyshared.executors.pull.cell import Cell
+from kafka_keyshared.executors.pull.pool import PullPool
 from tests.support.records import P0, P1, TOPIC, FakeRecord, failure, record
 from tests.support.slices import slice_of
 

@@ -1,0 +1,1 @@
+"""Workers of the user, who ask for records."""
