@@ -33,8 +33,8 @@ from kafka_keyshared.executors.coroutines.tasks import MakeWorker
 from kafka_keyshared.executors.handling.batching import for_all, outcomes_of
 from kafka_keyshared.executors.handling.handlers import Made, awaits
 from kafka_keyshared.executors.handling.outputs import handing_out
-from kafka_keyshared.executors.inline import Inline, InlineBatches, InlinePool, InlineWorkers
-from kafka_keyshared.executors.inline_loop import InlineTasks
+from kafka_keyshared.executors.inline.driver import Inline, InlineBatches, InlinePool, InlineWorkers
+from kafka_keyshared.executors.inline.inline_loop import InlineTasks
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.model import Output, Record, TopicPartition, partition_of
 from kafka_keyshared.testing.records import TOPIC, Content, ReceivedRecord, moved, record

@@ -182,7 +182,9 @@ class Crew(ABC, Generic[C]):
             with handling(), forks.ends_here(f"a handler on {cell.name}"):
                 self._live(cell)
         finally:
-            lease.WORKER.reset(before)  # the thread may be the caller's (executors/inline.py)
+            lease.WORKER.reset(
+                before
+            )  # the thread may be the caller's (executors/inline/driver.py)
 
     def _live(self, cell: C) -> None:
         try:

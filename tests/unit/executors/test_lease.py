@@ -17,7 +17,7 @@ from kafka_keyshared.core.contract.events import Ended
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.handling.handlers import maker
-from kafka_keyshared.executors.inline import InlinePool
+from kafka_keyshared.executors.inline.driver import InlinePool
 from kafka_keyshared.executors.lease import WORKER
 from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec

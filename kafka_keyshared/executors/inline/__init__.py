@@ -1,0 +1,1 @@
+"""Workers in the thread of the caller."""
