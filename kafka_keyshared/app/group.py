@@ -24,7 +24,7 @@ from kafka_keyshared.client.log_reader import LogReader
 from kafka_keyshared.client.patterns import topics_meant
 from kafka_keyshared.client.topics import sizes_of
 from kafka_keyshared.config import Options, connection_conf
-from kafka_keyshared.core.status.surroundings import Beats
+from kafka_keyshared.core.status.environment import Beats
 from kafka_keyshared.dlq.topics import make_topic
 from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
 from kafka_keyshared.logs import Seldom, log_of

@@ -7,7 +7,7 @@ import sys
 from functools import partial
 from typing import Any, Self
 
-from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.errors import LeaseOverError
 from kafka_keyshared.executors.pull.cell import Cell

@@ -12,7 +12,7 @@ from kafka_keyshared.client.bounds import Bound, check_pair
 from kafka_keyshared.client.log_reader import LogReader
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import client_conf, make_options
-from kafka_keyshared.core.keys.keying import KeyOf, Refused
+from kafka_keyshared.core.keys.extraction import KeyOf, Refused
 from kafka_keyshared.core.keys.selection import Counts, Selection
 from kafka_keyshared.core.routing.slot_ranges import check_ranges, parse_ranges
 from kafka_keyshared.errors import ConfigError, KeySharedError

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kafka_keyshared.cli.live import Live
 from kafka_keyshared.core.lanes.closed import LETTERS_ON_THEIR_WAY, LaneState
-from kafka_keyshared.core.status.shared_look import lane_states
+from kafka_keyshared.core.status.shared_workers import lane_states
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import counted
 from kafka_keyshared.runtime.view import InstanceView

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict
 
 from kafka_keyshared.config.retrying import RetryOptions
 from kafka_keyshared.core.contract.retry_policy import PoisonPolicy
-from kafka_keyshared.core.keys.keying import NullKeys, UndecodablePolicy
+from kafka_keyshared.core.keys.extraction import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingMode
 from kafka_keyshared.core.subscription.settings import OnEvict

@@ -19,7 +19,7 @@ from kafka_keyshared.config.routed import key_of, routing_settings
 from kafka_keyshared.config.tracking import refuse_what_needs_tracking
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
 from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
-from kafka_keyshared.core.keys.keying import NullKeys, UndecodablePolicy
+from kafka_keyshared.core.keys.extraction import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.offsets.denials import AUTHORIZATION_TIMEOUT
 from kafka_keyshared.core.routing.filters import OnUnmatched

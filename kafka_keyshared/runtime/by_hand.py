@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from kafka_keyshared.core.backpressure.holds import Holds, Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
 from kafka_keyshared.model import TopicPartition, some
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kafka_keyshared.client.port import Client
-from kafka_keyshared.core.records.originals import column
+from kafka_keyshared.core.records.pristine import column
 from kafka_keyshared.model import Record, TopicPartition, topic_partition
 
 AT_ONCE = 64

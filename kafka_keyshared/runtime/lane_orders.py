@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.failures import lane_orders
+from kafka_keyshared.core.failures import lane_actions
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.orders import OrderRefusedError, named
@@ -45,5 +45,5 @@ def closed_lanes(loop: Loop) -> Generator[None, None, list[LaneStatus]]:
     return [
         each
         for sub in loop.core.subscriptions.values()
-        for each in lane_orders.listing(sub, now, wall)
+        for each in lane_actions.listing(sub, now, wall)
     ]

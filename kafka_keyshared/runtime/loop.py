@@ -14,7 +14,7 @@ from queue import Empty
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import EventKind, Refusal, classify_event, refusal_of, with_cure
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.status.builder import take
-from kafka_keyshared.core.status.lasting import Lasting
-from kafka_keyshared.core.status.surroundings import Beats, Stand, Surroundings
+from kafka_keyshared.core.status.environment import Beats, Stand, Surroundings
+from kafka_keyshared.core.status.since import Lasting
 from kafka_keyshared.logs import check_logging
 from kafka_keyshared.model import TopicPartition, counted
 from kafka_keyshared.observability.diagnosis.causes import MOST_ATTEMPTS_FAIL

@@ -2,7 +2,7 @@
 
 The client keeps a partition's pause while it is unassigned and after it comes back. A newly
 assigned partition may therefore be paused. :meth:`Pauses.bring` is the only place that pauses and
-resumes. The reasons are in :mod:`kafka_keyshared.core.backpressure.holds`.
+resumes. The reasons are in :mod:`kafka_keyshared.core.backpressure.pause_reasons`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.port import Client
-from kafka_keyshared.core.backpressure.holds import Holds
+from kafka_keyshared.core.backpressure.pause_reasons import Holds
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import TopicPartition, some
 

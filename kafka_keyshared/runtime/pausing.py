@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition, some
 from kafka_keyshared.runtime.by_hand import Those

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset, LogBounds, refusal_of
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.offsets.log_position import topic_id_in

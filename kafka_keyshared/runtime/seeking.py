@@ -18,7 +18,7 @@ from typing import Protocol
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.port import Client, LogBounds
-from kafka_keyshared.core.backpressure.holds import Holds, Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets import metadata

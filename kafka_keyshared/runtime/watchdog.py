@@ -18,7 +18,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from kafka_keyshared.client.port import Client
-from kafka_keyshared.core.backpressure.holds import Holds
+from kafka_keyshared.core.backpressure.pause_reasons import Holds
 from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition

@@ -1,6 +1,6 @@
 """Key reading for a batch of records in a Spark task.
 
-The rules are those of a pod (:mod:`kafka_keyshared.core.failures.admission`). A pod holds a
+The rules are those of a pod (:mod:`kafka_keyshared.core.failures.undecodable`). A pod holds a
 partition. A batch cannot, so it fails with the reason.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from threading import Event
 
-from kafka_keyshared.core.failures.admission import READ_AGAIN_AFTER, reason_of
-from kafka_keyshared.core.keys.keying import KeyOf
+from kafka_keyshared.core.failures.undecodable import READ_AGAIN_AFTER, reason_of
+from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.core.keys.unknown_formats import is_broken, look_around
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import Record, Retry, Undecodable, UnknownFormat, name_of

@@ -17,7 +17,7 @@ from itertools import count
 
 import mmh3
 
-from kafka_keyshared.core.keys.keying import KeyOf, of_length
+from kafka_keyshared.core.keys.extraction import KeyOf, of_length
 from kafka_keyshared.core.records.lane_identity import NULL_KEY
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError

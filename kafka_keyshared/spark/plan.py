@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from kafka_keyshared.core.contract.commands import CommitEntry, Notice
 from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.offsets.commit import encode
-from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
 from kafka_keyshared.core.offsets.metadata import set_rooms
 from kafka_keyshared.core.offsets.positions import PartitionState, Snapshot
-from kafka_keyshared.core.offsets.runs import bitmap_span
+from kafka_keyshared.core.offsets.ranges import bitmap_span
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.partitions.assignment import start
-from kafka_keyshared.core.partitions.ceilings import lease_end
+from kafka_keyshared.core.partitions.lease_limit import lease_end
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition

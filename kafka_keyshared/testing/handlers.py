@@ -20,7 +20,7 @@ from kafka_keyshared import KeyShared
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.contract.dispositions import Failure
+from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.dlq.envelope import headers_of

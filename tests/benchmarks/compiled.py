@@ -34,7 +34,7 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
-from kafka_keyshared.core.keys import keying
+from kafka_keyshared.core.keys import extraction
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.lab.bench import noop
@@ -137,7 +137,7 @@ def core_side(records: int = RECORDS) -> CoreSide:
     if core.unsettled_count():
         raise KeySharedError(f"{core.unsettled_count()} records are not settled")
     return CoreSide(
-        compiled=str(keying.__file__).endswith(tuple(EXTENSION_SUFFIXES)),
+        compiled=str(extraction.__file__).endswith(tuple(EXTENSION_SUFFIXES)),
         ns_a_record=cpu / (chunks * CHUNK) * 1e9,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.limits.look_ahead import LookAhead
+from kafka_keyshared.core.limits.blocked_quota import LookAhead
 from kafka_keyshared.errors import KeySharedError
 from tests.benchmarks import slow_key, verify
 from tests.benchmarks.slow_key import SlowPlan, measure

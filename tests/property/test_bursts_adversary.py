@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.offsets.positions import collect, derive

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_keyshared.core.offsets.runs import Runs, bitmap_span, clip, pack, runs_size, settled_runs
-from kafka_keyshared.core.partitions.ceilings import lease_end
+from kafka_keyshared.core.offsets.ranges import (
+    Runs,
+    bitmap_span,
+    clip,
+    pack,
+    runs_size,
+    settled_runs,
+)
+from kafka_keyshared.core.partitions.lease_limit import lease_end
 
 positions = st.one_of(st.integers(0, 300), st.integers(0, 1 << 40))
 gaps = st.one_of(st.integers(1, 4), st.integers(1, 400), st.integers(100, 20_000))

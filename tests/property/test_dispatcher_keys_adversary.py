@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.keys import kept_keys
+from kafka_keyshared.core.keys import key_cache
 from tests.support.keyed import KeyedAdversary
 from tests.support.lives import SMALL_BUDGET, STEPS, expect_reached, live
 from tests.support.remade import RemakingAdversary
@@ -18,8 +18,8 @@ def test_no_seed_breaks_the_contract_whatever_the_keys_are_derived_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # So that keys of settled records are forgotten many times in a life this short.
-    monkeypatch.setattr(kept_keys, "KEPT", 1)
-    monkeypatch.setattr(kept_keys, "SPARE", 0)
+    monkeypatch.setattr(key_cache, "KEPT", 1)
+    monkeypatch.setattr(key_cache, "SPARE", 0)
     reached = live(seeds(120, first=20_000), KeyedAdversary)
     expect_reached(
         reached,

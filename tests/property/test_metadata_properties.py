@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
 from kafka_keyshared.core.offsets.metadata import (
     SET_BUDGET,
     TEXT_LIMIT,
@@ -21,7 +21,7 @@ from kafka_keyshared.core.offsets.metadata import (
     settled_runs,
     size_bound,
 )
-from kafka_keyshared.core.offsets.runs import pack, payload_bound, union, unpack
+from kafka_keyshared.core.offsets.ranges import pack, payload_bound, union, unpack
 from kafka_keyshared.lab.simulator.commit_text import NOTHING, read_notes
 from tests.support.seeds import examples
 from tests.support.texts import here

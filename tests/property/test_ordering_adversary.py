@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.keys import kept_keys
+from kafka_keyshared.core.keys import key_cache
 from tests.support.lives import SMALL_BUDGET, STEPS, expect_reached, live
 from tests.support.ordering import OrderingAdversary
 from tests.support.seeds import patience, seeds
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.timeout(patience(400))
 def test_no_seed_breaks_the_contract_whatever_is_ordered_while_records_fail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kept_keys, "KEPT", 1)
-    monkeypatch.setattr(kept_keys, "SPARE", 0)
+    monkeypatch.setattr(key_cache, "KEPT", 1)
+    monkeypatch.setattr(key_cache, "SPARE", 0)
     reached = live(seeds(50), OrderingAdversary)
     expect_reached(
         reached,
@@ -64,8 +64,8 @@ def test_no_seed_breaks_the_contract_with_orders_and_nearly_full_metadata() -> N
 def test_seeds_that_once_broke_the_contract_under_orders_hold(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_keys, "KEPT", 1)
-    monkeypatch.setattr(kept_keys, "SPARE", 0)
+    monkeypatch.setattr(key_cache, "KEPT", 1)
+    monkeypatch.setattr(key_cache, "SPARE", 0)
     life = OrderingAdversary(seed)
     life.run(STEPS)
     assert life.healed()

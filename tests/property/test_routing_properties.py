@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_keyshared.cli.ring import where
-from kafka_keyshared.core.keys.keying import DerivedKeys, KeyOf, NullKeys, OwnKeys
-from kafka_keyshared.core.records.originals import Chunk
+from kafka_keyshared.core.keys.extraction import DerivedKeys, KeyOf, NullKeys, OwnKeys
+from kafka_keyshared.core.records.pristine import Chunk
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOTS, SlotFunction, slot_of

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kafka_keyshared.core.records.originals import Chunk
+from kafka_keyshared.core.records.pristine import Chunk
 from kafka_keyshared.core.records.window import Window
 from tests.support.records import P0, FakeRecord
 from tests.support.seeds import examples

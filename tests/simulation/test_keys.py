@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from kafka_keyshared.core.keys.keying import NullKeys, UndecodablePolicy
+from kafka_keyshared.core.keys.extraction import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.keys import DerivedKey, key_by, keyed

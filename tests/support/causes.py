@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.observability.diagnosis import judge
 from kafka_keyshared.observability.diagnosis.findings import Finding

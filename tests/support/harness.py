@@ -10,7 +10,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.failures.detaching import LOOK_EVERY
-from kafka_keyshared.core.leasing import returns
+from kafka_keyshared.core.leasing import recall
 from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.routing.port import Unowned
@@ -85,7 +85,7 @@ class Harness:
     def recall(self, index: int = 0, sub: str = "default") -> None:
         """Have a worker give back all that it has not started, as for whoever leaves or stops."""
         core = self.sub(sub)
-        self.actor.act(returns.recall(core, [core.workers[index]]))
+        self.actor.act(recall.recall(core, [core.workers[index]]))
 
     def send(self, commit: cmd.Commit) -> None:
         """Take a commit as the client does."""

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import CommitEntry
-from kafka_keyshared.core.contract.dispositions import Failure
 from kafka_keyshared.core.contract.events import Forget, Revoking
+from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names

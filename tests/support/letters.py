@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.core.contract.commands import Publish
-from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace, Source, Told
 from kafka_keyshared.dlq.plan import Order, Plan, digest_of, mark_of

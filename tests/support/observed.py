@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_keyshared.core.status.builder import take
-from kafka_keyshared.core.status.surroundings import Surroundings
+from kafka_keyshared.core.status.environment import Surroundings
 from kafka_keyshared.status import Status
 from tests.support.harness import Harness
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from kafka_keyshared.core.contract.commands import CommitEntry
-from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.lab.simulator.commit_text import NOTHING, read_commit, read_notes

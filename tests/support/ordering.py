@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
 from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
+from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.contract.retry_policy import NEED_DLQ, PoisonPolicy
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.status.builder import take
-from kafka_keyshared.core.status.surroundings import Surroundings
+from kafka_keyshared.core.status.environment import Surroundings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import Record, TopicPartition

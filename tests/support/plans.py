@@ -9,7 +9,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
 
-from kafka_keyshared.core.keys.keying import KeyOf
+from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.lab.simulator.keys import DerivedKey
 from kafka_keyshared.lab.simulator.run_plan import Plan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.model import TopicPartition
 

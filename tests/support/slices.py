@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection
 
 from kafka_keyshared.core.contract.slices import ENDED, RUNS, Scattered, Slice
-from kafka_keyshared.core.records.originals import Originals
+from kafka_keyshared.core.records.pristine import Originals
 from kafka_keyshared.model import Record
 
 _ids = itertools.count(1_000)

@@ -12,8 +12,8 @@ from typing import ClassVar, Literal
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import CommitEntry
-from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.contract.events import CommitResult
+from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET, encode

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.model import DeadLetter, Retry
 

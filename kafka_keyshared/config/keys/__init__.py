@@ -12,7 +12,7 @@ from kafka_keyshared.config.keys.avro import from_avro
 from kafka_keyshared.config.keys.settings import key_function, parse_key
 from kafka_keyshared.config.keys.sources import from_callable, from_header, from_json
 from kafka_keyshared.config.keys.values import key_bytes
-from kafka_keyshared.core.keys.keying import KeyOf
+from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.model import Undecodable, UnknownFormat
 
 __all__ = [

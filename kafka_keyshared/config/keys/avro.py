@@ -19,7 +19,7 @@ from kafka_keyshared.config.keys.formats import (
 )
 from kafka_keyshared.config.keys.schemas import AvroSchema, SchemaId, Schemas, beside, parsed_schema
 from kafka_keyshared.config.keys.values import key_bytes, ours
-from kafka_keyshared.core.keys.keying import KeyOf
+from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.headers import read_headers
 from kafka_keyshared.model import Record, Undecodable, UnknownFormat

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kafka_keyshared.core.keys.keying import KeyOf
+from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.model import Record, Retry, Undecodable, UnknownFormat
 
 REASONS_MAX = 20

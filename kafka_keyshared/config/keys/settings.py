@@ -10,7 +10,7 @@ from kafka_keyshared.config.keys.avro import from_avro, from_avro_file
 from kafka_keyshared.config.keys.schemas import Folder
 from kafka_keyshared.config.keys.sources import from_callable, from_header, from_json
 from kafka_keyshared.config.keys.values import is_ours
-from kafka_keyshared.core.keys.keying import KeyOf
+from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record
 

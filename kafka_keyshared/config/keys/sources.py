@@ -13,7 +13,7 @@ import msgspec
 
 from kafka_keyshared.config.keys.formats import BOM, format_of, other_format
 from kafka_keyshared.config.keys.values import key_bytes, ours
-from kafka_keyshared.core.keys.keying import KeyOf
+from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.headers import HeadersError, read_headers
 from kafka_keyshared.model import Record, Retry, Undecodable

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 from weakref import WeakSet
 
-from kafka_keyshared.core.keys.keying import KeyOf
+from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.model import Undecodable
 
 _OURS: WeakSet[Any] = WeakSet()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from kafka_keyshared.core.contract.dispositions import Failure
+from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.model import About, Record, TopicPartition

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kafka_keyshared.core.contract.commands import Commit, Publish
-from kafka_keyshared.core.contract.dispositions import Failure
+from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.model import Record, TopicPartition

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Literal, NamedTuple, TypeAlias
 
-from kafka_keyshared.core.contract.dispositions import NO_ATTEMPT, Disposition, Failure
+from kafka_keyshared.core.contract.outcomes import NO_ATTEMPT, Disposition, Failure
 from kafka_keyshared.errors import ConfigError
 
 PoisonPolicy: TypeAlias = Literal["drop", "dead_letter", "block", "block_and_dlq", "divert"]

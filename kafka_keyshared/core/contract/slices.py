@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.records.originals import Originals
+from kafka_keyshared.core.records.pristine import Originals
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Coordinates, Record, TopicPartition
 

@@ -10,28 +10,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kafka_keyshared.core.backpressure import pressure
-from kafka_keyshared.core.backpressure.holds import Holds, Reason
+from kafka_keyshared.core.backpressure import rules
+from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.events import Event
 from kafka_keyshared.core.contract.slices import Book, Epochs, Leased, Progress
-from kafka_keyshared.core.dispatch import heartbeat, reports
-from kafka_keyshared.core.dispatch.handing_out import go_on, hand_out
+from kafka_keyshared.core.dispatch import heartbeat, report_intake
 from kafka_keyshared.core.dispatch.invariants import check_subscription
-from kafka_keyshared.core.failures import admission, dead_letters, detaching, lane_orders, stuck
-from kafka_keyshared.core.leasing import returns, sharing
+from kafka_keyshared.core.dispatch.lease_step import go_on, hand_out
+from kafka_keyshared.core.failures import (
+    dead_letter_answers,
+    detaching,
+    lane_actions,
+    stuck,
+    undecodable,
+)
+from kafka_keyshared.core.leasing import recall, shared_workers
 from kafka_keyshared.core.membership import draining, reassignment, worker_lifecycle
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.commit import CommitPolicy, Commits, longest_text
 from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.partitions import assignment
-from kafka_keyshared.core.partitions.careful import CarefulStarts
-from kafka_keyshared.core.partitions.ceilings import Ceilings
-from kafka_keyshared.core.partitions.regained import Regained
-from kafka_keyshared.core.partitions.snapshots import Snapshots
+from kafka_keyshared.core.partitions.careful_starts import CarefulStarts
+from kafka_keyshared.core.partitions.lease_limit import Ceilings
+from kafka_keyshared.core.partitions.lost_progress import Regained
+from kafka_keyshared.core.partitions.offset_snapshots import Snapshots
 from kafka_keyshared.core.partitions.states import PartitionEvent, refuse_impossible
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
@@ -48,7 +54,7 @@ class Dispatcher:
     the number of characters of commit metadata that settled sets may take. With
     ``check_invariants`` every heartbeat ends with :meth:`check`. With ``careful`` commits name
     running records, and the first records of a partition start when a commit has named them
-    (:mod:`kafka_keyshared.core.partitions.careful`).
+    (:mod:`kafka_keyshared.core.partitions.careful_starts`).
     """
 
     def __init__(
@@ -234,7 +240,7 @@ class Dispatcher:
         due = sub.keys.next_due()
         if due is not None and due <= now:
             self._changed = True
-            commands += admission.read_again(sub, self.holds, now, self.meters.wall_offset)
+            commands += undecodable.read_again(sub, self.holds, now, self.meters.wall_offset)
         return commands
 
     def _flush_one(self, sub: Subscription, now: float) -> list[Command]:
@@ -244,7 +250,7 @@ class Dispatcher:
 
     def _reported(self, event: ev.Reported, now: float) -> list[Command]:
         subs, book = self.subscriptions, self._book
-        commands, touched = reports.see_to(event.reports, subs, book, self.meters, now)
+        commands, touched = report_intake.see_to(event.reports, subs, book, self.meters, now)
         self._changed = self._changed or bool(touched)
         self.ceilings.stirred = True
         if self.ceilings.parked():
@@ -270,17 +276,17 @@ class Dispatcher:
     def _lane_order(self, event: ev.LaneOrder, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
         self._changed = self.ceilings.stirred = True
-        commands = lane_orders.obey(sub, event, now, self.meters.wall_offset)
+        commands = lane_actions.obey(sub, event, now, self.meters.wall_offset)
         return commands + self._flush_one(sub, now)
 
     def _dlq_limit_lifted(self, event: ev.DlqLimitLifted, now: float) -> list[Command]:
-        pressure.lift_dlq_limit(self.holds, self.subscriptions.values(), event.partitions)
+        rules.lift_dlq_limit(self.holds, self.subscriptions.values(), event.partitions)
         return self._flush(ev.Flush(), now)
 
     def _dead_lettered(self, event: ev.DeadLettered, now: float) -> list[Command]:
         sub = self.subscriptions[event.publish.subscription]
         self._changed = self.ceilings.stirred = True
-        return dead_letters.dead_lettered(sub, event, now) + self._flush_one(sub, now)
+        return dead_letter_answers.dead_lettered(sub, event, now) + self._flush_one(sub, now)
 
     # --- partitions ---
 
@@ -306,9 +312,9 @@ class Dispatcher:
         self._check(PartitionEvent.REVOKING, event.partitions)
         self.meters.revoking(now)
         self.holds.hold_back(Reason.CLOSING, event.partitions)
-        theirs = returns.of_partitions(event.partitions)
+        theirs = recall.of_partitions(event.partitions)
         subs = self.subscriptions.values()
-        return [each for sub in subs for each in returns.recall(sub, sub.workers.values(), theirs)]
+        return [each for sub in subs for each in recall.recall(sub, sub.workers.values(), theirs)]
 
     def _forget(self, event: ev.Forget, now: float) -> list[Command]:
         self._check(PartitionEvent.FORGOTTEN, event.partitions)
@@ -351,7 +357,7 @@ class Dispatcher:
         for sub in self.subscriptions.values():
             sub.stopped = True
             commands += sub.bursts.hurry(now)
-            commands += returns.recall(sub, sub.workers.values())
+            commands += recall.recall(sub, sub.workers.values())
         return commands
 
     # --- positions ---
@@ -373,7 +379,7 @@ class Dispatcher:
             for sub in self.subscriptions.values():
                 draining.looked_at(sub, event.progress)
                 sub.commit_at_once = False
-                commands += pressure.look_at_closed(self.holds, sub, len(self.partitions), now)
+                commands += rules.look_at_closed(self.holds, sub, len(self.partitions), now)
                 if (sub.parking and sub.unpark()) or sub.draining.cleared:
                     commands += self._go_on(sub, now)
         return commands
@@ -431,9 +437,9 @@ class Dispatcher:
             left = [id_ for each, id_ in event.departed if each == name]
             commands += worker_lifecycle.departures(sub, left)
             worker_lifecycle.caught_up(sub)
-            sharing.separate_hot(sub, now)
+            shared_workers.separate_hot(sub, now)
             commands += self._flush_one(sub, now)
-            commands += pressure.look_at_closed(self.holds, sub, len(self.partitions), now)
+            commands += rules.look_at_closed(self.holds, sub, len(self.partitions), now)
         if self._check_invariants:
             self.check()
         return commands

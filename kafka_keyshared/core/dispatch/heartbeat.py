@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from kafka_keyshared.core.contract.commands import Command, Level, Notice
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.failures import failed_attempts, stuck
-from kafka_keyshared.core.limits.slow import Running, Slow, slow_at
+from kafka_keyshared.core.limits.slow_records import Running, Slow, slow_at
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import (

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NoReturn, TypeAlias, cast
 
-from kafka_keyshared.core.backpressure.holds import Holds, Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
 from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.lanes.closed import HEAD_LEASED
 from kafka_keyshared.core.offsets.positions import PartitionState

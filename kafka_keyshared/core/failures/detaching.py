@@ -14,7 +14,7 @@ from __future__ import annotations
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.failures import stuck
-from kafka_keyshared.core.leasing import returns
+from kafka_keyshared.core.leasing import recall
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.shards import Detaching
 from kafka_keyshared.core.workers.worker import Worker
@@ -77,7 +77,7 @@ def _detach(
     those = [each for id_, each in worker.slices.items() if id_ not in worker.apart]
     if sum(len([*each.outstanding(progress)]) for each in those) > 1:
         detaching.asked[worker.id] = running
-        return returns.recall(sub, [worker])
+        return recall.recall(sub, [worker])
     _set_apart(sub, detaching, worker, id_, index)
     return []
 

@@ -5,8 +5,8 @@
 2. When the worker has passed the fence, every leased record of the lane has come back, in order.
    Nothing of the lane, not even the retry, is leased before that.
 3. The head runs again alone when its delay is over, at the owner that its slot has then. Otherwise
-   it goes to the dead-letter topic, is dropped, or blocks the lane (:mod:`.poison`), or the whole
-   lane is diverted (:mod:`.diverted`).
+   it goes to the dead-letter topic, is dropped, or blocks the lane (:mod:`.exhausted`), or the
+   whole lane is diverted (:mod:`.divert`).
 4. In the same ``handle`` call in which the head settles, the lane opens and its waiting records go
    first.
 
@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from kafka_keyshared.core.contract.commands import Command, Fence
-from kafka_keyshared.core.contract.dispositions import NO_ATTEMPT, Disposition, Failure
 from kafka_keyshared.core.contract.events import Ended, Failed, FencePassed, SetAside, SomeEnded
+from kafka_keyshared.core.contract.outcomes import NO_ATTEMPT, Disposition, Failure
 from kafka_keyshared.core.contract.retry_policy import decide
 from kafka_keyshared.core.contract.slices import Leased, Slice
-from kafka_keyshared.core.failures.diverted import divert, join
-from kafka_keyshared.core.failures.poison import archive, block, letter_of
-from kafka_keyshared.core.keys.keying import Refused
+from kafka_keyshared.core.failures.divert import divert, join
+from kafka_keyshared.core.failures.exhausted import archive, block, letter_of
+from kafka_keyshared.core.keys.extraction import Refused
 from kafka_keyshared.core.lanes.closed import (
     DIVERTS,
     HEAD_LEASED,
@@ -33,8 +33,8 @@ from kafka_keyshared.core.lanes.closed import (
     LaneEvent,
     LaneState,
 )
-from kafka_keyshared.core.leasing.opening import advance, settle_head
-from kafka_keyshared.core.offsets.lane_notes import Tried
+from kafka_keyshared.core.leasing.reopening import advance, settle_head
+from kafka_keyshared.core.offsets.lane_section import Tried
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import Line

@@ -14,9 +14,9 @@ from kafka_keyshared.core.contract.commands import Command, Halt, TimeOut
 from kafka_keyshared.core.contract.events import Ended, Recalled, Stuck
 from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.failures import failed_attempts
-from kafka_keyshared.core.failures.diverted import suspend
+from kafka_keyshared.core.failures.divert import suspend
 from kafka_keyshared.core.lanes.closed import LaneEvent, LaneState
-from kafka_keyshared.core.leasing import returns
+from kafka_keyshared.core.leasing import recall
 from kafka_keyshared.core.membership import draining
 from kafka_keyshared.core.records.lane_identity import is_keyless
 from kafka_keyshared.core.subscription.subscription import Subscription
@@ -38,8 +38,8 @@ def recalled(sub: Subscription, event: Recalled, now: float) -> tuple[Worker, li
     The lane of a stuck record is closed before any other record of it is put back.
     """
     if not event.stuck:
-        return returns.recalled(sub, event), []
-    worker = returns.believed(sub, event)
+        return recall.recalled(sub, event), []
+    worker = recall.believed(sub, event)
     found = [(_stuck_at(sub, worker, each), each) for each in event.stuck]
     new = [
         (leased, each)
@@ -49,7 +49,7 @@ def recalled(sub: Subscription, event: Recalled, now: float) -> tuple[Worker, li
     for leased, each in new:
         if leased.slice.id not in worker.apart:
             _close(sub, leased, each.index)
-    returns.recalled(sub, event)
+    recall.recalled(sub, event)
     for leased, each in found:
         _set_apart(sub, worker, leased, each)
     if worker.waits:  # heads without a key can run at another worker

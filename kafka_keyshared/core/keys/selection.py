@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import mmh3
 
-from kafka_keyshared.core.keys.keying import SLOT_MASK, KeyOf, KeysOfAll, Refused
+from kafka_keyshared.core.keys.extraction import SLOT_MASK, KeyOf, KeysOfAll, Refused
 from kafka_keyshared.core.keys.unknown_formats import LOOK_AHEAD, is_broken, look_around
 from kafka_keyshared.core.routing.slot_ranges import SlotRange, membership
 from kafka_keyshared.hashing import SLOT_SEED, slot_of

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from sortedcontainers import SortedList
 
 from kafka_keyshared.core.contract.commands import Publish
-from kafka_keyshared.core.contract.dispositions import Failure
-from kafka_keyshared.core.contract.tables import follow
+from kafka_keyshared.core.contract.outcomes import Failure
+from kafka_keyshared.core.contract.transitions import follow
+from kafka_keyshared.core.records.container import without
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
-from kafka_keyshared.core.records.places import without
 from kafka_keyshared.model import Record, TopicPartition
 
 

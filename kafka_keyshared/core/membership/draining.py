@@ -29,14 +29,14 @@ from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.events import Recalled
 from kafka_keyshared.core.contract.slices import Leased, Progress
 from kafka_keyshared.core.lanes.closed import ClosedLane
-from kafka_keyshared.core.lanes.one_lease import Grant
-from kafka_keyshared.core.leasing import returns
-from kafka_keyshared.core.membership import hand_over
+from kafka_keyshared.core.lanes.single_inflight import Grant
+from kafka_keyshared.core.leasing import recall
+from kafka_keyshared.core.membership import state_transfer
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.routing.port import Routing
 from kafka_keyshared.core.routing.slots import Slots
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.workers.rows import Row
+from kafka_keyshared.core.workers.run_queue import Row
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import Record
 
@@ -72,14 +72,14 @@ def change(
     sub.table.close(shut, sub.draining.row.routed)
     handed = Slots()
     if sub.hand_overs is not None:
-        hand_over.note_moved(sub, sub.hand_overs, moves, shut, drained)
+        state_transfer.note_moved(sub, sub.hand_overs, moves, shut, drained)
         handed = sub.hand_overs.slots()
         sub.table.close(handed, sub.draining.row.routed)
     _place(sub, *sub.draining.take(lambda slot: not (slot in shut or slot in handed)))
     for row in (*(worker.row for worker in sub.workers.values()), *sub.unowned.rows):
         _hand_over(sub, row)
     sub.look_ahead.grown += sum(map(len, sub.unowned.rows))
-    return returns.recall(sub, workers, lambda leased, at: at in moved.get(leased.slice.id, ()))
+    return recall.recall(sub, workers, lambda leased, at: at in moved.get(leased.slice.id, ()))
 
 
 def _closed(sub: Subscription) -> Slots | None:

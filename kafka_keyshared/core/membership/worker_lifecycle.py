@@ -20,9 +20,9 @@ from kafka_keyshared.core.contract.commands import (
     StartWorker,
 )
 from kafka_keyshared.core.contract.events import Beat
-from kafka_keyshared.core.leasing import returns
-from kafka_keyshared.core.leasing.opening import advance
-from kafka_keyshared.core.membership import draining, hand_over
+from kafka_keyshared.core.leasing import recall
+from kafka_keyshared.core.leasing.reopening import advance
+from kafka_keyshared.core.membership import draining, state_transfer
 from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.worker import Worker, WorkerEvent, WorkerState
@@ -63,7 +63,7 @@ def resize(
         _send_away(sub, worker, WorkerEvent.DISMISSED)
     if commands or leaving:
         commands += draining.change(sub, filters=declared)
-        commands += returns.recall(sub, leaving)
+        commands += recall.recall(sub, leaving)
         commands += _gone(sub)
     return commands
 
@@ -212,7 +212,7 @@ def departures(sub: Subscription, left: Sequence[int]) -> list[Command]:
 def _leave(sub: Subscription, worker: Worker, event: WorkerEvent, notice: Notice) -> list[Command]:
     """Give up a worker: others get its slots as they drain, and its unstarted records."""
     _send_away(sub, worker, event)
-    kept = () if worker.written_off else returns.recall(sub, [worker])
+    kept = () if worker.written_off else recall.recall(sub, [worker])
     commands = [*draining.change(sub), *kept, notice]
     return [*commands, *_abandon(sub, worker)]
 
@@ -232,7 +232,7 @@ def _abandon(sub: Subscription, worker: Worker) -> list[Command]:
     """
     if worker.recalls or worker.dismissed:
         return []
-    lost = () if sub.hand_overs is None else hand_over.lost(sub, sub.hand_overs, worker)
+    lost = () if sub.hand_overs is None else state_transfer.lost(sub, sub.hand_overs, worker)
     return [AbandonWorker(sub.name, worker.id, worker.written_off), *lost, *_gone(sub)]
 
 

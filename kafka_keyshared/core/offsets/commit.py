@@ -22,7 +22,7 @@ from kafka_keyshared.core.contract.commands import Command, Commit, CommitEntry,
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.denials import Denials
-from kafka_keyshared.core.offsets.lane_notes import LaneNotes
+from kafka_keyshared.core.offsets.lane_section import LaneNotes
 from kafka_keyshared.core.offsets.log_position import LogPosition
 from kafka_keyshared.core.offsets.metadata import Encoded
 from kafka_keyshared.core.offsets.positions import PartitionState, Snapshot

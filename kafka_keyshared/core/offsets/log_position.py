@@ -22,8 +22,8 @@ import binascii
 import zlib
 from typing import NamedTuple
 
-from kafka_keyshared.core.offsets.envelope import unseal
-from kafka_keyshared.core.offsets.runs import MalformedError, Reader, put_varint
+from kafka_keyshared.core.offsets.framing import unseal
+from kafka_keyshared.core.offsets.ranges import MalformedError, Reader, put_varint
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.model import TopicPartition
 

@@ -3,9 +3,9 @@
 Kafka stores with each committed offset a string of the consumer's choice. Ours names, for each
 subscription, the offsets at and after the position that are settled already. So the next owner of
 the partition runs none of them again. It also has a few notes on lanes and records
-(:mod:`.lane_notes`). The text is only a hint. :func:`decode` returns for every input, and in doubt
-it returns nothing. Then records run again and none is lost. A text is valid only at the position
-and in the log for which it was written (:mod:`.log_position`).
+(:mod:`.lane_section`). The text is only a hint. :func:`decode` returns for every input, and in
+doubt it returns nothing. Then records run again and none is lost. A text is valid only at the
+position and in the log for which it was written (:mod:`.log_position`).
 
 Version 2::
 
@@ -21,7 +21,7 @@ Version 2::
     kind 2  = base skip bits                  a settled set as a bitmap, low bit first
     kind 3  = base hash*                      diverted lanes
     kind 4  = base (gap number)*              attempts of records that are not settled
-    kind 5  = base more (gap number)*         running records (:mod:`.running_notes`)
+    kind 5  = base more (gap number)*         running records (:mod:`.running_section`)
 
 Sizes and numbers are varints of 7 bits a byte, low end first. The first gap counts from the base.
 The other gaps and all lengths are stored less 1. Each section has its own base, so a block can be
@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from kafka_keyshared.core.offsets.envelope import (
+from kafka_keyshared.core.offsets.framing import (
     ENVELOPE_CHARS,
     TEXT_LIMIT,
     bytes_in,
@@ -46,7 +46,7 @@ from kafka_keyshared.core.offsets.envelope import (
     seal,
     unseal,
 )
-from kafka_keyshared.core.offsets.lane_notes import (
+from kafka_keyshared.core.offsets.lane_section import (
     KIND_LANES,
     KIND_TRIED,
     LANES_MOST,
@@ -64,14 +64,7 @@ from kafka_keyshared.core.offsets.log_position import (
     pack_origin,
     read_origin,
 )
-from kafka_keyshared.core.offsets.running_notes import (
-    KIND_RUNNING,
-    NONE_RUNNING,
-    RUNNING_BUDGET,
-    pack_running,
-    unpack_running,
-)
-from kafka_keyshared.core.offsets.runs import (
+from kafka_keyshared.core.offsets.ranges import (
     KIND_BITMAP,
     KIND_RUNS,
     MalformedError,
@@ -86,6 +79,13 @@ from kafka_keyshared.core.offsets.runs import (
     settled_runs,
     unpack,
     varint_size,
+)
+from kafka_keyshared.core.offsets.running_section import (
+    KIND_RUNNING,
+    NONE_RUNNING,
+    RUNNING_BUDGET,
+    pack_running,
+    unpack_running,
 )
 from kafka_keyshared.errors import InvariantError
 
@@ -226,8 +226,8 @@ def encode(
     A set that does not fit its share of the budget is cut to its longest prefix that does. The
     shares are max-min fair: a set that needs less than an even share gets all it needs. The rest is
     split evenly among the others. ``notes`` have budgets of their own, to which
-    :func:`~.lane_notes.pack_lanes` and :func:`~.lane_notes.pack_tried` cut them. If the limit is
-    too low for both, sets come first. Running records get :data:`RUNNING_BUDGET` of the rest.
+    :func:`~.lane_section.pack_lanes` and :func:`~.lane_section.pack_tried` cut them. If the limit
+    is too low for both, sets come first. Running records get :data:`RUNNING_BUDGET` of the rest.
     Unknown blocks get the remaining room, the smallest first, so that as few as possible are
     dropped.
 

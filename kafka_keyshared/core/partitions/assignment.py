@@ -21,13 +21,13 @@ from kafka_keyshared.core.contract.commands import (
 from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.contract.slices import Leased, Progress
 from kafka_keyshared.core.lanes.closed import LETTERS_ON_THEIR_WAY
-from kafka_keyshared.core.leasing.opening import advance
+from kafka_keyshared.core.leasing.reopening import advance
 from kafka_keyshared.core.offsets import metadata
-from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
 from kafka_keyshared.core.offsets.log_position import LogPosition
 from kafka_keyshared.core.offsets.positions import PartitionState
-from kafka_keyshared.core.offsets.running_notes import NONE_RUNNING, Running
-from kafka_keyshared.core.offsets.runs import MAX_OFFSET
+from kafka_keyshared.core.offsets.ranges import MAX_OFFSET
+from kafka_keyshared.core.offsets.running_section import NONE_RUNNING, Running
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 

@@ -1,7 +1,7 @@
 """The ownership states of partitions and their transitions.
 
-:mod:`kafka_keyshared.core.backpressure.holds` has the reasons why a partition is not fetched.
-:mod:`.assignment` has the actions on assign and revoke.
+:mod:`kafka_keyshared.core.backpressure.pause_reasons` has the reasons why a partition is not
+fetched. :mod:`.assignment` has the actions on assign and revoke.
 """
 
 from __future__ import annotations

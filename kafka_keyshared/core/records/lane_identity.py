@@ -11,7 +11,7 @@ from functools import partial
 from itertools import repeat
 from typing import Literal, TypeAlias
 
-from kafka_keyshared.core.records.originals import column
+from kafka_keyshared.core.records.pristine import column
 from kafka_keyshared.hashing import LANE_KEY_BYTES, lane_hash
 from kafka_keyshared.model import Record, TopicPartition
 

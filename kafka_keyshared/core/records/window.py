@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from kafka_keyshared.core.records.originals import Chunk, column
+from kafka_keyshared.core.records.pristine import Chunk, column
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.headers import size_of_headers
 from kafka_keyshared.model import Record

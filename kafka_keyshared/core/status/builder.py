@@ -13,7 +13,7 @@ from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.core.membership import draining
 from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import nobodys, written
-from kafka_keyshared.core.status.closer_look import (
+from kafka_keyshared.core.status.details import (
     PENDING_MOST,
     away,
     closed_lanes,
@@ -23,12 +23,17 @@ from kafka_keyshared.core.status.closer_look import (
     slots,
     unread,
 )
-from kafka_keyshared.core.status.lasting import Lasting
+from kafka_keyshared.core.status.environment import Stand, Surroundings
 from kafka_keyshared.core.status.pending import pending_acks
-from kafka_keyshared.core.status.shared_look import detached_since, lane_states, shards_at, shared
-from kafka_keyshared.core.status.surroundings import Stand, Surroundings
+from kafka_keyshared.core.status.shared_workers import (
+    detached_since,
+    lane_states,
+    shards_at,
+    shared,
+)
+from kafka_keyshared.core.status.since import Lasting
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.blocked import oldest_blocked
+from kafka_keyshared.core.telemetry.blocked_reminder import oldest_blocked
 from kafka_keyshared.core.telemetry.failure_lines import in_short
 from kafka_keyshared.core.telemetry.meters import Histogram, Rebalance
 from kafka_keyshared.core.workers.worker import Worker

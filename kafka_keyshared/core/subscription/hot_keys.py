@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
+from kafka_keyshared.core.keys.extraction import OwnKeys
 from kafka_keyshared.core.keys.key_text import key_text
-from kafka_keyshared.core.keys.keying import OwnKeys
 from kafka_keyshared.core.lanes.closed import ClosedLanes
-from kafka_keyshared.core.lanes.one_lease import OneLease
+from kafka_keyshared.core.lanes.single_inflight import OneLease
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.workers.shards import Shard, SharedRow
 from kafka_keyshared.core.workers.worker import Worker

@@ -12,7 +12,7 @@ from kafka_keyshared.core.contract.retry_policy import (
     RetryPolicy,
     refuse_for_exclusive,
 )
-from kafka_keyshared.core.keys.keying import (
+from kafka_keyshared.core.keys.extraction import (
     DerivedKeys,
     KeyOf,
     NullKeys,
@@ -20,7 +20,7 @@ from kafka_keyshared.core.keys.keying import (
     UndecodablePolicy,
     of_length,
 )
-from kafka_keyshared.core.keys.whole import NoLanes, OneLane
+from kafka_keyshared.core.keys.fixed_lanes import NoLanes, OneLane
 from kafka_keyshared.core.records.lane_identity import OrderScope
 from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.core.routing.modes import KEYLESS_MODES, SHARED_MODES, RoutingSettings
@@ -77,7 +77,7 @@ class SubscriptionSettings:
     where there is a dead-letter topic, else ``block``.
 
     Without ``reliable`` there are no retries and no commits, and a full worker drops new records
-    (:mod:`kafka_keyshared.core.leasing.shedding`).
+    (:mod:`kafka_keyshared.core.leasing.drop_when_full`).
     """
 
     name: str = "default"

@@ -14,24 +14,24 @@ from kafka_keyshared.core.contract.commands import Command, Lease
 from kafka_keyshared.core.contract.dlq_limit import DlqWatch
 from kafka_keyshared.core.contract.slices import Book, Epochs, Leased, Slice
 from kafka_keyshared.core.lanes.closed import ClosedLanes, LaneEvent, LaneState
-from kafka_keyshared.core.lanes.one_lease import OneLease
-from kafka_keyshared.core.limits.look_ahead import LookAhead
-from kafka_keyshared.core.limits.parking import Parking
-from kafka_keyshared.core.offsets.lane_notes import Tried
+from kafka_keyshared.core.lanes.single_inflight import OneLease
+from kafka_keyshared.core.limits.blocked_quota import LookAhead
+from kafka_keyshared.core.limits.over_limit import Parking
+from kafka_keyshared.core.offsets.lane_section import Tried
 from kafka_keyshared.core.records.backlog import Backlog, let_go
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.records.originals import Chunk, Originals
+from kafka_keyshared.core.records.pristine import Chunk, Originals
 from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.core.routing.filters import Filters
-from kafka_keyshared.core.subscription.diversions import Diversions
-from kafka_keyshared.core.subscription.holdings import Holdings
+from kafka_keyshared.core.subscription.diverted_lanes import Diversions
 from kafka_keyshared.core.subscription.hot_keys import HotKeys
-from kafka_keyshared.core.subscription.ownership import Ownership
+from kafka_keyshared.core.subscription.routing_state import Ownership
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.suspects import Suspects
-from kafka_keyshared.core.telemetry.blocked import Reminder
+from kafka_keyshared.core.subscription.unsettled import Holdings
+from kafka_keyshared.core.telemetry.blocked_reminder import Reminder
 from kafka_keyshared.core.telemetry.bursts import Bursts
-from kafka_keyshared.core.telemetry.errors_seen import ErrorsSeen
+from kafka_keyshared.core.telemetry.error_counts import ErrorsSeen
 from kafka_keyshared.core.telemetry.failure_watch import FailureWatch
 from kafka_keyshared.core.telemetry.meters import Counts
 from kafka_keyshared.core.workers.shards import Detaching, Shard

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TypeAlias
 
 from kafka_keyshared.core.contract.commands import Level, Notice
-from kafka_keyshared.core.contract.dispositions import Failure
+from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.telemetry.burst import Burst, Line
 from kafka_keyshared.model import About, TopicPartition, named_key

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from kafka_keyshared.core.contract.dispositions import Failure
+from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.telemetry.failure_lines import KINDS_MAX, Kind, one_line
 from kafka_keyshared.core.telemetry.outcome_windows import COUNTS, WINDOWS, Outcomes, Windows

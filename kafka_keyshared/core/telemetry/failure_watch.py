@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.lanes.closed import ClosedLanes, LaneState
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.records.originals import Places
+from kafka_keyshared.core.records.pristine import Places
 from kafka_keyshared.core.telemetry.failure_lines import kind_of
 from kafka_keyshared.core.telemetry.failure_tally import FORGET, LastFailures, Tally
 from kafka_keyshared.core.telemetry.meters import Counts

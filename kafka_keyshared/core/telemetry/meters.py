@@ -19,8 +19,8 @@ from kafka_keyshared.model import Coordinates, Record, Retry, TopicPartition
 
 if TYPE_CHECKING:
     from kafka_keyshared.core.contract.commands import Commit
-    from kafka_keyshared.core.contract.dispositions import Failure
     from kafka_keyshared.core.contract.events import CommitResult
+    from kafka_keyshared.core.contract.outcomes import Failure
     from kafka_keyshared.core.contract.slices import Leased
 
 # Bounds of OpenTelemetry's messaging conventions, and finer ones below: handlers may be fast.

@@ -23,9 +23,9 @@ from itertools import chain, islice
 from operator import attrgetter, itemgetter
 
 from kafka_keyshared.core.records.backlog import Backlog, came_in
-from kafka_keyshared.core.records.originals import Chunk
-from kafka_keyshared.core.records.places import without
-from kafka_keyshared.core.workers.rows import SLICE_SECONDS, Row
+from kafka_keyshared.core.records.container import without
+from kafka_keyshared.core.records.pristine import Chunk
+from kafka_keyshared.core.workers.run_queue import SLICE_SECONDS, Row
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, TopicPartition
 

@@ -18,11 +18,11 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import chain, islice
 
 from kafka_keyshared.core.contract.slices import Leased
-from kafka_keyshared.core.contract.tables import follow
+from kafka_keyshared.core.contract.transitions import follow
 from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.records.backlog import Backlog
-from kafka_keyshared.core.workers.lease_bytes import LeaseBytes
-from kafka_keyshared.core.workers.rows import Row
+from kafka_keyshared.core.workers.inflight_bytes import LeaseBytes
+from kafka_keyshared.core.workers.run_queue import Row
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 

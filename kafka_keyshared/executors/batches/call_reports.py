@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.contract.dispositions import Failure
 from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, Report, SetAside
+from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.executors.chains import Given
 from kafka_keyshared.executors.failed_lanes import FailedLanes

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.model import DeadLetter, Retry
 from kafka_keyshared.platform.whose import is_ours, is_users, shown
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.contract.dispositions import Failure
+from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors import lease
 from kafka_keyshared.executors.contexts import Contexts

@@ -14,8 +14,8 @@ from dataclasses import replace
 from itertools import islice
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.contract.events import Ended, Failed, Report, SetAside
+from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.contract.slices import Serial, Slice
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.executors.failed_lanes import FailedLanes

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast, get_args
 from kafka_keyshared.core.contract.commands import Commit
 from kafka_keyshared.core.contract.events import CommitAnswered
 from kafka_keyshared.core.contract.slices import Slice
-from kafka_keyshared.core.records.originals import Originals
+from kafka_keyshared.core.records.pristine import Originals
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.lab.demo.ledgers import AuditedClient

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from random import Random
 
-from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.lab.simulator.happenings import HealthLooked
 from kafka_keyshared.lab.simulator.world import World
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple, TypeAlias
 
-from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.model import Drop
 
 Ending: TypeAlias = Failure | Drop | None

@@ -13,7 +13,7 @@ from random import Random
 from typing import Literal
 
 from kafka_keyshared.config.keys.sources import HeaderKey
-from kafka_keyshared.core.keys.keying import NullKeys, UndecodablePolicy
+from kafka_keyshared.core.keys.extraction import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.routing.modes import KEYLESS_MODES
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator.records import GROUP, group_of

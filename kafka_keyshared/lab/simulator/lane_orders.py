@@ -6,7 +6,7 @@ from collections.abc import Generator
 from random import Random
 
 from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
-from kafka_keyshared.core.failures.lane_orders import EVENTS
+from kafka_keyshared.core.failures.lane_actions import EVENTS
 from kafka_keyshared.core.lanes.closed import LANE_TABLE, ClosedLane, LaneState
 from kafka_keyshared.lab.simulator.world import World
 from kafka_keyshared.runtime.loop import Loop

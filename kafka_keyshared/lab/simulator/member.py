@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Command, Dropped, LaneAnswer
-from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_keyshared.core.status.builder import take
-from kafka_keyshared.core.status.surroundings import Surroundings
+from kafka_keyshared.core.status.environment import Surroundings
 from kafka_keyshared.lab.simulator.member import Member
 from kafka_keyshared.observability.diagnosis.causes import MOST_ATTEMPTS_FAIL
 from kafka_keyshared.observability.diagnosis.judge import diagnose

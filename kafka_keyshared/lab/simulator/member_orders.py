@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract.events import DlqLimitLifted, LaneAction, LaneOrder
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.lab.simulator.history import History

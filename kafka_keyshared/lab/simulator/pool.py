@@ -16,8 +16,8 @@ from kafka_keyshared.core.contract.commands import (
     StartWorker,
     TimeOut,
 )
-from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.contract.events import Ended, Recalled, Report, SetAside
+from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.lab.simulator import history as was

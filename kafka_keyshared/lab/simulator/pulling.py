@@ -14,8 +14,8 @@ from typing import Any
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Recall, StartWorker, TimeOut
-from kafka_keyshared.core.contract.dispositions import Failure
 from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, Report, SetAside
+from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.executors.pull.pool import PullPool

@@ -24,7 +24,6 @@ from kafka_keyshared.core.contract.commands import (
     StartWorker,
     TimeOut,
 )
-from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.contract.events import (
     Ended,
     Failed,
@@ -35,6 +34,7 @@ from kafka_keyshared.core.contract.events import (
     SetAside,
     Stuck,
 )
+from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.contract.slices import Progress, Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import InvariantError

@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Adopt, Recall, StartWorker, TimeOut
-from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.contract.events import Recalled, Report
+from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.executors.coroutines.awaited import unmade

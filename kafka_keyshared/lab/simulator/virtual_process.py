@@ -14,7 +14,7 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
-from kafka_keyshared.core.contract.dispositions import Failure
+from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.executors.processes import child

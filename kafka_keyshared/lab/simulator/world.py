@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.lab.simulator import detachments
 from kafka_keyshared.lab.simulator import history as was
 from kafka_keyshared.lab.simulator.chance import Chance

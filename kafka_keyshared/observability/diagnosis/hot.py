@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.model import counted, does, some
 from kafka_keyshared.observability.diagnosis import causes
 from kafka_keyshared.observability.diagnosis.findings import Finding

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.model import counted, does, in_words, some
 from kafka_keyshared.observability.diagnosis import causes
 from kafka_keyshared.observability.diagnosis.causes import CAUSES

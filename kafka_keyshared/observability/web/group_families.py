@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.observability.web.family import Family, counts, of_member, one, summed
 
 GROUP = (

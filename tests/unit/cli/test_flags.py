@@ -17,7 +17,7 @@ from kafka_keyshared.cli.run import gather
 from kafka_keyshared.client import reach
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.contract import commands as cmd
-from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from tests.setup.cli_page import verbs
 from tests.support.cli import in_process, own_modules
 from tests.support.ports import Stage

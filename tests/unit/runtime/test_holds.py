@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.backpressure.holds import NOT_PAUSED, Reason
+from kafka_keyshared.core.backpressure.pause_reasons import NOT_PAUSED, Reason
 from kafka_keyshared.core.contract.commands import Publish
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
 from kafka_keyshared.core.contract.events import DeadLettered, DlqLimitLifted

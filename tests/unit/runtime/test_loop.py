@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.records.window import Window

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.seeking import ASK_AGAIN_AFTER, GIVEN_BACK_WITHIN, OUT_OF_RANGE_WAIT
 from kafka_keyshared.runtime.stopping import stop

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from kafka_keyshared.client.port import CommittedOffset
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import TopicPartition

@@ -8,13 +8,13 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset, LogBounds
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Commit
 from kafka_keyshared.core.offsets import metadata
-from kafka_keyshared.core.offsets.lane_notes import LaneNotes
-from kafka_keyshared.core.offsets.running_notes import STARTED, Running
-from kafka_keyshared.core.partitions.careful import FIRST_RECORDS
+from kafka_keyshared.core.offsets.lane_section import LaneNotes
+from kafka_keyshared.core.offsets.running_section import STARTED, Running
+from kafka_keyshared.core.partitions.careful_starts import FIRST_RECORDS
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.rebalance import NOTHING_AFTER
 from tests.support.ports import Stage

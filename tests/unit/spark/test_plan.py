@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from kafka_keyshared.core.contract.events import StartPoint
-from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET, decode, encode
 from kafka_keyshared.core.offsets.positions import Snapshot
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names

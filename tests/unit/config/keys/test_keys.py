@@ -37,7 +37,7 @@ from kafka_keyshared.config.keys.schemas import (
     SCHEMAS_MAX,
     Schemas,
 )
-from kafka_keyshared.core.keys.keying import KeyOf
+from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Retry, Undecodable, UnknownFormat
 

@@ -13,7 +13,7 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Epochs, Leased, Scattered, Serial, Slice
 from kafka_keyshared.core.dispatch.heartbeat import NAMED_AT_ONCE
-from kafka_keyshared.core.records.originals import Chunk, Originals
+from kafka_keyshared.core.records.pristine import Chunk, Originals
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_keyshared.core.contract.events import Assigned, Beat, Fetched, Flush, StartPoint
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
-from kafka_keyshared.core.keys.keying import DerivedKeys
+from kafka_keyshared.core.keys.extraction import DerivedKeys
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings

@@ -6,13 +6,13 @@ import pytest
 
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.retry_policy import Decision, RetryPolicy, decide
 from kafka_keyshared.core.failures import failed_attempts as failures
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.core.workers.rows import Row
+from kafka_keyshared.core.workers.run_queue import Row
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import Drop
 from tests.support.harness import Harness

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.keys.keying import NullKeys
+from kafka_keyshared.core.keys.extraction import NullKeys
 from kafka_keyshared.core.keys.keyless import ALL_KEYLESS
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import SlotFunction

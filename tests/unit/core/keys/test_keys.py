@@ -10,8 +10,8 @@ import pytest
 from kafka_keyshared.core.contract.commands import LaneAnswer, Level
 from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.keys import kept_keys
-from kafka_keyshared.core.keys.keying import DerivedKeys, NullKeys, UndecodablePolicy
+from kafka_keyshared.core.keys import key_cache
+from kafka_keyshared.core.keys.extraction import DerivedKeys, NullKeys, UndecodablePolicy
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
@@ -119,7 +119,7 @@ def test_the_key_is_asked_for_once_for_each_record_whatever_happens_to_it(one_le
 def test_keys_of_settled_records_are_forgotten_and_those_of_held_ones_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kept_keys, "SPARE", 0)
+    monkeypatch.setattr(key_cache, "SPARE", 0)
     made = member(window=5, attempts=50)
     everything = [headed(offset, b"a" if offset == 0 else b"b") for offset in range(60)]
     made.fetch(everything[0])
@@ -463,8 +463,8 @@ def test_two_partitions_that_turn_out_so_at_once_forget_no_key_between_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Keys of what is not held are forgotten when the second one is routed; the first waits yet."""
-    monkeypatch.setattr(kept_keys, "KEPT", 0)
-    monkeypatch.setattr(kept_keys, "SPARE", 0)
+    monkeypatch.setattr(key_cache, "KEPT", 0)
+    monkeypatch.setattr(key_cache, "SPARE", 0)
     registry = Registry()
     made = member(key_of=registry, dlq=True)
     made.fetch(headed(0, b"new"), headed(0, b"new", at=P1))

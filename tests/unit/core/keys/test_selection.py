@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.config.keys import from_callable, from_header
-from kafka_keyshared.core.keys.keying import KeyOf
+from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.core.keys.selection import Counts, Selection
 from kafka_keyshared.core.routing.slot_ranges import parse_ranges
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, slot_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.failures.admission import reason_of
+from kafka_keyshared.core.failures.undecodable import reason_of
 from kafka_keyshared.core.keys.unknown_formats import LATELY, NOTHING_BEHIND
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable, UnknownFormat

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.outcomes import Disposition
 from tests.support.leasing import LEASES, MODES, Leasing, Mode, Telling, history
 from tests.support.records import ERROR, P0, P1, failure, record
 from tests.support.seeds import seeds

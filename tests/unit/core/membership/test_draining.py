@@ -13,11 +13,11 @@ import pytest
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.keys.keying import OwnKeys
+from kafka_keyshared.core.keys.extraction import OwnKeys
 from kafka_keyshared.core.membership import draining
 from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.routing.ranges import StickyRanges
-from kafka_keyshared.core.subscription.draining_slots import DrainingSlots
+from kafka_keyshared.core.subscription.drain_counters import DrainingSlots
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.workers.worker import Worker, WorkerState
 from kafka_keyshared.errors import ConfigError, InvariantError

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
 from kafka_keyshared.core.offsets.log_position import topic_id_in
 from kafka_keyshared.core.offsets.metadata import (
     SET_BUDGET,
@@ -22,7 +22,7 @@ from kafka_keyshared.core.offsets.metadata import (
     settled_runs,
     size_bound,
 )
-from kafka_keyshared.core.offsets.runs import MAX_OFFSET, bitmap_span
+from kafka_keyshared.core.offsets.ranges import MAX_OFFSET, bitmap_span
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
 from tests.support.records import P1

@@ -7,8 +7,8 @@ import pytest
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets import metadata
-from kafka_keyshared.core.offsets.lane_notes import LaneNotes, Tried
-from kafka_keyshared.core.offsets.running_notes import STARTED, Running
+from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
+from kafka_keyshared.core.offsets.running_section import STARTED, Running
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition

@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError
 
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.contract.slices import Leased
-from kafka_keyshared.core.records.originals import Chunk
+from kafka_keyshared.core.records.pristine import Chunk
 from kafka_keyshared.core.records.window import SAMPLE_EVERY, Window
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.core.workers.rows import SLICE_SECONDS
+from kafka_keyshared.core.workers.run_queue import SLICE_SECONDS
 from kafka_keyshared.core.workers.worker import FIRST_SLICE, Worker
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.headers import HeadersError, read_headers

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.contract.dispositions import Disposition, Failure
+from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.contract.slices import Leased
-from kafka_keyshared.core.keys.keying import KeyOf
+from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.core.status.builder import take
-from kafka_keyshared.core.status.surroundings import Surroundings
+from kafka_keyshared.core.status.environment import Surroundings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.telemetry.meters import Counts
 from kafka_keyshared.model import TopicPartition

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.contract.dispositions import Disposition
+from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.retry_policy import Decision
 from kafka_keyshared.core.failures import failed_attempts
-from kafka_keyshared.core.leasing import shedding
+from kafka_keyshared.core.leasing import drop_when_full
 from tests.setup import modes_page
 from tests.setup.page_tables import written
 
@@ -24,7 +24,7 @@ def rows() -> dict[str, list[str]]:
 
 def test_another_rule_for_a_full_worker_is_another_table(monkeypatch: pytest.MonkeyPatch) -> None:
     before = rows()
-    monkeypatch.setattr(shedding, "capacity", lambda sub: 1_000)
+    monkeypatch.setattr(drop_when_full, "capacity", lambda sub: 1_000)
     after = rows()
     changed = {what for what in before if before[what] != after[what]}
     assert changed == {"a record comes for a worker that is full"}

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract.commands import Level
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.lanes.closed import LaneState

@@ -9,7 +9,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.core.telemetry.blocked import REMIND_EVERY
+from kafka_keyshared.core.telemetry.blocked_reminder import REMIND_EVERY
 from kafka_keyshared.core.telemetry.burst import INTERVAL, Burst, Line
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, record

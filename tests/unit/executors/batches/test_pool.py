@@ -12,13 +12,13 @@ import pytest
 from kafka_keyshared import lease_of
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Adopt, Fence, Recall, Release, TimeOut
-from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.contract.events import (
     Failed,
     FencePassed,
     Recalled,
     Released,
 )
+from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.errors import ConfigError, KeySharedError

@@ -24,7 +24,6 @@ import pytest
 from kafka_keyshared import lease_of
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Adopt, Recall, Release, StartWorker, TimeOut
-from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.contract.events import (
     Ended,
     Failed,
@@ -33,6 +32,7 @@ from kafka_keyshared.core.contract.events import (
     SetAside,
     SomeEnded,
 )
+from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.executors.coroutines import loop_host
 from kafka_keyshared.executors.coroutines.daemon_threads import MOST, DaemonThreads

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.contract.dispositions import Disposition, Failure
 from kafka_keyshared.core.contract.events import Failed, Report
+from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.executors.handling import failure as failures
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import maker

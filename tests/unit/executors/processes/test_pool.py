@@ -33,8 +33,8 @@ from kafka_keyshared.core.contract.commands import (
     StartWorker,
     TimeOut,
 )
-from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, Released
+from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.decoding import Making

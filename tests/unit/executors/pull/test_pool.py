@@ -17,8 +17,8 @@ from kafka_keyshared.app.members import PulledRecord, PullMember
 from kafka_keyshared.app.split import SplitMember
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Lapse, Recall, TimeOut
-from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.contract.events import Ended, Failed, Report, SetAside
+from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.errors import KeySharedError

@@ -15,7 +15,6 @@ import pytest
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Adopt, Fence, Recall, Release, StartWorker
-from kafka_keyshared.core.contract.dispositions import Disposition
 from kafka_keyshared.core.contract.events import (
     Ended,
     Failed,
@@ -24,6 +23,7 @@ from kafka_keyshared.core.contract.events import (
     Report,
     SetAside,
 )
+from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.slices import Serial, Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.errors import ConfigError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.backpressure.holds import Reason
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.observability.diagnosis import hot, judge
 from kafka_keyshared.observability.diagnosis.causes import CAUSES
 from kafka_keyshared.observability.diagnosis.findings import Diagnosis, Finding

@@ -11,10 +11,10 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.groupless import outsider
-from kafka_keyshared.core.backpressure.holds import Reason
-from kafka_keyshared.core.offsets.lane_notes import LaneNotes
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
+from kafka_keyshared.core.offsets.lane_section import LaneNotes
 from kafka_keyshared.core.offsets.metadata import encode
-from kafka_keyshared.core.offsets.running_notes import STARTED, WAITING, Running
+from kafka_keyshared.core.offsets.running_section import STARTED, WAITING, Running
 from kafka_keyshared.model import Coordinates, TopicPartition, in_words
 from kafka_keyshared.observability.doctor import checks, instance_checks
 from kafka_keyshared.observability.doctor import progress as looking

@@ -1,0 +1,79 @@
+"""Failed attempts by kind: how often, since when, and the last one.
+
+A *kind* is the type of the error and where it came from, as in the log (:mod:`.failure_lines`). The
+kinds and keys that failed last are kept.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kafka_keyshared.core.contract.outcomes import Failure
+from kafka_keyshared.core.keys.key_text import key_text
+from kafka_keyshared.core.telemetry.failure_lines import KINDS_MAX, Kind, kind_of, one_line
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.status import ErrorGroup
+
+KEYS_MAX = 10
+"""Keys that are counted separately for one kind."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    first_at: float
+    count: int = 0
+    last: tuple[Failure, TopicPartition, int] | None = None
+    keys: OrderedDict[bytes | None, int] = field(default_factory=OrderedDict)
+
+
+class ErrorsSeen:
+    """The kinds of one subscription, the latest at the end."""
+
+    def __init__(self) -> None:
+        self._kinds: OrderedDict[Kind, _Seen] = OrderedDict()
+
+    def note(
+        self, failure: Failure, partition: TopicPartition, offset: int, key: bytes | None
+    ) -> None:
+        """Note a failed attempt of the record at this offset."""
+        kind = kind_of(failure)
+        seen = self._kinds.get(kind)
+        if seen is None:
+            seen = self._kinds[kind] = _Seen(failure.at_ms / 1000)
+            if len(self._kinds) > KINDS_MAX:
+                self._kinds.popitem(last=False)
+        self._kinds.move_to_end(kind)
+        seen.count += 1
+        seen.last = failure, partition, offset
+        seen.keys[key] = seen.keys.get(key, 0) + 1
+        seen.keys.move_to_end(key)
+        if len(seen.keys) > KEYS_MAX:
+            seen.keys.popitem(last=False)
+
+    def shown(self, slot_of: Callable[[bytes | None], int | None]) -> tuple[ErrorGroup, ...]:
+        """Return every kind, the one that failed last first."""
+        found: list[ErrorGroup] = []
+        for (error, where), seen in reversed(self._kinds.items()):
+            if seen.last is None:
+                continue
+            failure, partition, offset = seen.last
+            keys = [*reversed(seen.keys.items())]
+            found.append(
+                ErrorGroup(
+                    error=error,
+                    where=where,
+                    count=seen.count,
+                    first_at=seen.first_at,
+                    last_at=failure.at_ms / 1000,
+                    message=one_line(failure.message),
+                    stack=failure.stack,
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    offset=offset,
+                    keys=tuple((key_text(key), count) for key, count in keys),
+                    slots=tuple(slot_of(key) for key, _ in keys),
+                )
+            )
+        return tuple(found)
