@@ -21,7 +21,7 @@ from kafka_keyshared.executors.pull.cell import Cell
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import names_of, some
 from kafka_keyshared.platform.signals import stop_signals
-from kafka_keyshared.runtime.ending import LOOK_AGAIN
+from kafka_keyshared.runtime.run_guard import LOOK_AGAIN
 
 log = log_of("kafka_keyshared.split")
 

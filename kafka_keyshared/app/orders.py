@@ -18,11 +18,11 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.platform.forks import refuse_in_child
 from kafka_keyshared.platform.importing import refuse_inside_handler
+from kafka_keyshared.runtime.command_queue import OrderRefusedError, T
 from kafka_keyshared.runtime.flush import Positions, flush
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.lane_orders import closed_lanes, give, lift_dlq_limit
-from kafka_keyshared.runtime.orders import OrderRefusedError, T
-from kafka_keyshared.runtime.pausing import pause, resume
+from kafka_keyshared.runtime.pause_commands import pause, resume
 from kafka_keyshared.runtime.scaling import Moving, Ordered, assign, bring_to, set_filters
 from kafka_keyshared.status import LaneStatus
 

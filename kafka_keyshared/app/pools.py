@@ -24,8 +24,8 @@ from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.executors.port import Pool
 from kafka_keyshared.executors.pull.pool import PullPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.runtime.command_queue import OrderRefusedError, named
 from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.orders import OrderRefusedError, named
 from kafka_keyshared.runtime.scaling import Ordered
 
 

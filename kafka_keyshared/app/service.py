@@ -55,13 +55,13 @@ from kafka_keyshared.platform import garbage
 from kafka_keyshared.platform.green import refuse_green_threads
 from kafka_keyshared.platform.importing import refuse_inside_handler, refuse_to_begin
 from kafka_keyshared.platform.signals import stop_signals
-from kafka_keyshared.runtime.ending import Ending
 from kafka_keyshared.runtime.instance import Instance
-from kafka_keyshared.runtime.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
+from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.runtime.ports import Ports
 from kafka_keyshared.runtime.rights import Subject, user_in
-from kafka_keyshared.runtime.stopping import StopReport
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.run_guard import Ending
+from kafka_keyshared.runtime.shutdown import StopReport
+from kafka_keyshared.runtime.status_board import MAX_POLL_INTERVAL_MS, Board, Observer, chained
 
 log = log_of("kafka_keyshared")
 

@@ -12,7 +12,7 @@ from kafka_keyshared.core.lanes.closed import LETTERS_ON_THEIR_WAY, LaneState
 from kafka_keyshared.core.status.shared_workers import lane_states
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import counted
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.instance_view import InstanceView
 
 log = log_of("kafka_keyshared.status")
 

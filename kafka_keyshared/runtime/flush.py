@@ -15,9 +15,9 @@ from kafka_keyshared.model import (
     named_key,
     some,
 )
+from kafka_keyshared.runtime.command_queue import OrderRefusedError
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.orders import OrderRefusedError
 
 LOOK_EVERY = 0.01
 """Seconds between two checks of the remaining leases. Each check looks at every slice."""

@@ -18,7 +18,7 @@ from kafka_keyshared.platform import forks
 from kafka_keyshared.runtime.loop import CHUNK, Loop
 from kafka_keyshared.runtime.ports import Ports
 from kafka_keyshared.runtime.rebalance import Rebalancer
-from kafka_keyshared.runtime.stopping import StopReport, stop
+from kafka_keyshared.runtime.shutdown import StopReport, stop
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class Instance:
         """Send an order to the owner from any other thread and wait for its answer.
 
         ``name`` appears in a refusal. ``timeout`` is in seconds. See :meth:`.Orders.ask`. Raises
-        :class:`~.orders.OrderRefusedError` with the reason, and :class:`TimeoutError`.
+        :class:`~.command_queue.OrderRefusedError` with the reason, and :class:`TimeoutError`.
         """
         return self.loop.orders.ask(name, lambda: order(self.loop), timeout, follows=follows)
 

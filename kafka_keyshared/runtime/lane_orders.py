@@ -8,8 +8,8 @@ from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.failures import lane_actions
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.runtime.command_queue import OrderRefusedError, named
 from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.orders import OrderRefusedError, named
 from kafka_keyshared.status import LaneStatus
 
 

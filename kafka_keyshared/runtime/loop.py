@@ -3,7 +3,7 @@
 Every other thread posts to its mailbox. A step serves the mailbox, fetches, hands out records,
 commits and runs the heartbeat. Each of these is a method over ports (client, pool, mailbox, clock,
 publisher), so a simulator can run them unchanged. Rebalances are in :mod:`.rebalance`, the stop in
-:mod:`.stopping`.
+:mod:`.shutdown`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.executors.actor import Actor
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
-from kafka_keyshared.runtime.by_hand import ByHand
-from kafka_keyshared.runtime.ends import Ends
-from kafka_keyshared.runtime.loopstats import LoopStats
+from kafka_keyshared.runtime.client_pauses import Pauses
+from kafka_keyshared.runtime.command_queue import Orders
+from kafka_keyshared.runtime.fetch_quota import FULL_PAUSE_AFTER, FULL_POLL_EVERY, FULL_WAIT, Room
+from kafka_keyshared.runtime.loop_stats import LoopStats
+from kafka_keyshared.runtime.manual_pause import ByHand
 from kafka_keyshared.runtime.metadata_limit import MetadataLimit
-from kafka_keyshared.runtime.notices import log_notice
-from kafka_keyshared.runtime.orders import Orders
+from kafka_keyshared.runtime.notice_log import log_notice
 from kafka_keyshared.runtime.partition_ends import PartitionEnds
-from kafka_keyshared.runtime.pauses import Pauses
+from kafka_keyshared.runtime.partition_fairness import Shares
 from kafka_keyshared.runtime.ports import Ports
+from kafka_keyshared.runtime.received_positions import Ends
 from kafka_keyshared.runtime.rights import Rights
-from kafka_keyshared.runtime.room import FULL_PAUSE_AFTER, FULL_POLL_EVERY, FULL_WAIT, Room
 from kafka_keyshared.runtime.seeking import Reseek
-from kafka_keyshared.runtime.shares import Shares
 from kafka_keyshared.runtime.topic_ids import TopicIds
 from kafka_keyshared.runtime.watchdog import Watchdog
 

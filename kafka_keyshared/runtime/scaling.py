@@ -11,9 +11,9 @@ from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import written
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.runtime.command_queue import OrderRefusedError, T, named
 from kafka_keyshared.runtime.flush import LOOK_EVERY, Runs, running, waits_for
 from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.orders import OrderRefusedError, T, named
 
 Ordered: TypeAlias = Callable[[Loop], Generator[None, None, T]]
 

@@ -5,7 +5,7 @@ position starts. A lagging replica may answer "out of range" once. A reset then 
 records that have run, or skip records that have not.
 
 A log that ends below the received end, or whose topic has another id, is not the log that was read
-(:mod:`.reading_on`). Its partition starts a new epoch. The held records of the old log are
+(:mod:`.reposition`). Its partition starts a new epoch. The held records of the old log are
 forgotten, and lower positions than before may be committed again.
 """
 
@@ -28,7 +28,7 @@ from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.executors.port import Pool
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
-from kafka_keyshared.runtime.reading_on import NO_ID, ReadOn, inside
+from kafka_keyshared.runtime.reposition import NO_ID, ReadOn, inside
 from kafka_keyshared.runtime.topic_ids import Comparison, TopicId
 
 log = log_of("kafka_keyshared.loop")

@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared import KeyShared
 from kafka_keyshared.config import connection_conf, starts_at_beginning
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.instance_view import InstanceView
 
 _LOOK_AGAIN = 0.5
 _ASK = 10.0

@@ -27,7 +27,7 @@ from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.coroutines.loop_host import new_loop
 from kafka_keyshared.lab.bench.child import COMMIT_INTERVAL, Patience, settled
 from kafka_keyshared.lab.bench.common import key_of, produce_all
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 
 Loop = Literal["asyncio", "uvloop"]

@@ -41,8 +41,8 @@ from kafka_keyshared.lab.bench.common import (
 from kafka_keyshared.lab.bench.noop import NoopPlan, fill
 from kafka_keyshared.lab.bench.side import Result, Task
 from kafka_keyshared.runtime.instance import Instance
-from kafka_keyshared.runtime.loopstats import LoopStats
-from kafka_keyshared.runtime.stopping import StopReport
+from kafka_keyshared.runtime.loop_stats import LoopStats
+from kafka_keyshared.runtime.shutdown import StopReport
 from kafka_keyshared.testing.clusters.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.runtime.ending import GRACE
+from kafka_keyshared.runtime.run_guard import GRACE
 from kafka_keyshared.testing.clusters.broker import RealCluster
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster

@@ -9,7 +9,7 @@ import pytest
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.stopping import ANSWER_WAIT, HURRIED_ANSWER_WAIT, REFUSED_MOST, stop
+from kafka_keyshared.runtime.shutdown import ANSWER_WAIT, HURRIED_ANSWER_WAIT, REFUSED_MOST, stop
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, record
 

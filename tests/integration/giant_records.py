@@ -20,7 +20,7 @@ from kafka_keyshared import KeyShared
 from kafka_keyshared.app.service import Hooks
 from kafka_keyshared.lab.bench.memory_side import peak_mib, resident_mib
 from kafka_keyshared.model import Record
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.instance_view import InstanceView
 
 MIB = 1 << 20
 

@@ -14,7 +14,7 @@ from typing import Any
 from kafka_keyshared import KeyShared
 from kafka_keyshared.app.service import Hooks
 from kafka_keyshared.lab.bench.memory_side import peak_mib, resident_mib
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.instance_view import InstanceView
 
 ROUNDS = 20
 """So many more rounds of the owner, of up to half a second each, after nothing is fetched."""

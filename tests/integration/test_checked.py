@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import Member, client_conf, committed, group_name, numbered, write

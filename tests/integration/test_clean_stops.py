@@ -16,7 +16,7 @@ import pytest
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.app.service import Hooks
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import client_conf, group_name, write

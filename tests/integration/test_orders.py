@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
+from kafka_keyshared.runtime.command_queue import OrderRefusedError
 from kafka_keyshared.runtime.flush import Flush, flush
-from kafka_keyshared.runtime.orders import OrderRefusedError
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import (

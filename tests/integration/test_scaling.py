@@ -13,7 +13,7 @@ import pytest
 
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, slot_of
-from kafka_keyshared.runtime.orders import OrderRefusedError
+from kafka_keyshared.runtime.command_queue import OrderRefusedError
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import Member, client_conf, group_name, write

@@ -16,7 +16,7 @@ from kafka_keyshared import Consumer, KeyShared, KeySharedError, LeaseOverError,
 from kafka_keyshared.app.members import PulledRecord, PullMember
 from kafka_keyshared.app.service import Hooks
 from kafka_keyshared.app.split import Split, SplitMember
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import (

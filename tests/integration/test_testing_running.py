@@ -10,7 +10,7 @@ import pytest
 
 from kafka_keyshared import ConfigError, Drop, KeyShared, Record
 from kafka_keyshared.app.service import Hooks
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing import EmbeddedKafka, running
 from tests.conftest import Eventually
 

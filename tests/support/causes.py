@@ -20,8 +20,8 @@ from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.observability.diagnosis import judge
 from kafka_keyshared.observability.diagnosis.findings import Finding
-from kafka_keyshared.runtime import lately, observe
-from kafka_keyshared.runtime.observe import Board, Observer
+from kafka_keyshared.runtime import status_board, trend
+from kafka_keyshared.runtime.status_board import Board, Observer
 from kafka_keyshared.status import Status, SubscriptionStatus, WorkerStatus
 from tests.conftest import Eventually
 
@@ -148,7 +148,7 @@ FACTS = {
 def after(code: str) -> float:
     """Return the time of a cause's rule as it is just now, in seconds."""
     name = FACTS[code].after
-    seconds: float = getattr(lately if name == "MINUTE" else judge, name) if name else 0.0
+    seconds: float = getattr(trend if name == "MINUTE" else judge, name) if name else 0.0
     return seconds
 
 
@@ -236,7 +236,7 @@ class Named:
         """Give a rule a time that a test can wait for."""
         self._patch.setattr(judge, name, SOON)
         if name == "SILENT":
-            self._patch.setattr(observe, "SILENT_AFTER", SOON)
+            self._patch.setattr(status_board, "SILENT_AFTER", SOON)
 
     def cleared(self, app: KeyShared, code: str) -> None:
         """Wait until it is not named any more."""

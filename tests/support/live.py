@@ -37,7 +37,7 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.judge import Judgement, judge
 from kafka_keyshared.observability.audit.ledger import CommitSent, MemoryLedger, OwnershipChanged
 from kafka_keyshared.observability.audit.wrap import audited
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.wire import NOT_YET
 

@@ -24,7 +24,7 @@ from kafka_keyshared.observability.web.acting import (
 from kafka_keyshared.observability.web.metrics import Exposition
 from kafka_keyshared.observability.web.orders import VERBS, FilterOrder, RangeOrder
 from kafka_keyshared.observability.web.server import HttpServer, Probes
-from kafka_keyshared.runtime.observe import Board
+from kafka_keyshared.runtime.status_board import Board
 
 TOKEN = "0123456789abcdef"
 ORDER = {"first": 0, "last": 9, "worker": "worker-1"}

@@ -23,7 +23,7 @@ from kafka_keyshared.observability.web.acting import Acting
 from kafka_keyshared.observability.web.families import FAMILIES
 from kafka_keyshared.observability.web.metrics import SERVED_FOR, Exposition
 from kafka_keyshared.observability.web.server import HttpServer, Probes
-from kafka_keyshared.runtime.observe import SILENT_MAX, Board
+from kafka_keyshared.runtime.status_board import SILENT_MAX, Board
 from kafka_keyshared.status import Status
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.live import client_conf, group_name, write

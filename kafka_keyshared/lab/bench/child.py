@@ -18,8 +18,8 @@ from kafka_keyshared.config import client_conf
 if TYPE_CHECKING:
     from kafka_keyshared.app.service import KeyShared
     from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
+    from kafka_keyshared.runtime.instance_view import InstanceView
     from kafka_keyshared.runtime.loop import Loop
-    from kafka_keyshared.runtime.view import InstanceView
 
 Side = Literal["bare", "keyshared"]
 T = TypeVar("T")

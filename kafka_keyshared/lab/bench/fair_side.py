@@ -38,7 +38,7 @@ from kafka_keyshared.lab.bench.workloads import notebook
 
 if TYPE_CHECKING:
     from kafka_keyshared.app.service import KeyShared
-    from kafka_keyshared.runtime.view import InstanceView
+    from kafka_keyshared.runtime.instance_view import InstanceView
 
 START = struct.Struct("<qqq?")
 """A record's number, its due time, the start of its handler, and whether its key is the hot one."""

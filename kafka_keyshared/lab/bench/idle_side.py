@@ -25,7 +25,7 @@ from kafka_keyshared.lab.bench.child import (
 
 if TYPE_CHECKING:
     from kafka_keyshared.app.service import KeyShared
-    from kafka_keyshared.runtime.view import InstanceView
+    from kafka_keyshared.runtime.instance_view import InstanceView
 
 
 class IdleTask(Reading, kw_only=True, forbid_unknown_fields=True):

@@ -36,7 +36,7 @@ from kafka_keyshared.lab.bench.paced import NS_PER_MS, STAMP
 
 if TYPE_CHECKING:
     from kafka_keyshared.app.service import KeyShared
-    from kafka_keyshared.runtime.view import InstanceView
+    from kafka_keyshared.runtime.instance_view import InstanceView
 
 UNSEEN = -1
 QUIET_END = 10.0

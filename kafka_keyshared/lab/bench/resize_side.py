@@ -28,7 +28,7 @@ from kafka_keyshared.lab.bench.paced import NS_PER_MS
 
 if TYPE_CHECKING:
     from kafka_keyshared.app.service import KeyShared
-    from kafka_keyshared.runtime.view import InstanceView
+    from kafka_keyshared.runtime.instance_view import InstanceView
 
 
 class ResizeTask(Reading, kw_only=True, forbid_unknown_fields=True):

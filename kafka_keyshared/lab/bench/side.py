@@ -32,7 +32,7 @@ from kafka_keyshared.lab.bench.child import (
 
 if TYPE_CHECKING:
     from kafka_keyshared.app.service import KeyShared
-    from kafka_keyshared.runtime.view import InstanceView
+    from kafka_keyshared.runtime.instance_view import InstanceView
 
 Noted = Callable[[int], None]
 """Called with the number of records done, after every fetch or step of the loop."""

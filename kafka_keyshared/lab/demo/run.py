@@ -39,7 +39,7 @@ from kafka_keyshared.observability.audit.judge import Judgement, judge
 from kafka_keyshared.observability.audit.ledger import MemoryLedger, together
 from kafka_keyshared.observability.audit.processed import ProcessedLog
 from kafka_keyshared.observability.audit.wrap import audited
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from kafka_keyshared.testing.clusters.producer import MeteredProducer
 

@@ -34,7 +34,7 @@ from kafka_keyshared.lab.simulator.rare_commits import CommitTexts, MissingRight
 from kafka_keyshared.lab.simulator.rare_records import DeadlyRecords, DerivedKeys
 from kafka_keyshared.lab.simulator.state_history import StateAdopted
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.stopping import LEFT_OUT
+from kafka_keyshared.runtime.shutdown import LEFT_OUT
 
 RARE = (
     "rebalance with work in flight",

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 @pytest.fixture(autouse=True)
 def short_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is said of a minute is said of a second, and a backlog of a few records is one."""
-    monkeypatch.setattr("kafka_keyshared.runtime.lately.MINUTE", 1.0)
+    monkeypatch.setattr("kafka_keyshared.runtime.trend.MINUTE", 1.0)
     monkeypatch.setattr("kafka_keyshared.observability.diagnosis.limits.RECORDS_LEAST", 10)
 
 

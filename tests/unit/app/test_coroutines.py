@@ -13,7 +13,7 @@ import pytest
 
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.runtime.orders import OrderRefusedError
+from kafka_keyshared.runtime.command_queue import OrderRefusedError
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record
 

@@ -10,8 +10,8 @@ import pytest
 
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.runtime.orders import OrderRefusedError
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.command_queue import OrderRefusedError
+from kafka_keyshared.runtime.instance_view import InstanceView
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record
 

@@ -14,7 +14,7 @@ import pytest
 
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.errors import ConfigError, InvariantError
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing import run_handler
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record

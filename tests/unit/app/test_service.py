@@ -21,7 +21,7 @@ from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.instance_view import InstanceView
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record
 

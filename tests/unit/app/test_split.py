@@ -20,7 +20,7 @@ from kafka_keyshared.app import split as module
 from kafka_keyshared.app.split import Split, SplitMember
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.instance_view import InstanceView
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import P0, record
 

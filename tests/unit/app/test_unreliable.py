@@ -12,7 +12,7 @@ from kafka_keyshared.cli.status import StatusLine
 from kafka_keyshared.config import Options
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.runtime.view import InstanceView
+from kafka_keyshared.runtime.instance_view import InstanceView
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record
 

@@ -19,9 +19,9 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, Retry, TopicPartition
 from kafka_keyshared.observability.web.metrics import Exposition
-from kafka_keyshared.runtime.by_hand import Those
-from kafka_keyshared.runtime.observe import Board, Observer
-from kafka_keyshared.runtime.stopping import stop
+from kafka_keyshared.runtime.manual_pause import Those
+from kafka_keyshared.runtime.shutdown import stop
+from kafka_keyshared.runtime.status_board import Board, Observer
 from kafka_keyshared.status import PartitionStatus, Status
 from tests.support.ports import Stage
 from tests.support.records import ERROR, P0, P1, FakeRecord, record

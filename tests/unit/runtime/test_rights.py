@@ -13,9 +13,9 @@ from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.events import Right
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.observe import Board, Observer
 from kafka_keyshared.runtime.rights import ASK_EVERY, Subject, user_in
-from kafka_keyshared.runtime.stopping import stop
+from kafka_keyshared.runtime.shutdown import stop
+from kafka_keyshared.runtime.status_board import Board, Observer
 from tests.support.ports import Stage
 from tests.support.records import P0, FakeRecord, record
 

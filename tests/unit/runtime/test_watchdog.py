@@ -11,7 +11,7 @@ from kafka_keyshared.client.port import CommittedOffset, LogBounds
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.observe import Board, Observer
+from kafka_keyshared.runtime.status_board import Board, Observer
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, FakeRecord, record
 

@@ -11,7 +11,7 @@ from kafka_keyshared.lab.bench.workloads import Job, Ran, by_method, handler_of,
 
 if TYPE_CHECKING:
     from kafka_keyshared.app.service import KeyShared
-    from kafka_keyshared.runtime.view import InstanceView
+    from kafka_keyshared.runtime.instance_view import InstanceView
 
 
 def run_keyshared(job: Job) -> Ran:

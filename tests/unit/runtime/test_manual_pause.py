@@ -9,10 +9,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.by_hand import Those
-from kafka_keyshared.runtime.orders import OrderRefusedError
-from kafka_keyshared.runtime.pausing import pause, resume
-from kafka_keyshared.runtime.stopping import stop
+from kafka_keyshared.runtime.command_queue import OrderRefusedError
+from kafka_keyshared.runtime.manual_pause import Those
+from kafka_keyshared.runtime.pause_commands import pause, resume
+from kafka_keyshared.runtime.shutdown import stop
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, FakeRecord
 

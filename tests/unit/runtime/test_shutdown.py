@@ -15,7 +15,7 @@ from kafka_keyshared.core.offsets.metadata import decode
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record
 from kafka_keyshared.runtime.flush import Flush
-from kafka_keyshared.runtime.stopping import AWAIT_WAIT, StopReport, stop
+from kafka_keyshared.runtime.shutdown import AWAIT_WAIT, StopReport, stop
 from tests.support.ports import Stage
 from tests.support.records import ERROR, P0, FakeRecord, record
 from tests.support.texts import here

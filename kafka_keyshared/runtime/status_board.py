@@ -20,11 +20,11 @@ from kafka_keyshared.model import TopicPartition, counted
 from kafka_keyshared.observability.diagnosis.causes import MOST_ATTEMPTS_FAIL
 from kafka_keyshared.observability.diagnosis.findings import Diagnosis
 from kafka_keyshared.observability.diagnosis.judge import diagnose
-from kafka_keyshared.runtime.diagnosed import Diagnosed
-from kafka_keyshared.runtime.lately import Minute
+from kafka_keyshared.runtime.diagnosis_log import Diagnosed
 from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.ran import Ran
 from kafka_keyshared.runtime.standstill import StandstillWatch
+from kafka_keyshared.runtime.standstill_records import Ran
+from kafka_keyshared.runtime.trend import Minute
 from kafka_keyshared.status import Health, Phase, RefusedRight, Standstill, Status
 
 READ_LATELY = 60.0

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from kafka_keyshared.client.port import LogBounds
-from kafka_keyshared.runtime.reading_on import NO_ID, inside
+from kafka_keyshared.runtime.reposition import NO_ID, inside
 from kafka_keyshared.runtime.topic_ids import TopicId
 from tests.support.records import P0
 

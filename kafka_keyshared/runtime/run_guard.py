@@ -1,6 +1,6 @@
 """The end of a run within the stop timeout.
 
-The owner runs on its own thread and ends the run step by step (:mod:`.stopping`). The caller of
+The owner runs on its own thread and ends the run step by step (:mod:`.shutdown`). The caller of
 ``run()`` waits without a limit until a stop is requested. Then it waits for the stop timeout plus a
 grace period. After that it abandons the owner, logs where the owner is stuck, and ``run()``
 returns. The owner may hang in the client's ``close()`` or in a user callback.
@@ -23,9 +23,9 @@ from kafka_keyshared.logs import log_of
 from kafka_keyshared.platform.aside import Aside
 from kafka_keyshared.platform.forks import refuse_in_child
 from kafka_keyshared.runtime.instance import Instance
+from kafka_keyshared.runtime.shutdown import StopReport, unfinished
+from kafka_keyshared.runtime.shutdown_log import TELL_EVERY, TELL_FIRST, tell_wait
 from kafka_keyshared.runtime.standstill import StandstillWatch
-from kafka_keyshared.runtime.stopping import StopReport, unfinished
-from kafka_keyshared.runtime.talk import TELL_EVERY, TELL_FIRST, tell_wait
 
 log = log_of("kafka_keyshared.stop")
 

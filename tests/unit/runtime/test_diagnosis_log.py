@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.runtime.diagnosed import AGAIN_WITHIN, LINE_EVERY, STEADY, Diagnosed
+from kafka_keyshared.runtime.diagnosis_log import AGAIN_WITHIN, LINE_EVERY, STEADY, Diagnosed
 from tests.support.looked_at import blocked, instance, rate
 
 BLOCKED = {"lanes": {"blocked": 1}, "blocked": [blocked(7) | {"slot": 0x3F2A}]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_keyshared.runtime.lately import GAP_MOST, MINUTE, Minute
+from kafka_keyshared.runtime.trend import GAP_MOST, MINUTE, Minute
 from tests.support.looked_at import instance, partition, worker
 
 

@@ -15,10 +15,10 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.runtime.command_queue import OrderRefusedError, Orders
 from kafka_keyshared.runtime.flush import Flush, flush
 from kafka_keyshared.runtime.lane_orders import closed_lanes, give
 from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.orders import OrderRefusedError, Orders
 from kafka_keyshared.runtime.scaling import Moving, bring_to
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, record

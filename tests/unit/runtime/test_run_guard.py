@@ -14,8 +14,8 @@ import pytest
 from kafka_keyshared import clock as real
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.platform.aside import Aside
-from kafka_keyshared.runtime.ending import GRACE, HURRY, LEAVE_LEAST, LEAVE_UNHEARD, Ending
-from kafka_keyshared.runtime.stopping import StopReport
+from kafka_keyshared.runtime.run_guard import GRACE, HURRY, LEAVE_LEAST, LEAVE_UNHEARD, Ending
+from kafka_keyshared.runtime.shutdown import StopReport
 
 FOR_EVER = float("inf")
 ROOM = 30.0
@@ -81,7 +81,7 @@ def test_what_hangs_is_named_by_the_place_in_the_users_code(gate: threading.Even
     aside = Aside(on_revoke, name="aside")
     assert reached.wait(ROOM)
     assert not aside.wait(0.0)
-    assert aside.where().startswith("on_revoke (test_ending.py:")
+    assert aside.where().startswith("on_revoke (test_run_guard.py:")
 
 
 # --- until when ---
@@ -223,7 +223,7 @@ def test_what_does_not_come_back_is_left_behind_named_and_nothing_runs_beside_it
     threads: list[threading.Thread] = []
     assert ending.run(hanging(ending, clock, gate, done, threads)) == 1
     (line,) = lines(caplog)
-    assert "drained; committed; the group was NOT left: no end of owner (test_ending.py:" in line
+    assert "drained; committed; the group was NOT left: no end of owner (test_run_guard.py:" in line
     assert "7 records received and left undone" in line
     after = ending.next()
     with pytest.raises(KeySharedError, match=r"given up on and is still in owner \("):
@@ -349,7 +349,7 @@ def test_a_callback_that_hangs_is_named_while_it_hangs(
     gate.set()
     assert run.wait(ROOM)
     assert run.result() == 0
-    where = r"your on_revoke callback \(\d+ s so far, in on_revoke \(test_ending.py:\d+\)\)"
+    where = r"your on_revoke callback \(\d+ s so far, in on_revoke \(test_run_guard.py:\d+\)\)"
     assert re.fullmatch(
         f"WARNING: waiting for {where}: nothing is polled or committed meanwhile", running
     )

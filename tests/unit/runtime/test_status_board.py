@@ -11,10 +11,10 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.slices import Leased
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.model import Record
-from kafka_keyshared.runtime.by_hand import Those
-from kafka_keyshared.runtime.observe import DERIVE_AFTER, Board, Observer, chained
-from kafka_keyshared.runtime.pausing import pause
+from kafka_keyshared.runtime.manual_pause import Those
+from kafka_keyshared.runtime.pause_commands import pause
 from kafka_keyshared.runtime.standstill import StandstillWatch
+from kafka_keyshared.runtime.status_board import DERIVE_AFTER, Board, Observer, chained
 from tests.support.ports import Stage
 from tests.support.records import ERROR, P0, P1, record
 from tests.support.slices import slice_of
