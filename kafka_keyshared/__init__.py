@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kafka_keyshared.app.keyshared import KeyShared
     from kafka_keyshared.app.reader import Reader
-    from kafka_keyshared.app.service import KeyShared
     from kafka_keyshared.app.split import split
     from kafka_keyshared.client.consumer import Consumer
     from kafka_keyshared.errors import ConfigError, InvariantError, KeySharedError, LeaseOverError
@@ -26,7 +26,7 @@ _HOMES = {
     "DeadLetter": "model",
     "Drop": "model",
     "InvariantError": "errors",
-    "KeyShared": "app.service",
+    "KeyShared": "app.keyshared",
     "KeySharedError": "errors",
     "Lease": "executors.lease",
     "LeaseOverError": "errors",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Self, TypeAlias
 
-from kafka_keyshared.app.given_bounds import bound_of
+from kafka_keyshared.app.reader_bounds import bound_of
 from kafka_keyshared.client.bounds import Bound, check_pair
 from kafka_keyshared.client.log_reader import LogReader
 from kafka_keyshared.clock import Clock

@@ -17,8 +17,8 @@ import confluent_kafka
 from confluent_kafka import Message
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.app.loops import Loops
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
+from kafka_keyshared.app.split_threads import Loops
 from kafka_keyshared.config.given import HandlingOptions
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.subscription.settings import worker_names

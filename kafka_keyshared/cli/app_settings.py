@@ -25,7 +25,7 @@ def app_layers(spec: str, settings: Sequence[str], **others: object) -> Layers:
     ``others`` are flags that must not be given beside it. Raises :class:`ConfigError` for such a
     flag, for a failed import and for an object that is no app.
     """
-    from kafka_keyshared.app.service import KeyShared
+    from kafka_keyshared.app.keyshared import KeyShared
 
     given = next((name for name, value in others.items() if value), None)
     if given is not None:

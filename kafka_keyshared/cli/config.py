@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import Output, write_error, write_note, write_result, write_table
 from kafka_keyshared.cli.run import build, gather, missing, refuse_flags_beside_app, settle_app

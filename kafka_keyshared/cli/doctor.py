@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.doctor_spark import check_spark, only_spark
 from kafka_keyshared.cli.output import Output, write_note, write_result

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Literal
 
-from kafka_keyshared.app.given_bounds import moment_of, single_of
 from kafka_keyshared.app.reader import Reader
+from kafka_keyshared.app.reader_bounds import moment_of, single_of
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.letters import cut, moment, printable, words
 from kafka_keyshared.cli.output import Output, standard_output, write_note

@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_keyshared.app.service import Hooks, KeyShared
+from kafka_keyshared.app.keyshared import Hooks, KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.audit_log import audit_log as opened_log
 from kafka_keyshared.cli.audit_log import log_folder

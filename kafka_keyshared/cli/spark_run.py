@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.audit_log import log_folder, require_folder, require_log_topic
 from kafka_keyshared.cli.output import Output, start_logging, write_result

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.config import Options
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import log_of

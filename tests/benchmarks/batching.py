@@ -18,7 +18,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.lab.bench.child import COMMIT_INTERVAL, Patience
 from tests.benchmarks.coroutines import (
     TOPIC,

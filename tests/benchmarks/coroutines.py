@@ -22,7 +22,7 @@ from unittest import mock
 
 from confluent_kafka import Consumer, KafkaException
 
-from kafka_keyshared.app.service import Hooks, KeyShared
+from kafka_keyshared.app.keyshared import Hooks, KeyShared
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.coroutines.loop_host import new_loop
 from kafka_keyshared.lab.bench.child import COMMIT_INTERVAL, Patience, settled

@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.core.workers.shards import shard_of
 from kafka_keyshared.errors import KeySharedError

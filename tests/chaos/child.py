@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kafka_keyshared.app.service import Hooks, KeyShared
+from kafka_keyshared.app.keyshared import Hooks, KeyShared
 from kafka_keyshared.client.port import Rebalance
 from kafka_keyshared.lab.demo.ledgers import (
     AuditedClient,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless, lane_of
 from kafka_keyshared.observability.audit.ledger import FileLedger
 from kafka_keyshared.observability.audit.wrap import audited

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.lab.demo import run
 from kafka_keyshared.lab.demo.calls import Calls, awaiting
 from kafka_keyshared.lab.demo.expected import Answer, read_answers

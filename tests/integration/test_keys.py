@@ -14,7 +14,7 @@ import fastavro
 import pytest
 from confluent_kafka import Producer
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.config.keys import from_avro, schemas
 from kafka_keyshared.status import UnreadKey
 from kafka_keyshared.testing.clusters.cluster import Cluster

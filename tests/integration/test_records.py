@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.dlq import topics
 from kafka_keyshared.errors import ConfigError, TopicMissingError
 from kafka_keyshared.model import DeadLetter

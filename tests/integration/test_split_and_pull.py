@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Message
 
 from kafka_keyshared import Consumer, KeyShared, KeySharedError, LeaseOverError, split
+from kafka_keyshared.app.keyshared import Hooks
 from kafka_keyshared.app.members import PulledRecord, PullMember
-from kafka_keyshared.app.service import Hooks
 from kafka_keyshared.app.split import Split, SplitMember
 from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing.clusters.cluster import Cluster

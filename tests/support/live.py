@@ -21,7 +21,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kafka_keyshared.app.service import Hooks, KeyShared
+from kafka_keyshared.app.keyshared import Hooks, KeyShared
 from kafka_keyshared.client.topic_ids import id_in
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.log_position import LogPosition, topic_id_in

@@ -16,7 +16,7 @@ import msgspec
 from kafka_keyshared.config import client_conf
 
 if TYPE_CHECKING:
-    from kafka_keyshared.app.service import KeyShared
+    from kafka_keyshared.app.keyshared import KeyShared
     from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
     from kafka_keyshared.runtime.instance_view import InstanceView
     from kafka_keyshared.runtime.loop import Loop
@@ -97,7 +97,7 @@ def run_app(
     commit acknowledged.
     """
     # Imported here, so that the bare side does not load it.
-    from kafka_keyshared.app.service import Hooks, KeyShared
+    from kafka_keyshared.app.keyshared import Hooks, KeyShared
 
     app = KeyShared(
         conf,

@@ -37,7 +37,7 @@ from kafka_keyshared.lab.bench.paced import HOT, NS_PER_MS, STAMP, hot_records
 from kafka_keyshared.lab.bench.workloads import notebook
 
 if TYPE_CHECKING:
-    from kafka_keyshared.app.service import KeyShared
+    from kafka_keyshared.app.keyshared import KeyShared
     from kafka_keyshared.runtime.instance_view import InstanceView
 
 START = struct.Struct("<qqq?")

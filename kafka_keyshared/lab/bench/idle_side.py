@@ -24,7 +24,7 @@ from kafka_keyshared.lab.bench.child import (
 )
 
 if TYPE_CHECKING:
-    from kafka_keyshared.app.service import KeyShared
+    from kafka_keyshared.app.keyshared import KeyShared
     from kafka_keyshared.runtime.instance_view import InstanceView
 
 

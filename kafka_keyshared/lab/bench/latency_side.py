@@ -35,7 +35,7 @@ from kafka_keyshared.lab.bench.figures import percentile
 from kafka_keyshared.lab.bench.paced import NS_PER_MS, STAMP
 
 if TYPE_CHECKING:
-    from kafka_keyshared.app.service import KeyShared
+    from kafka_keyshared.app.keyshared import KeyShared
     from kafka_keyshared.runtime.instance_view import InstanceView
 
 UNSEEN = -1

@@ -27,7 +27,7 @@ from kafka_keyshared.lab.bench.child import (
 from kafka_keyshared.lab.bench.paced import NS_PER_MS
 
 if TYPE_CHECKING:
-    from kafka_keyshared.app.service import KeyShared
+    from kafka_keyshared.app.keyshared import KeyShared
     from kafka_keyshared.runtime.instance_view import InstanceView
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.config import RetryOptions
 from kafka_keyshared.core.routing.ring import VnodeRing
 from kafka_keyshared.core.subscription.settings import worker_names

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import Drop, Retry
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.core.subscription.settings import SHARDS_LEAST
 from kafka_keyshared.core.workers.shards import shard_of
 from kafka_keyshared.errors import ConfigError

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.command_queue import OrderRefusedError
 from tests.support.offline import CONF, OfflineBroker

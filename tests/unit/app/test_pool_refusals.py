@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.config.pooled import MOST
 from kafka_keyshared.errors import ConfigError
 from tests.support.offline import CONF, OfflineBroker

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.cli.audit_log import audit_log
 from kafka_keyshared.cli.outputs import outputs_to
 from kafka_keyshared.cli.run import hand_out, write_down

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import kafka_keyshared
-from kafka_keyshared.app.given_bounds import bound_of
 from kafka_keyshared.app.reader import Reader
+from kafka_keyshared.app.reader_bounds import bound_of
 from kafka_keyshared.client.bounds import (
     Bound,
     LogsBounds,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing import run_handler

@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.export import (
 from opentelemetry.trace import StatusCode
 
 from kafka_keyshared import Ack, DeadLetter, Drop, Output, Retry
-from kafka_keyshared.app.service import CLOCK, KeyShared
+from kafka_keyshared.app.keyshared import CLOCK, KeyShared
 from kafka_keyshared.cli.run import hand_out
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import traced

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from kafka_keyshared.app.banner import banner
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.cli.status import StatusLine
 from kafka_keyshared.config import Options
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.client import groupless, reach
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.testing.clusters.cluster import Cluster

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.config import (
     Layers,
     SettingsError,

@@ -10,7 +10,7 @@ from kafka_keyshared.lab.bench.child import Patience, Reading, Stalled, conf_for
 from kafka_keyshared.lab.bench.workloads import Job, Ran, by_method, handler_of, later_of
 
 if TYPE_CHECKING:
-    from kafka_keyshared.app.service import KeyShared
+    from kafka_keyshared.app.keyshared import KeyShared
     from kafka_keyshared.runtime.instance_view import InstanceView
 
 

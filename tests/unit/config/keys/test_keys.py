@@ -18,7 +18,7 @@ import fastavro
 import pytest
 from confluent_kafka import Message
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.config import make_options
 from kafka_keyshared.config.keys import (
     from_avro,

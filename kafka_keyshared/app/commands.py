@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kafka_keyshared.app.named import those_of
+from kafka_keyshared.app.command_targets import those_of
 from kafka_keyshared.app.pools import limit_to
 from kafka_keyshared.config import Options
 from kafka_keyshared.config.pooled import refuse_more

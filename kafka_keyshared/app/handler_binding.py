@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kafka_keyshared.app.orders import Orderable
+from kafka_keyshared.app.commands import Orderable
 from kafka_keyshared.app.pools import specs_of
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options

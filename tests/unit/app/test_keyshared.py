@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.app.banner import banner
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options, RetryOptions

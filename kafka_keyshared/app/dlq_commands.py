@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from kafka_keyshared.app.orders import Orderable
+from kafka_keyshared.app.commands import Orderable
 from kafka_keyshared.client.patterns import is_pattern, topics_meant
 from kafka_keyshared.config import Options
 from kafka_keyshared.config.poison import DLQ_SUFFIX

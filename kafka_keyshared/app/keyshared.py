@@ -11,15 +11,15 @@ from typing import Any, Self, TypeVar, Unpack
 import confluent_kafka
 from confluent_kafka import KafkaException
 
-from kafka_keyshared.app.acted import acting_on
-from kafka_keyshared.app.awaiting import awaited_run, refuse_in_a_handlers_task
+from kafka_keyshared.app.async_run import awaited_run, refuse_in_a_handlers_task
 from kafka_keyshared.app.banner import banner
-from kafka_keyshared.app.dead_letters import publisher, refuse_own, refuse_to_skip, seen_by
+from kafka_keyshared.app.dlq_setup import publisher, refuse_own, refuse_to_skip, seen_by
 from kafka_keyshared.app.group import refuse_own_topic
-from kafka_keyshared.app.handled import Handling
+from kafka_keyshared.app.handler_binding import Handling
+from kafka_keyshared.app.http_commands import acting_on
+from kafka_keyshared.app.http_servers import Looked, Served, check_served
 from kafka_keyshared.app.members import PullMember
 from kafka_keyshared.app.pools import own_pool, pull_pool
-from kafka_keyshared.app.serving import Looked, Served, check_served
 from kafka_keyshared.client.consumer import Callback, Subscribed
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.patterns import topics_meant

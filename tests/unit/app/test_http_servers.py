@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.app import serving
+from kafka_keyshared.app import http_servers
 from kafka_keyshared.app.group import LAST_WORD_WITHIN
-from kafka_keyshared.app.serving import Served
+from kafka_keyshared.app.http_servers import Served
 from kafka_keyshared.observability.web.admin.server import ENDS_WITHIN
 from kafka_keyshared.platform.aside import Aside
 
@@ -33,7 +33,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
             found.append(timeout)
             return super().wait(30.0)
 
-    monkeypatch.setattr(serving, "Aside", Heard)
+    monkeypatch.setattr(http_servers, "Aside", Heard)
     return found
 
 

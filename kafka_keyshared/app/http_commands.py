@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from kafka_keyshared.app.orders import Orderable
+from kafka_keyshared.app.commands import Orderable
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import TopicPartition, counted, some
 from kafka_keyshared.observability.web.acting import Acting, read_token
@@ -48,11 +48,13 @@ def carry_out(app: Orderable, order: Any, *, keys: bool) -> Did:
     if isinstance(order, LaneOrder):
         return _lane(app, order, keys=keys)
     if isinstance(order, LettersOrder | ReplayOrder):
-        from kafka_keyshared.app import letters  # it imports Avro, which most programs do not need
+        from kafka_keyshared.app import (
+            dlq_commands,  # it imports Avro, which most programs do not need
+        )
 
         if isinstance(order, ReplayOrder):
-            return letters.replay(app, order)
-        return letters.newest(app, order, keys=keys)
+            return dlq_commands.replay(app, order)
+        return dlq_commands.newest(app, order, keys=keys)
     return _DO[type(order)](app, order)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.runtime.command_queue import OrderRefusedError
 from kafka_keyshared.runtime.instance_view import InstanceView
