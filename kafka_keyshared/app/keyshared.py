@@ -33,7 +33,7 @@ from kafka_keyshared.config import (
     laid_over,
     make_options,
 )
-from kafka_keyshared.config.given import GivenOptions
+from kafka_keyshared.config.option_types import GivenOptions
 from kafka_keyshared.config.pooled import PROCESS
 from kafka_keyshared.config.properties import ALIASES
 from kafka_keyshared.config.show import of_program

@@ -19,7 +19,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.app.split_threads import Loops
-from kafka_keyshared.config.given import HandlingOptions
+from kafka_keyshared.config.option_types import HandlingOptions
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.errors import ConfigError, KeySharedError

@@ -12,6 +12,7 @@ from kafka_keyshared.config.client import (
 from kafka_keyshared.config.connection import connection_conf
 from kafka_keyshared.config.environment import ours
 from kafka_keyshared.config.faults import Fault, SettingsError, refuse
+from kafka_keyshared.config.file import FileConfig
 from kafka_keyshared.config.layers import (
     Layers,
     from_flags,
@@ -25,7 +26,6 @@ from kafka_keyshared.config.layers import (
 from kafka_keyshared.config.options import Options
 from kafka_keyshared.config.pooled import POOLS
 from kafka_keyshared.config.retrying import RetryOptions
-from kafka_keyshared.config.whole import FileConfig
 
 __all__ = [
     "DEFAULTS",

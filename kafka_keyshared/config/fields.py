@@ -14,7 +14,7 @@ import msgspec
 from msgspec import inspect
 
 from kafka_keyshared.config.faults import Fault, guess
-from kafka_keyshared.config.whole import FileConfig
+from kafka_keyshared.config.file import FileConfig
 
 PREFIX = "KEYSHARED_"
 NOTHING = "none"

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from kafka_keyshared.config.file import FileConfig
 from kafka_keyshared.config.layers import KAFKA
-from kafka_keyshared.config.whole import FileConfig
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _CLIENT = "ClientSettings"

@@ -52,7 +52,7 @@ def _exports() -> Iterator[str]:
 
 
 def _settings() -> Iterator[str]:
-    from kafka_keyshared.config.whole import FileConfig
+    from kafka_keyshared.config.file import FileConfig
 
     yield from _paths(FileConfig, "")
 

@@ -24,9 +24,9 @@ from kafka_keyshared.config import (
 from kafka_keyshared.config import client as config_client
 from kafka_keyshared.config.client import ask, setting_fault, without_effect
 from kafka_keyshared.config.environment import CLIENT, RESERVED, client_name
+from kafka_keyshared.config.forbidden_client import REFUSED, Refused
 from kafka_keyshared.config.layers import from_environment
 from kafka_keyshared.config.properties import ALIASES, CALLBACKS, CONSUMER, PRODUCER
-from kafka_keyshared.config.refused import REFUSED, Refused
 from kafka_keyshared.config.secrets import MASK, masked
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.testing.clusters.cluster import Cluster

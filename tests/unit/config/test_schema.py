@@ -11,7 +11,7 @@ import pytest
 
 from kafka_keyshared.config import load_file, make_options
 from kafka_keyshared.config.fields import Field, allowed, fields
-from kafka_keyshared.config.given import GivenOptions
+from kafka_keyshared.config.option_types import GivenOptions
 from kafka_keyshared.config.options import Options
 from kafka_keyshared.config.schema import schema
 from kafka_keyshared.errors import ConfigError
