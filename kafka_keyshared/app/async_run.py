@@ -8,8 +8,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from kafka_keyshared.executors import lease
-from kafka_keyshared.platform.aside import Aside
-from kafka_keyshared.platform.importing import inside_handler, lending_loop, refuse_inside_handler
+from kafka_keyshared.platform.detached_call import Aside
+from kafka_keyshared.platform.reentry_guard import (
+    inside_handler,
+    lending_loop,
+    refuse_inside_handler,
+)
 from kafka_keyshared.platform.signals import stop_signals
 
 

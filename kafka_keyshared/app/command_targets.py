@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from kafka_keyshared.client.patterns import is_pattern, matching
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.platform.importing import refuse_inside_handler
+from kafka_keyshared.platform.reentry_guard import refuse_inside_handler
 from kafka_keyshared.runtime.command_queue import OrderRefusedError
 from kafka_keyshared.runtime.manual_pause import Those
 

@@ -17,7 +17,7 @@ from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.platform.forks import refuse_in_child
-from kafka_keyshared.platform.importing import refuse_inside_handler
+from kafka_keyshared.platform.reentry_guard import refuse_inside_handler
 from kafka_keyshared.runtime.command_queue import OrderRefusedError, T
 from kafka_keyshared.runtime.flush import Positions, flush
 from kafka_keyshared.runtime.instance import Instance

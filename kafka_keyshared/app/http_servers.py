@@ -22,7 +22,7 @@ from kafka_keyshared.observability.web.acting import Acting
 from kafka_keyshared.observability.web.metrics import Exposition, StatusCollector
 from kafka_keyshared.observability.web.server import HttpServer, Probes
 from kafka_keyshared.observability.web.snapshot import About, Setting
-from kafka_keyshared.platform.aside import Aside
+from kafka_keyshared.platform.detached_call import Aside
 from kafka_keyshared.runtime.status_board import Board
 from kafka_keyshared.status import Status
 

@@ -51,9 +51,9 @@ from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.executors.pull.cell import Cell
 from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.logs import check_logging, log_of
-from kafka_keyshared.platform import garbage
+from kafka_keyshared.platform import gc_tuning
 from kafka_keyshared.platform.green import refuse_green_threads
-from kafka_keyshared.platform.importing import refuse_inside_handler, refuse_to_begin
+from kafka_keyshared.platform.reentry_guard import refuse_inside_handler, refuse_to_begin
 from kafka_keyshared.platform.signals import stop_signals
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.instance_view import InstanceView
@@ -355,7 +355,7 @@ class KeyShared(Handling, Looked):
         self, ending: Ending, signals: AbstractContextManager[None], host: Host | None = None
     ) -> int:
         try:
-            with signals, garbage.in_flight(self.subscription.window_records):
+            with signals, gc_tuning.in_flight(self.subscription.window_records):
                 status = ending.run(lambda: self._run_client(ending, host))
                 if ending.clean:
                     self._served.part(ending.over)

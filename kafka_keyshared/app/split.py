@@ -27,7 +27,7 @@ from kafka_keyshared.executors.pull.cell import Cell
 from kafka_keyshared.executors.pull.pool import tell_late
 from kafka_keyshared.platform import forks
 from kafka_keyshared.platform.green import refuse_green_threads
-from kafka_keyshared.platform.importing import refuse_to_begin
+from kafka_keyshared.platform.reentry_guard import refuse_to_begin
 
 
 class SplitMember:

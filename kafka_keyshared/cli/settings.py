@@ -15,8 +15,8 @@ from typing import Any
 
 from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.platform.importing import importing, load_file
-from kafka_keyshared.platform.whose import is_users
+from kafka_keyshared.platform.reentry_guard import importing, load_file
+from kafka_keyshared.platform.stack_frames import is_users
 
 HEX = "hex:"
 

@@ -28,7 +28,7 @@ from kafka_keyshared.logs import log_of
 from kafka_keyshared.observability.audit.processed import TOPIC
 from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.platform.signals import heard_at_once
-from kafka_keyshared.platform.whose import is_users
+from kafka_keyshared.platform.stack_frames import is_users
 from kafka_keyshared.spark.checks import require, require_pyspark
 from kafka_keyshared.spark.driver.ready import require_ready
 from kafka_keyshared.spark.driver.run import SHARED_FOLDER, Outcome, Wanted, run_batches

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.platform import forks
-from kafka_keyshared.platform.aside import Aside
+from kafka_keyshared.platform.detached_call import Aside
 
 log = log_of("kafka_keyshared.kafka")
 

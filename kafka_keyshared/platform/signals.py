@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from kafka_keyshared.platform.whose import is_users
+from kafka_keyshared.platform.stack_frames import is_users
 
 PYTHONS_OWN = (signal.SIG_DFL, signal.default_int_handler)
 """Python's own actions for a signal without a handler of the program."""

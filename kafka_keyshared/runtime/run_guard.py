@@ -20,7 +20,7 @@ from typing import Any
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.platform.aside import Aside
+from kafka_keyshared.platform.detached_call import Aside
 from kafka_keyshared.platform.forks import refuse_in_child
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.shutdown import StopReport, unfinished

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError
 from kafka_keyshared import KeyShared
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.platform.aside import Aside
+from kafka_keyshared.platform.detached_call import Aside
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.support.live import client_conf, group_name
 from tests.tidy.sources import ROOT

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.platform.aside import Aside
+from kafka_keyshared.platform.detached_call import Aside
 from kafka_keyshared.testing.clusters.broker import RealCluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.support.cli import Running

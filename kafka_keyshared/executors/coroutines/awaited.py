@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafka_keyshared.model import Record
-from kafka_keyshared.platform.whose import STACK_FRAMES_MAX, is_ours, is_users, shown
+from kafka_keyshared.platform.stack_frames import STACK_FRAMES_MAX, is_ours, is_users, shown
 
 
 async def unmade(record: Record) -> None:

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from kafka_keyshared.executors.coroutines.daemon_threads import DaemonThreads
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.platform.importing import handling
-from kafka_keyshared.platform.whose import stack_of, standing
+from kafka_keyshared.platform.reentry_guard import handling
+from kafka_keyshared.platform.stack_frames import stack_of, standing
 
 log = log_of("kafka_keyshared.pool")
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.model import DeadLetter, Retry
-from kafka_keyshared.platform.whose import is_ours, is_users, shown
+from kafka_keyshared.platform.stack_frames import is_ours, is_users, shown
 
 STACK_FRAMES_MAX = 20
 STACK_CHARS_MAX = 8_000

@@ -18,7 +18,7 @@ from kafka_keyshared.executors.coroutines.loop_host import end_tasks
 from kafka_keyshared.executors.coroutines.runners import TaskWorker
 from kafka_keyshared.executors.coroutines.tasks import MakeWorker, TaskPool
 from kafka_keyshared.executors.worker_cells import WorkerSpec
-from kafka_keyshared.platform.importing import handling
+from kafka_keyshared.platform.reentry_guard import handling
 
 BUSY_TURNS = 100
 """Turns of the loop after which the handlers are assumed to wait for something outside."""

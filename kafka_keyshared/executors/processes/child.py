@@ -44,8 +44,8 @@ from kafka_keyshared.executors.processes.log_lines import only, send_home
 from kafka_keyshared.executors.processes.received import Columns, ReceivedRecord
 from kafka_keyshared.model import Ack, Drop, Output, TopicPartition
 from kafka_keyshared.platform import forks
-from kafka_keyshared.platform.importing import handling, load_file
-from kafka_keyshared.platform.whose import standing
+from kafka_keyshared.platform.reentry_guard import handling, load_file
+from kafka_keyshared.platform.stack_frames import standing
 
 
 class Recipe(NamedTuple):

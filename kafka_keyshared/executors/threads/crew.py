@@ -23,8 +23,8 @@ from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.worker_cells import ThreadCell, WorkerSpec
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.platform import forks
-from kafka_keyshared.platform.importing import handling
-from kafka_keyshared.platform.whose import stack_of, standing
+from kafka_keyshared.platform.reentry_guard import handling
+from kafka_keyshared.platform.stack_frames import stack_of, standing
 
 log = log_of("kafka_keyshared.pool")
 

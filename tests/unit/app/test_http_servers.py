@@ -10,7 +10,7 @@ from kafka_keyshared.app import http_servers
 from kafka_keyshared.app.group import LAST_WORD_WITHIN
 from kafka_keyshared.app.http_servers import Served
 from kafka_keyshared.observability.web.admin.server import ENDS_WITHIN
-from kafka_keyshared.platform.aside import Aside
+from kafka_keyshared.platform.detached_call import Aside
 
 
 class Link:

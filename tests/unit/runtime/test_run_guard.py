@@ -13,7 +13,7 @@ import pytest
 
 from kafka_keyshared import clock as real
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.platform.aside import Aside
+from kafka_keyshared.platform.detached_call import Aside
 from kafka_keyshared.runtime.run_guard import GRACE, HURRY, LEAVE_LEAST, LEAVE_UNHEARD, Ending
 from kafka_keyshared.runtime.shutdown import StopReport
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafka_keyshared.platform.garbage import MOST, Threshold, in_flight
+from kafka_keyshared.platform.gc_tuning import MOST, Threshold, in_flight
 
 
 @pytest.fixture
