@@ -56,8 +56,8 @@ class ClientLog:
     """Passes a Kafka client's own lines to our log, a few of each kind per minute.
 
     A client whose broker is unreachable writes several lines a second, each with a thread's
-    address. :mod:`kafka_keyshared.client.outage` logs the outage itself, so such lines are logged
-    at debug level.
+    address. :mod:`kafka_keyshared.client.connection_log` logs the outage itself, so such lines are
+    logged at debug level.
     """
 
     def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:

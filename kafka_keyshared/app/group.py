@@ -17,11 +17,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from kafka_keyshared.client.beat_writer import BeatWriter
 from kafka_keyshared.client.bounds import Bound, Moment
-from kafka_keyshared.client.groupless import outsider
 from kafka_keyshared.client.log_reader import LogReader
 from kafka_keyshared.client.patterns import topics_meant
+from kafka_keyshared.client.report_writer import BeatWriter
+from kafka_keyshared.client.standalone import outsider
 from kafka_keyshared.client.topics import sizes_of
 from kafka_keyshared.config import Options, connection_conf
 from kafka_keyshared.core.status.environment import Beats

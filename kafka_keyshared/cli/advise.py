@@ -17,8 +17,8 @@ from kafka_keyshared.cli.app_settings import app_layers
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.cli.run import layer, missing
-from kafka_keyshared.client.groupless import address_of
-from kafka_keyshared.client.reach import require_broker
+from kafka_keyshared.client.probe import require_broker
+from kafka_keyshared.client.standalone import address_of
 from kafka_keyshared.config import Layers, make_options, refuse
 from kafka_keyshared.config.keys.sampled import KeySample
 from kafka_keyshared.errors import ConfigError

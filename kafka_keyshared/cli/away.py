@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from kafka_keyshared.client.outage import ASK_WAIT, Outages
+from kafka_keyshared.client.connection_log import ASK_WAIT, Outages
 from kafka_keyshared.dlq.patience import Patience
 
 CREDIBLE = 1.0

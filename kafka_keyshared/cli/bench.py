@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
-from kafka_keyshared.client.reach import require_broker
+from kafka_keyshared.client.probe import require_broker
 from kafka_keyshared.config import make_options
 from kafka_keyshared.lab.bench import compare, fair, idle, latency, memory, noop, scale, skew, stuck
 from kafka_keyshared.lab.bench.compare import ComparePlan

@@ -13,7 +13,7 @@ from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import Output, write_error, write_note, write_result, write_table
 from kafka_keyshared.cli.run import build, gather, missing, refuse_flags_beside_app, settle_app
 from kafka_keyshared.cli.settings import load_object
-from kafka_keyshared.client.groupless import outsider
+from kafka_keyshared.client.standalone import outsider
 from kafka_keyshared.config import Fault, Options, SettingsError
 from kafka_keyshared.config.client import without_effect
 from kafka_keyshared.config.schema import schema

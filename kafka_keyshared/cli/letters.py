@@ -18,7 +18,7 @@ from kafka_keyshared.cli.away import Away
 from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.cli.run import layer
 from kafka_keyshared.cli.settings import file_here, typed_key, typed_time
-from kafka_keyshared.client.reach import require_broker
+from kafka_keyshared.client.probe import require_broker
 from kafka_keyshared.config import Layers, make_options
 from kafka_keyshared.config.poison import AUTO
 from kafka_keyshared.dlq import scan

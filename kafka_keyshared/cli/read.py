@@ -17,7 +17,7 @@ from kafka_keyshared.cli.output import Output, standard_output, write_note
 from kafka_keyshared.cli.run import layer, missing
 from kafka_keyshared.cli.settings import file_here, typed_time
 from kafka_keyshared.client.bounds import Bound, Everywhere
-from kafka_keyshared.client.groupless import address_of
+from kafka_keyshared.client.standalone import address_of
 from kafka_keyshared.config import Layers, make_options, refuse
 from kafka_keyshared.core.routing.slot_ranges import SlotRange, parse_ranges
 from kafka_keyshared.dlq.payload import Decoder

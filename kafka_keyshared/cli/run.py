@@ -20,8 +20,8 @@ from kafka_keyshared.cli.outputs import checked_place, outputs_to, require_here
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
 from kafka_keyshared.cli.status import StatusLine
 from kafka_keyshared.cli.weights import read_weights
-from kafka_keyshared.client.groupless import refused
-from kafka_keyshared.client.reach import require_broker
+from kafka_keyshared.client.probe import require_broker
+from kafka_keyshared.client.standalone import refused
 from kafka_keyshared.config import (
     Fault,
     Layers,

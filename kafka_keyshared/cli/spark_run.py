@@ -20,7 +20,7 @@ from kafka_keyshared.cli.outputs import checked_place, whole_place
 from kafka_keyshared.cli.run import build, layer, settle_app
 from kafka_keyshared.cli.settings import client_settings, load_object
 from kafka_keyshared.cli.spark_wanted import wanted_of
-from kafka_keyshared.client.reach import require_broker
+from kafka_keyshared.client.probe import require_broker
 from kafka_keyshared.config import Layers
 from kafka_keyshared.config.local_paths import local_path
 from kafka_keyshared.errors import ConfigError, KeySharedError

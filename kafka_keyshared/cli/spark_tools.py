@@ -13,8 +13,8 @@ from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.cli.run import gather
 from kafka_keyshared.cli.settings import client_settings
-from kafka_keyshared.client.groupless import READ_ONLY, outsider
-from kafka_keyshared.client.reach import require_broker
+from kafka_keyshared.client.probe import require_broker
+from kafka_keyshared.client.standalone import READ_ONLY, outsider
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.observability.audit.processed import TOPIC
 from kafka_keyshared.spark.logs import Span, source_records

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.client.asking import ask_bounds
+from kafka_keyshared.client.offset_queries import ask_bounds
 from kafka_keyshared.client.port import LogBounds
 from kafka_keyshared.client.topics import ANSWER_TIMEOUT
 from kafka_keyshared.errors import BrokerUnavailableError, ConfigError

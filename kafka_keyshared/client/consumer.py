@@ -43,7 +43,7 @@ BROKERS_ANSWERS = (
 """Calls that any thread may make at any time."""
 
 NOT_IN_CALLBACKS = ("cluster_id", "list_topics")
-"""Queries that use another client inside a callback: see :func:`.asking.ask_bounds`."""
+"""Queries that use another client inside a callback: see :func:`.offset_queries.ask_bounds`."""
 
 MADE_WITHIN = 10.0
 """Seconds for that other client to be made. It may wait for a token."""

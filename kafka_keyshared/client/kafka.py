@@ -21,14 +21,13 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.client.answered import CommitsInFlight
-from kafka_keyshared.client.asking import ask_bounds, ask_committed, epoch_of
 from kafka_keyshared.client.callback_calls import CallbackCalls
-from kafka_keyshared.client.guarded import hook, in_turn, shielded
+from kafka_keyshared.client.commit_match import CommitsInFlight
+from kafka_keyshared.client.connection_log import Outages
 from kafka_keyshared.client.kept_admin import KeptAdmin
-from kafka_keyshared.client.leaving import JOIN_TIMEOUT, Left, leave
+from kafka_keyshared.client.leave_group import JOIN_TIMEOUT, Left, leave
 from kafka_keyshared.client.metadata_limit import KafkaMetadataLimit
-from kafka_keyshared.client.outage import Outages
+from kafka_keyshared.client.offset_queries import ask_bounds, ask_committed, epoch_of
 from kafka_keyshared.client.patterns import is_pattern, matching
 from kafka_keyshared.client.port import (
     Committed,
@@ -40,6 +39,7 @@ from kafka_keyshared.client.port import (
     unreachable,
 )
 from kafka_keyshared.client.rights import KafkaRights
+from kafka_keyshared.client.safe_callbacks import hook, in_turn, shielded
 from kafka_keyshared.client.start_topics import find
 from kafka_keyshared.client.statistics import read_statistics
 from kafka_keyshared.client.topic_ids import KafkaTopicIds
@@ -454,7 +454,7 @@ class KafkaClient:
         return True
 
     def close(self, patience: float = JOIN_TIMEOUT) -> bool:
-        """Leave the group, in an order that lets the client be closed (:mod:`.leaving`).
+        """Leave the group, in an order that lets the client be closed (:mod:`.leave_group`).
 
         Return False when a JoinGroup in flight was not answered within ``patience`` seconds. The
         coordinator may then keep the member until its session expires.

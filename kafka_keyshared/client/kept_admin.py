@@ -57,7 +57,7 @@ class KeptAdmin:
         """Return all topics with their partitions and leaders, within ``timeout`` seconds.
 
         The consumer must not be used for this inside its own callbacks
-        (:func:`.asking.ask_bounds`). Raises ``KafkaException`` without an answer in time.
+        (:func:`.offset_queries.ask_bounds`). Raises ``KafkaException`` without an answer in time.
         """
         until = time.monotonic() + timeout
         client = self.client(timeout)

@@ -15,12 +15,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.bounds import Bound, Positions, ask_at, ask_logs, meant, positions
-from kafka_keyshared.client.groupless import READ_ONLY, address_of, outsider, polled
-from kafka_keyshared.client.guarded import in_turn, shielded
-from kafka_keyshared.client.outage import Outages
+from kafka_keyshared.client.connection_log import Outages
 from kafka_keyshared.client.port import LogBounds, refused_right
-from kafka_keyshared.client.reach import require_broker
-from kafka_keyshared.client.silence import Silence
+from kafka_keyshared.client.probe import require_broker
+from kafka_keyshared.client.safe_callbacks import in_turn, shielded
+from kafka_keyshared.client.silence_log import Silence
+from kafka_keyshared.client.standalone import READ_ONLY, address_of, outsider, polled
 from kafka_keyshared.client.topics import not_allowed, partitions_of, unreadable
 from kafka_keyshared.core.offsets.denials import AUTHORIZATION_TIMEOUT
 from kafka_keyshared.errors import BrokerUnavailableError, KeySharedError, TopicMissingError

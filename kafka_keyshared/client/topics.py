@@ -8,8 +8,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from kafka_keyshared.client.groupless import text_of
 from kafka_keyshared.client.patterns import is_pattern, topics_meant, visible
+from kafka_keyshared.client.standalone import text_of
 from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
 from kafka_keyshared.model import TopicPartition
 

@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.client.groupless import outsider, polled
+from kafka_keyshared.client.standalone import outsider, polled
 from kafka_keyshared.config.poison import DLQ_SUFFIX
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Letter, read_letter

@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kafka_keyshared.client.groupless import address_of, telling
 from kafka_keyshared.client.port import unreachable
+from kafka_keyshared.client.standalone import address_of, telling
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
 

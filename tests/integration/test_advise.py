@@ -407,7 +407,7 @@ def test_what_was_read_is_reported_although_the_brokers_have_gone_since(
 def test_brokers_that_go_away_while_it_reads_are_told_and_waited_for(
     topic: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("kafka_keyshared.client.silence.SAY_AFTER", 0.5)
+    monkeypatch.setattr("kafka_keyshared.client.silence_log.SAY_AFTER", 0.5)
     look = Logs.look
     said: list[str] = []
     with EmbeddedCluster() as cluster:

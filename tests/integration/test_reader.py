@@ -10,10 +10,10 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared import ConfigError, KeySharedError, Reader
 from kafka_keyshared.app import reader as app_reader
-from kafka_keyshared.client import log_reader, silence
+from kafka_keyshared.client import log_reader, silence_log
 from kafka_keyshared.client.bounds import ask_logs
 from kafka_keyshared.client.port import LogBounds
-from kafka_keyshared.client.reach import require_broker
+from kafka_keyshared.client.probe import require_broker
 from kafka_keyshared.core.keys.selection import Counts
 from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, slot_of
@@ -198,7 +198,7 @@ def test_a_silence_in_a_reading_that_has_an_end_is_told_and_waited_out(
 ) -> None:
     own_cluster.create_topic(topic, 1)
     write(own_cluster, topic, numbered(5))
-    monkeypatch.setattr(silence, "SAY_AFTER", 0.5)
+    monkeypatch.setattr(silence_log, "SAY_AFTER", 0.5)
     after_asking(monkeypatch, own_cluster.broker_down)
     said: list[str] = []
     with reading(own_cluster, topic, tell=said.append) as reader:

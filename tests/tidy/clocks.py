@@ -22,9 +22,12 @@ MAY: dict[tuple[str, str], str] = {
     ("client/kafka.py", "_replace"): "the same",
     ("client/kept_admin.py", "list_topics"): "waits for a real client to be made, and asks it",
     ("client/kept_admin.py", "answers"): "the same",
-    ("client/leaving.py", "leave"): "waits for the real client to be out of its group",
-    ("client/outage.py", "__init__"): "the real client's; what stands in for it has no outages",
-    ("client/silence.py", "__init__"): "a reader of a real client, without an owner",
+    ("client/leave_group.py", "leave"): "waits for the real client to be out of its group",
+    (
+        "client/connection_log.py",
+        "__init__",
+    ): "the real client's; what stands in for it has no outages",
+    ("client/silence_log.py", "__init__"): "a reader of a real client, without an owner",
     ("executors/processes/board.py", "new_mark"): "marks memory that a real process shares",
     (
         "executors/processes/frames.py",

@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
     OffsetSpec,
 )
 
-from kafka_keyshared.client.groupless import ASK_AGAIN_AFTER, NOT_YET, text_of
+from kafka_keyshared.client.standalone import ASK_AGAIN_AFTER, NOT_YET, text_of
 from kafka_keyshared.client.topics import partitions_of, unreadable
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.errors import ConfigError, KeySharedError

@@ -17,8 +17,8 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.cli.advice.count import Tally
 from kafka_keyshared.cli.advice.logs import Log, Logs
-from kafka_keyshared.client.groupless import READ_ONLY, address_of, outsider
-from kafka_keyshared.client.silence import Silence
+from kafka_keyshared.client.silence_log import Silence
+from kafka_keyshared.client.standalone import READ_ONLY, address_of, outsider
 from kafka_keyshared.client.topics import unreadable
 from kafka_keyshared.config.client import fetch_bytes
 from kafka_keyshared.config.keys.sampled import KeySample

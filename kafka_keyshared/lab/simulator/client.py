@@ -11,7 +11,7 @@ from typing import Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_keyshared.client.leaving import JOIN_TIMEOUT, Left
+from kafka_keyshared.client.leave_group import JOIN_TIMEOUT, Left
 from kafka_keyshared.client.port import (
     Committed,
     LogBounds,

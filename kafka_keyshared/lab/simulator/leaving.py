@@ -7,7 +7,7 @@ from typing import cast
 
 from confluent_kafka import Consumer
 
-from kafka_keyshared.client.leaving import Left, leave
+from kafka_keyshared.client.leave_group import Left, leave
 from kafka_keyshared.lab.simulator.membership import Membership
 from kafka_keyshared.lab.simulator.timeline import Process
 
@@ -40,7 +40,7 @@ def leave_group(
     patience: float,
     clock: Callable[[], float],
 ) -> Left:
-    """Leave the group as the real client does, by :mod:`kafka_keyshared.client.leaving`."""
+    """Leave the group as the real client does, by :mod:`kafka_keyshared.client.leave_group`."""
     return leave(
         cast("Consumer", _Leaving(process, membership)),
         keeps_id=False,

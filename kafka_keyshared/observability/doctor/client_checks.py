@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError
 
-from kafka_keyshared.client.groupless import ALL_DOWN
+from kafka_keyshared.client.standalone import ALL_DOWN
 from kafka_keyshared.config import Fault
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import counted, some

@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.client.groupless import READ_ONLY, outsider
+from kafka_keyshared.client.standalone import READ_ONLY, outsider
 from kafka_keyshared.model import TopicPartition
 
 RECORDS = 50

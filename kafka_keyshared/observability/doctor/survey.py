@@ -21,7 +21,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
     ResourceType,
 )
 
-from kafka_keyshared.client.groupless import (
+from kafka_keyshared.client.probe import ANSWER_TIMEOUT, is_mute, speaks_tls
+from kafka_keyshared.client.standalone import (
     ASK_AGAIN_AFTER,
     NOT_YET,
     QUIET,
@@ -30,7 +31,6 @@ from kafka_keyshared.client.groupless import (
     telling,
     text_of,
 )
-from kafka_keyshared.client.reach import ANSWER_TIMEOUT, is_mute, speaks_tls
 from kafka_keyshared.client.topic_ids import id_in
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.model import Coordinates, TopicPartition

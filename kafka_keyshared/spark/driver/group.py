@@ -20,9 +20,9 @@ from typing import Any, Self, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from kafka_keyshared.client.groupless import ASK_AGAIN_AFTER, NOT_YET
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import EventKind, classify_event, unreachable, with_cure
+from kafka_keyshared.client.standalone import ASK_AGAIN_AFTER, NOT_YET
 from kafka_keyshared.client.topics import partitions_of
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry

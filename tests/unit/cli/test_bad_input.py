@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.app.keyshared import KeyShared
-from kafka_keyshared.client import groupless, reach
+from kafka_keyshared.client import probe, standalone
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import in_process, own_modules
@@ -52,7 +52,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     # A refusal that only the cluster can give must not take its 6 seconds here.
     # The constant is bound as a default already.
-    monkeypatch.setattr(reach.require_broker, "__defaults__", (0.2,))
+    monkeypatch.setattr(probe.require_broker, "__defaults__", (0.2,))
     logger = logging.getLogger("kafka_keyshared")
     handlers, level = list(logger.handlers), logger.level
     with own_modules(tmp_path):
@@ -308,7 +308,7 @@ def test_no_broker_says_where_why_and_what_to_try(
     monkeypatch: pytest.MonkeyPatch,
     command: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(reach.require_broker, "__defaults__", (0.5,))
+    monkeypatch.setattr(probe.require_broker, "__defaults__", (0.5,))
     ended = in_process(capsys, *command)
     assert ended.status == 1
     assert "no broker answered at 127.0.0.1:1" in ended.err
@@ -329,7 +329,7 @@ def test_a_token_that_is_missing_is_told_apart_from_a_broker_and_the_way_to_one_
     monkeypatch: pytest.MonkeyPatch,
     verb: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(reach.require_broker, "__defaults__", (0.3,))
+    monkeypatch.setattr(probe.require_broker, "__defaults__", (0.3,))
     ended = in_process(capsys, *verb, "-b", "127.0.0.1:1", "-t", "orders", *OAUTH)
     assert ended.status == 1
     assert "no token for the brokers at 127.0.0.1:1: 'sasl.mechanism' is OAUTHBEARER" in ended.err
@@ -364,7 +364,7 @@ def test_a_command_takes_oauth_cb_from_an_app_and_says_why_it_gave_no_token(
             KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, "OAuth token not set within 10 s")
         )
 
-    monkeypatch.setattr(groupless, "Consumer", refuse)
+    monkeypatch.setattr(standalone, "Consumer", refuse)
     (place / "secured.py").write_text(APP)
     for verb in (("dlq", "ls"), ("advise",)):
         ended = in_process(capsys, *verb, "--app", "secured.py:app")
@@ -394,7 +394,7 @@ def test_an_app_that_cannot_give_settings_is_refused_with_what_to_name(
 
 
 def test_the_time_for_an_answer_leaves_room_within_ten_seconds() -> None:
-    assert reach.require_broker.__defaults__ == (6.0,)
+    assert probe.require_broker.__defaults__ == (6.0,)
 
 
 def test_a_topic_that_is_missing_is_named_and_nothing_is_consumed(

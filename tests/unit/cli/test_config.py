@@ -14,8 +14,8 @@ import pytest
 import yaml
 from confluent_kafka import Consumer
 
-from kafka_keyshared.client import groupless as outsider
-from kafka_keyshared.client import reach
+from kafka_keyshared.client import probe
+from kafka_keyshared.client import standalone as outsider
 from kafka_keyshared.config.secrets import MASK
 from tests.support.cli import Ended, in_process, own_modules
 from tests.support.settings import GIVEN, SETTINGS, as_toml
@@ -279,7 +279,7 @@ def test_check_refuses_what_a_run_would(
     assert (ended.status, ended.out) == (2, "")
     assert said in ended.err
     handler = () if arguments and ":" in arguments[0] else ("handlers_of_config:handle",)
-    monkeypatch.setattr(reach.require_broker, "__defaults__", (0.2,))
+    monkeypatch.setattr(probe.require_broker, "__defaults__", (0.2,))
     ran = in_process(capsys, "run", *handler, *arguments)
     assert ran.status == 2
     assert said in ran.err
@@ -305,7 +305,7 @@ def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_run_takes_its_settings_from_the_environment(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reach.require_broker, "__defaults__", (0.2,))
+    monkeypatch.setattr(probe.require_broker, "__defaults__", (0.2,))
     monkeypatch.setenv("KEYSHARED_BOOTSTRAP", "127.0.0.1:1")
     monkeypatch.setenv("KEYSHARED_GROUP", "g")
     monkeypatch.setenv("KEYSHARED_TOPICS", "t")
@@ -321,7 +321,7 @@ def test_a_run_takes_its_settings_from_the_environment(
 def test_a_run_of_an_app_warns_of_variables_that_it_may_not_have_read(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reach.require_broker, "__defaults__", (0.2,))
+    monkeypatch.setattr(probe.require_broker, "__defaults__", (0.2,))
     ended = in_process(capsys, "run", "handlers_of_config:app")
     assert "has its own settings" not in ended.err
     monkeypatch.setenv("KEYSHARED_WORKERS", "hunter2")

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.cli import doctor as module
-from kafka_keyshared.client import reach
+from kafka_keyshared.client import probe
 from kafka_keyshared.observability.doctor import survey
 from kafka_keyshared.observability.doctor.client_checks import unasked
 from kafka_keyshared.observability.doctor.findings import Kind
@@ -384,7 +384,7 @@ def test_a_person_gets_a_table_with_reason_and_cure(
 def test_the_listener_that_is_tried_for_tls_is_the_first(
     servers: str, first: tuple[str, int]
 ) -> None:
-    assert reach._first_address(servers) == first
+    assert probe._first_address(servers) == first
 
 
 def test_only_what_was_written_after_the_first_look_is_a_stamp(

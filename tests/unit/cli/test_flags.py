@@ -14,7 +14,7 @@ import pytest
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import start_logging
 from kafka_keyshared.cli.run import gather
-from kafka_keyshared.client import reach
+from kafka_keyshared.client import probe
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
@@ -32,7 +32,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "handlers_of_flags.py").write_text("def handle(record): ...\n")
     monkeypatch.chdir(tmp_path)
     # The constant is bound as a default already.
-    monkeypatch.setattr(reach.require_broker, "__defaults__", (0.2,))
+    monkeypatch.setattr(probe.require_broker, "__defaults__", (0.2,))
     logger = logging.getLogger("kafka_keyshared")
     handlers, level = list(logger.handlers), logger.level
     logger.handlers = []

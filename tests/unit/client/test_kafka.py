@@ -10,7 +10,6 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaE
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client import kafka
-from kafka_keyshared.client.guarded import shielded
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import (
     CommittedOffset,
@@ -19,6 +18,7 @@ from kafka_keyshared.client.port import (
     classify_event,
     is_cooperative,
 )
+from kafka_keyshared.client.safe_callbacks import shielded
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
 from kafka_keyshared.errors import BrokerUnavailableError

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.client.groupless import outsider
+from kafka_keyshared.client.standalone import outsider
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.offsets.lane_section import LaneNotes
 from kafka_keyshared.core.offsets.metadata import encode

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.client.asking import epoch_of
+from kafka_keyshared.client.offset_queries import epoch_of
 from kafka_keyshared.client.port import classify_commit, refused_right
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult

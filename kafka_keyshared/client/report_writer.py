@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from kafka_keyshared.client.groupless import text_of
+from kafka_keyshared.client.standalone import text_of
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.errors import KeySharedError
 

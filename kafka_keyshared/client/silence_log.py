@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from kafka_keyshared.client.groupless import cause_in
+from kafka_keyshared.client.standalone import cause_in
 
 SAY_AFTER = 5.0
 SAY_EVERY = 60.0

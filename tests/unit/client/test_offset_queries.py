@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.client.asking import ask_bounds, log
+from kafka_keyshared.client.offset_queries import ask_bounds, log
 from kafka_keyshared.client.port import LogBounds
 from kafka_keyshared.logs import Seldom
 from kafka_keyshared.model import TopicPartition

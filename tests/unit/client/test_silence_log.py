@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.client.silence import SAY_AFTER, SAY_EVERY, Silence
+from kafka_keyshared.client.silence_log import SAY_AFTER, SAY_EVERY, Silence
 
 REFUSED = "127.0.0.1:9092/1: Connect to ipv4#127.0.0.1:9092 failed: Connection refused"
 

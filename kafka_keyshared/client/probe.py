@@ -10,8 +10,8 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from kafka_keyshared.client.groupless import address_of, outsider, telling, text_of
 from kafka_keyshared.client.port import unreachable
+from kafka_keyshared.client.standalone import address_of, outsider, telling, text_of
 from kafka_keyshared.config.tokens import with_guarded_tokens
 
 ANSWER_TIMEOUT = 6.0

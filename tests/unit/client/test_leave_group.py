@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from kafka_keyshared.client.leaving import JOIN_TIMEOUT, LEAVE_TIMEOUT, STEP, Left, leave
+from kafka_keyshared.client.leave_group import JOIN_TIMEOUT, LEAVE_TIMEOUT, STEP, Left, leave
 
 
 class Leaving:

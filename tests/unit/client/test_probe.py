@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafka_keyshared.client.reach import is_mute
+from kafka_keyshared.client.probe import is_mute
 from kafka_keyshared.testing.clusters.node import free_ports
 
 WAIT = 30.0

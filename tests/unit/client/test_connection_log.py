@@ -8,7 +8,13 @@ import re
 import pytest
 from confluent_kafka import KafkaError
 
-from kafka_keyshared.client.outage import ASK_EVERY, ASK_FIRST, ASK_LAST, SAME_EVERY, Outages
+from kafka_keyshared.client.connection_log import (
+    ASK_EVERY,
+    ASK_FIRST,
+    ASK_LAST,
+    SAME_EVERY,
+    Outages,
+)
 from kafka_keyshared.logs import CLIENT_EVERY, CLIENT_LINES, ClientLog, log_of, quietly
 
 REFUSED = KafkaError(KafkaError._TRANSPORT, "broker 1: connection refused")
