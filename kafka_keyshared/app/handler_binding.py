@@ -22,13 +22,13 @@ from kafka_keyshared.executors.handling.batching import (
     note_batched,
     refuse_batched,
 )
-from kafka_keyshared.executors.handling.called import Called
+from kafka_keyshared.executors.handling.call_record import Called
 from kafka_keyshared.executors.handling.decoding import Deserializer, Making
 from kafka_keyshared.executors.handling.handlers import Made, awaits, hands_over, maker
 from kafka_keyshared.executors.handling.outputs import Take
-from kafka_keyshared.executors.handling.waits import Waits
+from kafka_keyshared.executors.handling.queue_wait import Waits
 from kafka_keyshared.executors.lease import worker_here
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerSpec
 
 H = TypeVar("H", bound=Callable[..., Any])
 

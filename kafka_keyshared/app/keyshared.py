@@ -41,14 +41,14 @@ from kafka_keyshared.core.contract.commands import Dropped
 from kafka_keyshared.core.contract.events import DeadLettered
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.executors.actor import Mail
-from kafka_keyshared.executors.coroutines.loop_host import CallersLoop, Host
-from kafka_keyshared.executors.coroutines.tasks import TaskPool
-from kafka_keyshared.executors.handling.called import Called
+from kafka_keyshared.executors.command_interpreter import Mail
+from kafka_keyshared.executors.coroutines.asyncio_pool import TaskPool
+from kafka_keyshared.executors.coroutines.event_loop import CallersLoop, Host
+from kafka_keyshared.executors.handling.call_record import Called
 from kafka_keyshared.executors.handling.decoding import Deserializer
 from kafka_keyshared.executors.handling.outputs import Take
 from kafka_keyshared.executors.mailbox import Mailbox
-from kafka_keyshared.executors.pull.cell import Cell
+from kafka_keyshared.executors.pull.pull_inflight import Cell
 from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.logs import check_logging, log_of
 from kafka_keyshared.platform import gc_tuning

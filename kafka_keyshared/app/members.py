@@ -10,7 +10,7 @@ from typing import Any, Self
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.errors import LeaseOverError
-from kafka_keyshared.executors.pull.cell import Cell
+from kafka_keyshared.executors.pull.pull_inflight import Cell
 from kafka_keyshared.headers import ask_headers
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, Retry

@@ -12,18 +12,18 @@ from kafka_keyshared.config import Options
 from kafka_keyshared.config.pooled import PROCESS
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.executors.actor import Mail
 from kafka_keyshared.executors.batches.pool import BatchPool
-from kafka_keyshared.executors.coroutines.call_tasks import CallWorker
-from kafka_keyshared.executors.coroutines.loop_host import Host
-from kafka_keyshared.executors.coroutines.runners import TaskWorker
-from kafka_keyshared.executors.coroutines.tasks import MakeWorker, TaskPool
+from kafka_keyshared.executors.command_interpreter import Mail
+from kafka_keyshared.executors.coroutines.asyncio_batches import CallWorker
+from kafka_keyshared.executors.coroutines.asyncio_pool import MakeWorker, TaskPool
+from kafka_keyshared.executors.coroutines.asyncio_worker import TaskWorker
+from kafka_keyshared.executors.coroutines.event_loop import Host
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.executors.port import Pool
 from kafka_keyshared.executors.pull.pool import PullPool
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.runtime.command_queue import OrderRefusedError, named
 from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.scaling import Ordered

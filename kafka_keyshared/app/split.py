@@ -23,8 +23,8 @@ from kafka_keyshared.config.option_types import HandlingOptions
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.executors.pull.cell import Cell
 from kafka_keyshared.executors.pull.pool import tell_late
+from kafka_keyshared.executors.pull.pull_inflight import Cell
 from kafka_keyshared.platform import forks
 from kafka_keyshared.platform.green import refuse_green_threads
 from kafka_keyshared.platform.reentry_guard import refuse_to_begin

@@ -17,7 +17,7 @@ from typing import Protocol
 from kafka_keyshared.core.telemetry.failure_lines import in_short
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.mailbox import Mailbox
-from kafka_keyshared.executors.pull.cell import Cell
+from kafka_keyshared.executors.pull.pull_inflight import Cell
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import names_of, some
 from kafka_keyshared.platform.signals import stop_signals

@@ -16,7 +16,7 @@ from contextvars import Context, ContextVar
 from functools import partial
 from typing import Any, TypeAlias
 
-from kafka_keyshared.executors.handling.verdicts import error_in
+from kafka_keyshared.executors.handling.outcome_mapping import error_in
 
 CHANGED_IN_PLACE = {("decimal", "Context"): "copy", ("sentry_sdk.scope", "Scope"): "fork"}
 """By module and name of a class: the method that returns a copy of a value."""

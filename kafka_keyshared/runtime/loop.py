@@ -20,7 +20,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
-from kafka_keyshared.executors.actor import Actor
+from kafka_keyshared.executors.command_interpreter import Actor
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 from kafka_keyshared.runtime.client_pauses import Pauses

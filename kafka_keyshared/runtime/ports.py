@@ -9,7 +9,7 @@ from typing import Protocol
 from kafka_keyshared.client.port import Client
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract import commands as cmd
-from kafka_keyshared.executors.actor import Mail
+from kafka_keyshared.executors.command_interpreter import Mail
 from kafka_keyshared.executors.port import Pool
 
 

@@ -35,7 +35,7 @@ from kafka_keyshared.dlq.shown import output_line
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.handling.outputs import HEADER, JSON, Place, handing_out, identity
 from kafka_keyshared.executors.inline.driver import CHUNK, Inline, InlinePool
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import Output, Record, TopicPartition, partition_of
 from kafka_keyshared.spark.places import MadeKeys, alone, derived_key
 from kafka_keyshared.spark.settled import from_begin, without

@@ -25,17 +25,17 @@ from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.dlq.envelope import headers_of
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.executors.actor import Mail
-from kafka_keyshared.executors.coroutines.awaited import awaitable
-from kafka_keyshared.executors.coroutines.call_tasks import CallWorker
-from kafka_keyshared.executors.coroutines.runners import TaskWorker
-from kafka_keyshared.executors.coroutines.tasks import MakeWorker
+from kafka_keyshared.executors.command_interpreter import Mail
+from kafka_keyshared.executors.coroutines.asyncio_batches import CallWorker
+from kafka_keyshared.executors.coroutines.asyncio_pool import MakeWorker
+from kafka_keyshared.executors.coroutines.asyncio_worker import TaskWorker
+from kafka_keyshared.executors.coroutines.task_frames import awaitable
 from kafka_keyshared.executors.handling.batching import for_all, outcomes_of
 from kafka_keyshared.executors.handling.handlers import Made, awaits
 from kafka_keyshared.executors.handling.outputs import handing_out
 from kafka_keyshared.executors.inline.driver import Inline, InlineBatches, InlinePool, InlineWorkers
 from kafka_keyshared.executors.inline.inline_loop import InlineTasks
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import Output, Record, TopicPartition, partition_of
 from kafka_keyshared.testing.records import TOPIC, Content, ReceivedRecord, moved, record
 

@@ -24,7 +24,7 @@ from confluent_kafka import Consumer, KafkaException
 
 from kafka_keyshared.app.keyshared import Hooks, KeyShared
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.executors.coroutines.loop_host import new_loop
+from kafka_keyshared.executors.coroutines.event_loop import new_loop
 from kafka_keyshared.lab.bench.child import COMMIT_INTERVAL, Patience, settled
 from kafka_keyshared.lab.bench.common import key_of, produce_all
 from kafka_keyshared.runtime.instance_view import InstanceView

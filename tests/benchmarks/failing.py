@@ -31,7 +31,7 @@ from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.telemetry.failure_lines import Attempts
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.executors.actor import Actor
+from kafka_keyshared.executors.command_interpreter import Actor
 from kafka_keyshared.executors.handling import failure
 from kafka_keyshared.lab.simulator.stepped import SteppedPool
 from kafka_keyshared.model import Record, TopicPartition

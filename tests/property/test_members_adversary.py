@@ -22,8 +22,8 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.executors.mailbox import Mailbox
-from kafka_keyshared.executors.pull.cell import Cell
 from kafka_keyshared.executors.pull.pool import PullPool
+from kafka_keyshared.executors.pull.pull_inflight import Cell
 from kafka_keyshared.model import Coordinates, TopicPartition
 from tests.support.harness import Harness
 from tests.support.oracle import covered_by

@@ -12,10 +12,10 @@ import pytest
 
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.executors.failed_lanes import FailedLanes
-from kafka_keyshared.executors.processes.board import Board
-from kafka_keyshared.executors.processes.process import ProcessEndedError
-from kafka_keyshared.executors.processes.sent import Sent
-from kafka_keyshared.executors.pull.cell import Cell
+from kafka_keyshared.executors.processes.remote_batch import Sent
+from kafka_keyshared.executors.processes.shm_progress import Board
+from kafka_keyshared.executors.processes.worker_process import ProcessEndedError
+from kafka_keyshared.executors.pull.pull_inflight import Cell
 from kafka_keyshared.lab.simulator.pool import PoolHabits
 from kafka_keyshared.lab.simulator.processes import SimProcesses
 from kafka_keyshared.lab.simulator.pulling import SimMembers

@@ -16,7 +16,7 @@ from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.routing.port import Unowned
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.executors.actor import Actor, Mail
+from kafka_keyshared.executors.command_interpreter import Actor, Mail
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.lab.simulator.stepped import SteppedPool, SteppedWorker
 from kafka_keyshared.model import Record, TopicPartition

@@ -15,18 +15,18 @@ from kafka_keyshared.core.contract.commands import StartWorker
 from kafka_keyshared.core.records.lane_identity import Lane, lane_of
 from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.executors.batches.pool import BatchPool
-from kafka_keyshared.executors.coroutines.call_tasks import CallWorker
-from kafka_keyshared.executors.coroutines.loop_host import CallersLoop, Host
-from kafka_keyshared.executors.coroutines.tasks import TaskPool
+from kafka_keyshared.executors.coroutines.asyncio_batches import CallWorker
+from kafka_keyshared.executors.coroutines.asyncio_pool import TaskPool
+from kafka_keyshared.executors.coroutines.event_loop import CallersLoop, Host
 from kafka_keyshared.executors.failed_lanes import Lanes, own_lanes
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.processes.pool import ProcessPool
-from kafka_keyshared.executors.pull.cell import Cell
 from kafka_keyshared.executors.pull.pool import PullPool
+from kafka_keyshared.executors.pull.pull_inflight import Cell
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.executors.threads.pool import ThreadPool
-from kafka_keyshared.executors.worker_cells import WorkerSpec
 from tests.support.loop_sides import CallersTasks, OwnTasks
 from tests.support.pool_sides import Batches, CallTasks, Instances, Members, Side, Split, Threads
 from tests.support.process_side import Processes

@@ -9,9 +9,9 @@ from typing import Any
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Fence
 from kafka_keyshared.core.contract.slices import Slice
-from kafka_keyshared.executors.coroutines.loop_host import CallersLoop, OwnLoop
+from kafka_keyshared.executors.coroutines.event_loop import CallersLoop, OwnLoop
 from kafka_keyshared.executors.inline.driver import InlinePool
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from tests.support.pool_sides import WAIT, Tasks, Threads
 from tests.support.records import failure
 

@@ -34,15 +34,15 @@ from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.executors.batches.pool import BatchPool
-from kafka_keyshared.executors.coroutines.call_tasks import CallWorker
-from kafka_keyshared.executors.coroutines.runners import TaskWorker
-from kafka_keyshared.executors.coroutines.tasks import MakeWorker, TaskPool
+from kafka_keyshared.executors.coroutines.asyncio_batches import CallWorker
+from kafka_keyshared.executors.coroutines.asyncio_pool import MakeWorker, TaskPool
+from kafka_keyshared.executors.coroutines.asyncio_worker import TaskWorker
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import Made
-from kafka_keyshared.executors.pull.cell import Cell
 from kafka_keyshared.executors.pull.pool import PullPool
+from kafka_keyshared.executors.pull.pull_inflight import Cell
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.executors.threads.pool import ThreadPool
-from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.lab.simulator.stepped import DIED, PoolKind, SteppedPool
 from kafka_keyshared.model import Drop, Record, partition_of

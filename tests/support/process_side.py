@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.processes.pool import ProcessPool
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.lab.simulator.handlers import Ending
 from tests.support.pool_sides import WORKER, Side, Started, Threads, come_to, state_of
 from tests.support.records import failure

@@ -28,15 +28,18 @@ MAY: dict[tuple[str, str], str] = {
         "__init__",
     ): "the real client's; what stands in for it has no outages",
     ("client/silence_log.py", "__init__"): "a reader of a real client, without an owner",
-    ("executors/processes/board.py", "new_mark"): "marks memory that a real process shares",
+    ("executors/processes/shm_progress.py", "new_mark"): "marks memory that a real process shares",
     (
         "executors/processes/frames.py",
         "recv",
     ): "waits for a real process, which no made-up time ends",
     ("executors/processes/frames.py", "_read"): "the same",
-    ("executors/processes/process.py", "where"): "the same",
+    ("executors/processes/worker_process.py", "where"): "the same",
     ("executors/processes/spawned.py", "over"): "the same",
-    ("executors/coroutines/tasks.py", "stop"): "waits for a loop, which no made-up time ends",
+    (
+        "executors/coroutines/asyncio_pool.py",
+        "stop",
+    ): "waits for a loop, which no made-up time ends",
 }
 
 

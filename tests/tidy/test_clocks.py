@@ -36,6 +36,6 @@ def test_above_and_in_the_table_it_is_none() -> None:
     used: set[tuple[str, str]] = set()
     text = "import time\ndef stop():\n    return time.monotonic()"
     assert check_clocks(parse(text, f"{PACKAGE}/app/planted.py"), used) == []
-    assert check_clocks(parse(text, f"{PACKAGE}/executors/coroutines/tasks.py"), used) == []
-    assert used == {("executors/coroutines/tasks.py", "stop")}
+    assert check_clocks(parse(text, f"{PACKAGE}/executors/coroutines/asyncio_pool.py"), used) == []
+    assert used == {("executors/coroutines/asyncio_pool.py", "stop")}
     assert len(check_clocks(parse(text, f"{PACKAGE}/pools/other.py"), used)) == 1

@@ -1,6 +1,7 @@
 """Commands that the core returns to its caller, as values.
 
-Commands carry batches. One module, :mod:`kafka_keyshared.executors.actor`, acts on each of them.
+Commands carry batches. One module, :mod:`kafka_keyshared.executors.command_interpreter`, acts on
+each of them.
 """
 
 from __future__ import annotations

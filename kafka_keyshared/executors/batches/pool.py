@@ -14,9 +14,9 @@ from kafka_keyshared.core.contract.commands import Adopt, Fence, Lapse, Recall, 
 from kafka_keyshared.core.contract.events import FencePassed, Recalled, Stuck
 from kafka_keyshared.core.contract.slices import Progress, Serial, Slice
 from kafka_keyshared.core.records.lane_identity import is_keyless
-from kafka_keyshared.executors.batches.batch_calls import Calls
-from kafka_keyshared.executors.batches.batch_cells import BatchCell
-from kafka_keyshared.executors.chains import Given
+from kafka_keyshared.executors.batches.batch_queue import BatchCell
+from kafka_keyshared.executors.batches.thread_batches import Calls
+from kafka_keyshared.executors.key_chains import Given
 from kafka_keyshared.logs import log_of
 
 log = log_of("kafka_keyshared.pool")

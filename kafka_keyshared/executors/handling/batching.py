@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.handlers import awaits, maker
-from kafka_keyshared.executors.handling.verdicts import error_in
+from kafka_keyshared.executors.handling.outcome_mapping import error_in
 from kafka_keyshared.model import Ack, Verdict
 
 Outcome: TypeAlias = BaseException | None

@@ -21,15 +21,15 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.executors.actor import Actor, Mail
-from kafka_keyshared.executors.batches.batch_cells import BatchCell
+from kafka_keyshared.executors.batches.batch_queue import BatchCell
 from kafka_keyshared.executors.batches.pool import BatchPool
+from kafka_keyshared.executors.command_interpreter import Actor, Mail
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Pool
-from kafka_keyshared.executors.threads.crew import Crew
+from kafka_keyshared.executors.thread_state import ThreadCell, WorkerCell, WorkerSpec
 from kafka_keyshared.executors.threads.pool import ThreadPool
-from kafka_keyshared.executors.worker_cells import ThreadCell, WorkerCell, WorkerSpec
+from kafka_keyshared.executors.threads.thread_lifecycle import Crew
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.executors.coroutines.awaited import turning
-from kafka_keyshared.executors.coroutines.loop_host import end_tasks
-from kafka_keyshared.executors.coroutines.runners import TaskWorker
-from kafka_keyshared.executors.coroutines.tasks import MakeWorker, TaskPool
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.coroutines.asyncio_pool import MakeWorker, TaskPool
+from kafka_keyshared.executors.coroutines.asyncio_worker import TaskWorker
+from kafka_keyshared.executors.coroutines.event_loop import end_tasks
+from kafka_keyshared.executors.coroutines.task_frames import turning
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.platform.reentry_guard import handling
 
 BUSY_TURNS = 100
@@ -29,7 +29,7 @@ LOOK_AGAIN = 0.001
 
 class InlineLoop:
     """An event loop of this thread. See
-    :class:`~kafka_keyshared.executors.coroutines.loop_host.Host`."""
+    :class:`~kafka_keyshared.executors.coroutines.event_loop.Host`."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

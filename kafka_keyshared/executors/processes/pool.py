@@ -2,8 +2,8 @@
 
 The thread works as in the thread pool. Instead of calling the handler, it sends a batch to the
 process and waits for the result. A process therefore holds one batch at most, and no state that it
-could lose. The :class:`~.board.Board` of the worker shows the progress of a running batch to the
-owner.
+could lose. The :class:`~.shm_progress.Board` of the worker shows the progress of a running batch to
+the owner.
 
 A process that exceeds the ack timeout is killed. A process that dies fails the record that it was
 running, and no other. The worker's thread ends with it, and both are replaced as a dead thread is.
@@ -22,12 +22,15 @@ from kafka_keyshared.core.contract.events import Failed, Recalled, SetAside
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.errors import InvariantError, KeySharedError
 from kafka_keyshared.executors.failed_lanes import FailedLanes
-from kafka_keyshared.executors.handling.called import OK
+from kafka_keyshared.executors.handling.call_record import OK
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Handover
-from kafka_keyshared.executors.processes.child import Batch, HandedOut, Ran, Share, Taken
-from kafka_keyshared.executors.processes.process import (
+from kafka_keyshared.executors.processes.remote_batch import Sent
+from kafka_keyshared.executors.processes.spawned import KILLED_WITHIN
+from kafka_keyshared.executors.processes.wire_records import columns_of
+from kafka_keyshared.executors.processes.worker_main import Batch, HandedOut, Ran, Share, Taken
+from kafka_keyshared.executors.processes.worker_process import (
     BATCH,
     HandlerRaisedError,
     OverwritingError,
@@ -36,11 +39,8 @@ from kafka_keyshared.executors.processes.process import (
     TimedOutError,
     WorkerProcess,
 )
-from kafka_keyshared.executors.processes.received import columns_of
-from kafka_keyshared.executors.processes.sent import Sent
-from kafka_keyshared.executors.processes.spawned import KILLED_WITHIN
+from kafka_keyshared.executors.thread_state import Handle, WorkerCell, WorkerSpec
 from kafka_keyshared.executors.threads.pool import ThreadPool
-from kafka_keyshared.executors.worker_cells import Handle, WorkerCell, WorkerSpec
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record
 

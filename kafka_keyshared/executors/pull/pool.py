@@ -1,6 +1,6 @@
 """The pull pool: user code asks for records and acknowledges them.
 
-Each worker is a *member*, represented by its :class:`~.cell.Cell`.
+Each worker is a *member*, represented by its :class:`~.pull_inflight.Cell`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafka_keyshared.core.contract.events import FencePassed, Recalled, Released
 from kafka_keyshared.core.contract.slices import Progress, Serial, Slice
 from kafka_keyshared.executors.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.executors.mailbox import Mailbox
-from kafka_keyshared.executors.pull.cell import Cell
+from kafka_keyshared.executors.pull.pull_inflight import Cell
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, names_of, some
 from kafka_keyshared.platform import forks

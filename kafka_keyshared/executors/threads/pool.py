@@ -28,9 +28,9 @@ from kafka_keyshared.executors.failed_lanes import FailedLanes
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Handover, take_back_all
-from kafka_keyshared.executors.state import hand_over
-from kafka_keyshared.executors.threads.crew import Crew
-from kafka_keyshared.executors.worker_cells import Handle, WorkerCell, WorkerSpec
+from kafka_keyshared.executors.state_calls import hand_over
+from kafka_keyshared.executors.thread_state import Handle, WorkerCell, WorkerSpec
+from kafka_keyshared.executors.threads.thread_lifecycle import Crew
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Ack, Drop, Record
 

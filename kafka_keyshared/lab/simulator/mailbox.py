@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queue import SimpleQueue
 
-from kafka_keyshared.executors.actor import Mail
+from kafka_keyshared.executors.command_interpreter import Mail
 from kafka_keyshared.lab.simulator.timeline import Action, Process, nothing
 
 

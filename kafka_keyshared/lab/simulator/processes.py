@@ -26,19 +26,19 @@ from kafka_keyshared.core.contract.events import Recalled, Report
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.executors.coroutines.awaited import unmade
+from kafka_keyshared.executors.coroutines.task_frames import unmade
 from kafka_keyshared.executors.failed_lanes import Lanes, own_lanes
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Handover
-from kafka_keyshared.executors.processes import child
+from kafka_keyshared.executors.processes import worker_main
 from kafka_keyshared.executors.processes.pool import ENDS, ProcessCell, ProcessPool
-from kafka_keyshared.executors.processes.process import (
+from kafka_keyshared.executors.processes.remote_batch import Sent
+from kafka_keyshared.executors.processes.worker_process import (
     ProcessEndedError,
     StoppedError,
     TimedOutError,
 )
-from kafka_keyshared.executors.processes.sent import Sent
-from kafka_keyshared.executors.worker_cells import WorkerCell, WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerCell, WorkerSpec
 from kafka_keyshared.lab.simulator.handlers import Handlers
 from kafka_keyshared.lab.simulator.happenings import WorkerJoined
 from kafka_keyshared.lab.simulator.pool import PoolHabits, Seen
@@ -241,12 +241,14 @@ class SimProcesses(ProcessPool):
 
     def _spawn(self, place: Place, end: ParentsEnd) -> VirtualProcess:
         """Start a process. A replacement may fail to start, or to make its handler."""
-        said: child.Ready | child.Raised = child.Ready(("close", "release", "adopt"))
+        said: worker_main.Ready | worker_main.Raised = worker_main.Ready(
+            ("close", "release", "adopt")
+        )
         if end.there is not None:
             if not self.replaceable:
                 raise OSError("as the seed has it")
             if len(end.not_made) < 2 and self._chance.random() < NOT_MADE:
-                said = child.Raised("SimulatedError: as the seed has it", "")
+                said = worker_main.Raised("SimulatedError: as the seed has it", "")
         return VirtualProcess(
             self._within, place, end.board, said, partial(self._turns.wake, place)
         )

@@ -20,11 +20,11 @@ from kafka_keyshared.core.contract.events import Recalled, Report
 from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
-from kafka_keyshared.executors.coroutines.awaited import unmade
-from kafka_keyshared.executors.coroutines.runners import TaskWorker
-from kafka_keyshared.executors.coroutines.tasks import TaskPool
+from kafka_keyshared.executors.coroutines.asyncio_pool import TaskPool
+from kafka_keyshared.executors.coroutines.asyncio_worker import TaskWorker
+from kafka_keyshared.executors.coroutines.task_frames import unmade
 from kafka_keyshared.executors.handling.handlers import Made
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.lab.simulator.handlers import Ending, Handlers
 from kafka_keyshared.lab.simulator.happenings import ReleaseFailed, WorkerJoined
 from kafka_keyshared.lab.simulator.keys import key_by

@@ -68,7 +68,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 class SimHost:
     """Runs the loop of one process. See
-    :class:`kafka_keyshared.executors.coroutines.loop_host.Host`.
+    :class:`kafka_keyshared.executors.coroutines.event_loop.Host`.
 
     ``latency`` draws the seconds until a loop with work turns. ``pauses`` draws whether others have
     a turn between two of its own, as the owner's thread has.

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.executors.processes import child
-from kafka_keyshared.executors.processes.board import ENDED, MOST, STARTED, Board, numbers_of
-from kafka_keyshared.executors.processes.process import WorkerProcess
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.processes import worker_main
+from kafka_keyshared.executors.processes.shm_progress import ENDED, MOST, STARTED, Board, numbers_of
+from kafka_keyshared.executors.processes.worker_process import WorkerProcess
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.lab.simulator.handlers import Call, Ending, Handlers
 from kafka_keyshared.lab.simulator.happenings import ReleaseFailed
 from kafka_keyshared.lab.simulator.keys import key_by
@@ -55,7 +55,7 @@ class VirtualProcess:
         within: Within,
         place: Place,
         board: Board,
-        first: child.Ready | child.Raised,
+        first: worker_main.Ready | worker_main.Raised,
         readable: Callable[[], None],
     ) -> None:
         self._within = within
@@ -68,7 +68,7 @@ class VirtualProcess:
         self._number = 0
         # The record that it runs, or has run without a report.
         self._record: Record | None = None
-        self.alive = isinstance(first, child.Ready)
+        self.alive = isinstance(first, worker_main.Ready)
         self.past_its_time = False
         """Whether it is to be killed for its record."""
 
@@ -100,12 +100,12 @@ class VirtualProcess:
         """Take a request. All but batches are answered at once."""
         if not self.alive:
             raise BrokenPipeError
-        if isinstance(asked, child.Batch):
+        if isinstance(asked, worker_main.Batch):
             self._records, self._number = self._sent(asked), 0
             self._within.soon(self._go_on)
-        elif isinstance(asked, child.Call):
+        elif isinstance(asked, worker_main.Call):
             self._said.append(self._answer(asked))
-            self.alive = asked != child.LAST
+            self.alive = asked != worker_main.LAST
 
     def recv(self) -> object:
         """Return its next message; raises :class:`EOFError` when it has ended."""
@@ -124,7 +124,7 @@ class VirtualProcess:
 
     # --- its work ---
 
-    def _sent(self, batch: child.Batch) -> list[Record]:
+    def _sent(self, batch: worker_main.Batch) -> list[Record]:
         """Return the records that were sent, as the parent's own objects."""
         mine = self._within.telling.slices[batch.share.id].records
         known = {_identity(each): each for each in mine}
@@ -136,7 +136,7 @@ class VirtualProcess:
             if not self.alive or self._within.telling.ended:
                 return
             if not self._starts():
-                self._say(child.Ran(self._number))
+                self._say(worker_main.Ran(self._number))
                 return
             record = self._record = self._records[self._number]
             self._within.telling.began(self._place, record)
@@ -177,7 +177,7 @@ class VirtualProcess:
             within.states.ran(*self._place, key_by(settings, record.key()))
             return True
         failure = ending if isinstance(ending, Failure) else None
-        self._say(child.Ran(self._number, isinstance(ending, Drop), failure), ending)
+        self._say(worker_main.Ran(self._number, isinstance(ending, Drop), failure), ending)
         return False
 
     def _heard(self, ending: Ending) -> None:
@@ -186,7 +186,7 @@ class VirtualProcess:
             record, self._record = self._record, None
             self._within.telling.comes_out(self._place, record, outcome_of(ending))
 
-    def _say(self, ran: child.Ran, ending: Ending = None) -> None:
+    def _say(self, ran: worker_main.Ran, ending: Ending = None) -> None:
         """Send the result of the batch. That takes a moment, in which it can be lost."""
 
         def say() -> None:
@@ -197,7 +197,7 @@ class VirtualProcess:
 
         self._within.soon(say)
 
-    def _answer(self, call: child.Call) -> child.Answered | child.Raised:
+    def _answer(self, call: worker_main.Call) -> worker_main.Answered | worker_main.Raised:
         """Call the handler other than for a record."""
         within, place = self._within, self._place
         if call.name == "adopt":
@@ -206,9 +206,9 @@ class VirtualProcess:
             if within.chance.random() < within.release_fails:
                 within.site.history.tell(ReleaseFailed(within.site.member, *place))
                 within.states.lost(*place, for_good=False)
-                return child.Raised("SimulatedError: on purpose", "")
-            return child.Answered(within.states.release(*place, *call.given))  # type: ignore[arg-type]
-        return child.Answered(None)
+                return worker_main.Raised("SimulatedError: on purpose", "")
+            return worker_main.Answered(within.states.release(*place, *call.given))  # type: ignore[arg-type]
+        return worker_main.Answered(None)
 
 
 def _identity(record: Any) -> tuple[object, ...]:

@@ -23,7 +23,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.outputs import TOPIC, Place
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.processed import TOPIC as LOG_TOPIC

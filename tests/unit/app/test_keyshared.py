@@ -18,8 +18,8 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options, RetryOptions
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.executors.handling.handlers import Made
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.executors.threads.pool import ThreadPool
-from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.instance_view import InstanceView
 from tests.support.offline import CONF, OfflineBroker

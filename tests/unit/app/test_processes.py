@@ -25,7 +25,7 @@ from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.executors.handling.outputs import JSON, Place
 from kafka_keyshared.executors.processes.pool import STARTS, ProcessPool
-from kafka_keyshared.executors.processes.process import HandlerRaisedError
+from kafka_keyshared.executors.processes.worker_process import HandlerRaisedError
 from kafka_keyshared.model import Output
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record

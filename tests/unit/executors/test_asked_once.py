@@ -7,13 +7,13 @@ from queue import SimpleQueue
 import pytest
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.executors.chains import Handed
-from kafka_keyshared.executors.coroutines.awaited import unmade
-from kafka_keyshared.executors.coroutines.runners import Runner
-from kafka_keyshared.executors.coroutines.tasks import TaskPool
+from kafka_keyshared.executors.coroutines.asyncio_pool import TaskPool
+from kafka_keyshared.executors.coroutines.asyncio_worker import Runner
+from kafka_keyshared.executors.coroutines.task_frames import unmade
 from kafka_keyshared.executors.handling.handlers import Made
+from kafka_keyshared.executors.key_chains import Handed
 from kafka_keyshared.executors.port import Handover
-from kafka_keyshared.executors.worker_cells import WorkerCell, WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerCell, WorkerSpec
 from tests.support.records import record
 from tests.support.slices import slice_of
 

@@ -21,8 +21,8 @@ from kafka_keyshared.executors.batches.pool import BatchPool
 from kafka_keyshared.executors.contexts import Contexts
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import maker
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.executors.threads.pool import ThreadPool
-from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.model import Drop
 from tests.support.records import record
 from tests.support.slices import slice_of

@@ -19,8 +19,8 @@ from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.inline.driver import InlinePool
 from kafka_keyshared.executors.lease import WORKER
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.executors.threads.pool import ThreadPool
-from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.model import partition_of
 from tests.support.records import P0, P1, FakeRecord, record
 from tests.support.slices import slice_of

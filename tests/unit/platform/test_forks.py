@@ -19,7 +19,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.events import Ended, Failed
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.threads.pool import ThreadPool
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.testing import record
 from tests.support.slices import slice_of
 
@@ -60,7 +60,7 @@ IN_A_HANDLER = f"{HANDLER}\nwork(handler)\n"
 
 IN_A_COROUTINE = f"""{HANDLER}
 import asyncio
-from kafka_keyshared.executors.coroutines.tasks import TaskPool
+from kafka_keyshared.executors.coroutines.asyncio_pool import TaskPool
 
 async def waits_first(item):
     await asyncio.sleep(0)

@@ -14,7 +14,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.handling.handlers import maker
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.spark.places import Places, spark_partition

@@ -17,7 +17,7 @@ from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.handling.outputs import Place
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import Output, Record, TopicPartition
 from kafka_keyshared.spark.settled import common, to_position
 from kafka_keyshared.spark.task import Drive, HandedOut, Job, Letter, Report, Share

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from kafka_keyshared.executors.coroutines.loop_host import new_loop
+from kafka_keyshared.executors.coroutines.event_loop import new_loop
 from kafka_keyshared.lab.bench.child import Patience
 from kafka_keyshared.lab.bench.paced import STAMP
 from kafka_keyshared.lab.bench.workloads import Job, Ran, by_attribute, itself, later_of

@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
 
-from kafka_keyshared.executors.coroutines.loop_host import new_loop
+from kafka_keyshared.executors.coroutines.event_loop import new_loop
 from kafka_keyshared.lab.bench.child import COMMIT_INTERVAL, Patience, Reading, conf_for
 from kafka_keyshared.lab.bench.workloads import Job, Ran, by_method, handler_of, itself, later_of
 

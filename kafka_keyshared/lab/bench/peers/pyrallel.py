@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafka_keyshared.executors.coroutines.loop_host import new_loop
+from kafka_keyshared.executors.coroutines.event_loop import new_loop
 from kafka_keyshared.lab.bench.peers.aio import LOOK, Clock
 from kafka_keyshared.lab.bench.workloads import Handle, Job, Ran, handler_of, itself, later_of
 

@@ -25,7 +25,7 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.executors.batches.pool import BatchPool
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import maker
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry
 from tests.support.records import FakeRecord, record
 from tests.support.slices import slice_of

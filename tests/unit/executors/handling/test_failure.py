@@ -18,8 +18,8 @@ from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.executors.handling import failure as failures
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import maker
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.executors.threads.pool import ThreadPool
-from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.platform.stack_frames import shown
 from tests.support.records import record
 from tests.support.slices import slice_of

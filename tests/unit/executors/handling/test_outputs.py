@@ -15,8 +15,8 @@ from kafka_keyshared import Output
 from kafka_keyshared.cli.outputs import checked_place, outputs_to, whole_place
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.handlers import maker
+from kafka_keyshared.executors.handling.outcome_mapping import error_in
 from kafka_keyshared.executors.handling.outputs import Place, identity, outputs_taken, place_of
-from kafka_keyshared.executors.handling.verdicts import error_in
 from kafka_keyshared.model import Drop, Record
 from kafka_keyshared.testing import record
 

@@ -39,10 +39,10 @@ from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.decoding import Making
 from kafka_keyshared.executors.processes.pool import STARTS, ProcessPool
-from kafka_keyshared.executors.processes.process import HandlerRaisedError
-from kafka_keyshared.executors.processes.received import columns_of
-from kafka_keyshared.executors.processes.segment import KEPT, LARGE, Segment
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.processes.shm_values import KEPT, LARGE, Segment
+from kafka_keyshared.executors.processes.wire_records import columns_of
+from kafka_keyshared.executors.processes.worker_process import HandlerRaisedError
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.headers import NOT_UTF_8, UnreadableHeaders, headers_of_all
 from kafka_keyshared.model import Drop, Retry
 from kafka_keyshared.testing.records import record as message
@@ -675,7 +675,7 @@ def test_a_process_that_is_stopped_is_asked_once_and_keeps_nobody_waiting(
     state = Path(f"/proc/{process.pid}/stat")
     eventually(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", WAIT)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("kafka_keyshared.executors.processes.process.ANSWERS", 0.001)
+        patched.setattr("kafka_keyshared.executors.processes.worker_process.ANSWERS", 0.001)
         for _ in range(50):
             process.where()
             bench.pool.where(*WORKER, id_, 0)
@@ -723,7 +723,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.executors.handling.decoding import Making
 from kafka_keyshared.headers import NOT_UTF_8, UnreadableHeaders
 from kafka_keyshared.executors.processes.pool import ProcessPool
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.testing.records import record
 from tests.support.slices import slice_of
 from tests.support.told import PLACE, Told, tell, wait_for_go

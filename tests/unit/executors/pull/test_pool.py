@@ -23,8 +23,8 @@ from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.mailbox import Mailbox
-from kafka_keyshared.executors.pull.cell import Cell
 from kafka_keyshared.executors.pull.pool import PullPool
+from kafka_keyshared.executors.pull.pull_inflight import Cell
 from tests.support.records import P0, P1, TOPIC, FakeRecord, failure, record
 from tests.support.slices import slice_of
 

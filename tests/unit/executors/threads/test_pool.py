@@ -27,11 +27,11 @@ from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.slices import Serial, Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.executors.handling import verdicts
+from kafka_keyshared.executors.handling import outcome_mapping
 from kafka_keyshared.executors.handling.handlers import Made, maker
 from kafka_keyshared.executors.port import Handover
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.executors.threads.pool import ThreadPool
-from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry, Verdict
 from tests.conftest import Eventually
@@ -245,7 +245,7 @@ def test_what_was_written_into_a_dropped_record_is_gone_too(bench: MakeBench) ->
 def test_any_other_result_settles_with_one_warning_that_names_it(
     bench: MakeBench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verdicts, "_warned_results", set())
+    monkeypatch.setattr(outcome_mapping, "_warned_results", set())
     reports = bench(lambda record: {"rows": 3}).run(record(1), record(2))
     assert [type(each) for each in reports] == [Ended]
     (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]

@@ -15,8 +15,8 @@ from kafka_keyshared.core.contract.events import Ended, Failed, FencePassed, Rec
 from kafka_keyshared.core.contract.slices import Serial, Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.executors.handling.handlers import Made
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.executors.threads.pool import ThreadPool
-from kafka_keyshared.executors.worker_cells import WorkerSpec
 from kafka_keyshared.model import Drop
 from tests.conftest import Eventually
 from tests.support.pool_sides import Members

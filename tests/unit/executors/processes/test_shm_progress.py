@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core.contract.slices import Serial
-from kafka_keyshared.executors.handling.called import DROPPED, FAILED, OK
+from kafka_keyshared.executors.handling.call_record import DROPPED, FAILED, OK
 from kafka_keyshared.executors.handling.handlers import Made
-from kafka_keyshared.executors.processes.board import (
+from kafka_keyshared.executors.processes.remote_batch import Sent
+from kafka_keyshared.executors.processes.shm_progress import (
     ENDED,
     MOST,
     STARTED,
@@ -22,9 +23,8 @@ from kafka_keyshared.executors.processes.board import (
     numbers_of,
     times_of,
 )
-from kafka_keyshared.executors.processes.child import LAST, Batch, Child, Ran, Recipe, Share
-from kafka_keyshared.executors.processes.received import columns_of
-from kafka_keyshared.executors.processes.sent import Sent
+from kafka_keyshared.executors.processes.wire_records import columns_of
+from kafka_keyshared.executors.processes.worker_main import LAST, Batch, Child, Ran, Recipe, Share
 from tests.support.records import record
 from tests.support.slices import slice_of
 

@@ -10,8 +10,8 @@ from collections import OrderedDict, deque
 from collections.abc import Collection, Container, Hashable, Iterable
 
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.executors.chains import Given
 from kafka_keyshared.executors.handling.batching import BatchRule
+from kafka_keyshared.executors.key_chains import Given
 
 
 class Gathering:

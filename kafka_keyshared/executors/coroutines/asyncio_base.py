@@ -19,7 +19,7 @@ from kafka_keyshared.core.contract.commands import Adopt, Fence, Recall, Release
 from kafka_keyshared.core.contract.events import FencePassed, Recalled, Report
 from kafka_keyshared.core.contract.slices import Running, Slice
 from kafka_keyshared.executors.contexts import Contexts
-from kafka_keyshared.executors.coroutines.awaited import (
+from kafka_keyshared.executors.coroutines.task_frames import (
     awaitable,
     calls_of,
     place_of,
@@ -28,8 +28,8 @@ from kafka_keyshared.executors.coroutines.awaited import (
 )
 from kafka_keyshared.executors.failed_lanes import FailedLanes
 from kafka_keyshared.executors.handling.handlers import Made
-from kafka_keyshared.executors.state import hand_over
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.state_calls import hand_over
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
 

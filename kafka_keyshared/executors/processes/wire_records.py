@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from confluent_kafka import Message
 
-from kafka_keyshared.executors.processes.segment import LARGE, Segment
+from kafka_keyshared.executors.processes.shm_values import LARGE, Segment
 from kafka_keyshared.headers import ask_headers, headers_of_all
 from kafka_keyshared.model import Record
 

@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 
 from kafka_keyshared.core.contract.commands import Adopt, Release
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.executors.chains import Given
 from kafka_keyshared.executors.failed_lanes import FailedLanes
 from kafka_keyshared.executors.handling.batching import BatchRule
+from kafka_keyshared.executors.key_chains import Given
 from kafka_keyshared.executors.lease import Together
-from kafka_keyshared.executors.worker_cells import ThreadCell, WorkerSpec
+from kafka_keyshared.executors.thread_state import ThreadCell, WorkerSpec
 
 Work: TypeAlias = list[Given] | Release | Adopt | None
 """The next task of a worker: a call, an order about state, or None to end."""

@@ -17,11 +17,11 @@ from kafka_keyshared.core.contract.commands import Adopt, Fence, Lapse, Recall, 
 from kafka_keyshared.core.contract.events import Failed, Recalled, Released
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.executors.coroutines.call_tasks import CallWorker
-from kafka_keyshared.executors.coroutines.tasks import TaskPool
+from kafka_keyshared.executors.coroutines.asyncio_batches import CallWorker
+from kafka_keyshared.executors.coroutines.asyncio_pool import TaskPool
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import maker
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import DeadLetter, Drop, Retry, partition_of
 from tests.support.pool_sides import SteppedLoop
 from tests.support.records import FakeRecord, record

@@ -25,12 +25,14 @@ from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors import lease
 from kafka_keyshared.executors.contexts import Contexts
-from kafka_keyshared.executors.handling.called import DROPPED, FAILED, OK, Outcome
+from kafka_keyshared.executors.handling.call_record import DROPPED, FAILED, OK, Outcome
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import Made
+from kafka_keyshared.executors.handling.outcome_mapping import error_in
 from kafka_keyshared.executors.handling.outputs import handing_out
-from kafka_keyshared.executors.handling.verdicts import error_in
-from kafka_keyshared.executors.processes.board import (
+from kafka_keyshared.executors.processes.frames import Outlet
+from kafka_keyshared.executors.processes.log_forwarding import only, send_home
+from kafka_keyshared.executors.processes.shm_progress import (
     ENDED,
     MOST,
     NO_LIMIT,
@@ -39,9 +41,7 @@ from kafka_keyshared.executors.processes.board import (
     numbers_of,
     times_of,
 )
-from kafka_keyshared.executors.processes.frames import Outlet
-from kafka_keyshared.executors.processes.log_lines import only, send_home
-from kafka_keyshared.executors.processes.received import Columns, ReceivedRecord
+from kafka_keyshared.executors.processes.wire_records import Columns, ReceivedRecord
 from kafka_keyshared.model import Ack, Drop, Output, TopicPartition
 from kafka_keyshared.platform import forks
 from kafka_keyshared.platform.reentry_guard import handling, load_file

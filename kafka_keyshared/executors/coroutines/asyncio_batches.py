@@ -1,7 +1,7 @@
 """Event-loop workers for batch handlers, with a task per call.
 
-:class:`kafka_keyshared.executors.batches.gathering.Gathering` chooses the records of a call. An
-error of a call does not say which record caused it. The handler is then called with each record
+:class:`kafka_keyshared.executors.batches.batch_collector.Gathering` chooses the records of a call.
+An error of a call does not say which record caused it. The handler is then called with each record
 *alone*, one after the other. The call keeps their lanes until the last one has ended. Each of these
 calls has a new task, because a handler may have changed the previous one (:mod:`.task_state`).
 """
@@ -21,19 +21,19 @@ from kafka_keyshared.core.contract.events import Recalled, Stuck
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.executors import lease
-from kafka_keyshared.executors.batches.call_reports import CallReports, Holder
-from kafka_keyshared.executors.batches.gathering import Gathering
-from kafka_keyshared.executors.chains import Given
-from kafka_keyshared.executors.coroutines.awaited import turning
-from kafka_keyshared.executors.coroutines.loop_worker import (
+from kafka_keyshared.executors.batches.batch_collector import Gathering
+from kafka_keyshared.executors.batches.batch_reports import CallReports, Holder
+from kafka_keyshared.executors.coroutines.asyncio_base import (
     HEED_TURNS,
     LoopEndedError,
     LoopWorker,
     Post,
     TimedOutError,
 )
+from kafka_keyshared.executors.coroutines.task_frames import turning
 from kafka_keyshared.executors.handling.batching import BatchRule, Outcome, for_all, outcomes_of
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.key_chains import Given
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.platform.forks import end_child
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.executors.processes.log_lines import (
+from kafka_keyshared.executors.processes.log_forwarding import (
     LONGEST,
     Homecoming,
     Homeward,
@@ -71,7 +71,7 @@ def test_a_line_of_a_process_is_a_line_of_its_logger_here(
     (line,) = painted(caplog)
     assert (line.levelname, line.getMessage()) == ("INFO", "picture of key-0")
     assert (line.threadName, line.process) == ("keyshared-default-worker-0", pid)
-    assert (line.filename, line.funcName) == ("test_log_lines.py", "handle")
+    assert (line.filename, line.funcName) == ("test_log_forwarding.py", "handle")
     assert (line.topic, hasattr(line, "own")) == ("orders", False)  # type: ignore[attr-defined]
 
 

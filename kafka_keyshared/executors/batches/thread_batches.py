@@ -7,15 +7,15 @@ from queue import SimpleQueue
 from typing import Any
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.executors.batches.batch_cells import BatchCell
-from kafka_keyshared.executors.batches.call_reports import CallReports
-from kafka_keyshared.executors.chains import Given
+from kafka_keyshared.executors.batches.batch_queue import BatchCell
+from kafka_keyshared.executors.batches.batch_reports import CallReports
 from kafka_keyshared.executors.handling.batching import BatchRule, Outcome, for_all, outcomes_of
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import Made
-from kafka_keyshared.executors.state import hand_over
-from kafka_keyshared.executors.threads.crew import Crew
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.key_chains import Given
+from kafka_keyshared.executors.state_calls import hand_over
+from kafka_keyshared.executors.thread_state import WorkerSpec
+from kafka_keyshared.executors.threads.thread_lifecycle import Crew
 
 
 class Calls(Crew[BatchCell], CallReports):

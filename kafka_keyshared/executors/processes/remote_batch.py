@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from kafka_keyshared.core.contract.slices import Serial, Slice
-from kafka_keyshared.executors.handling.called import FAILED, OK, Outcome
+from kafka_keyshared.executors.handling.call_record import FAILED, OK, Outcome
 from kafka_keyshared.executors.port import Handover
-from kafka_keyshared.executors.processes.board import Board
+from kafka_keyshared.executors.processes.shm_progress import Board
 from kafka_keyshared.model import Record
 
 Called: TypeAlias = Callable[[Record, float, float, Outcome], None]

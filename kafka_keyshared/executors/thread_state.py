@@ -14,7 +14,7 @@ from kafka_keyshared.core.contract.commands import Adopt, Fence, Release
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.executors.contexts import Contexts
 from kafka_keyshared.executors.failed_lanes import FailedLanes
-from kafka_keyshared.executors.handling.called import Called
+from kafka_keyshared.executors.handling.call_record import Called
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.handling.outputs import Take
 from kafka_keyshared.executors.lease import Held, Together

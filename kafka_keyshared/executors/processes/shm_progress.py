@@ -23,7 +23,7 @@ from collections.abc import Callable
 from multiprocessing.sharedctypes import RawArray
 from typing import Any, NamedTuple
 
-from kafka_keyshared.executors.processes.segment import Segment
+from kafka_keyshared.executors.processes.shm_values import Segment
 
 STARTED, ENDED, MOST = range(3)
 """Places of the counts: started records, ended records, and the limit on records that may start."""

@@ -20,7 +20,7 @@ from kafka_keyshared.executors import lease
 from kafka_keyshared.executors.contexts import Contexts
 from kafka_keyshared.executors.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.executors.handling.handlers import Made
-from kafka_keyshared.executors.worker_cells import ThreadCell, WorkerSpec
+from kafka_keyshared.executors.thread_state import ThreadCell, WorkerSpec
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.platform import forks
 from kafka_keyshared.platform.reentry_guard import handling

@@ -25,19 +25,19 @@ from kafka_keyshared.core.contract.commands import Fence, Recall, TimeOut
 from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, SetAside, SomeEnded, Stuck
 from kafka_keyshared.core.contract.slices import ENDED, RUNS, Slice
 from kafka_keyshared.executors import lease
-from kafka_keyshared.executors.chains import Chains, Handed, Item, Taken
-from kafka_keyshared.executors.coroutines.awaited import turning
-from kafka_keyshared.executors.coroutines.loop_worker import (
+from kafka_keyshared.executors.coroutines.asyncio_base import (
     HEED_TURNS,
     LoopEndedError,
     LoopWorker,
     Post,
     TimedOutError,
 )
+from kafka_keyshared.executors.coroutines.task_frames import turning
 from kafka_keyshared.executors.coroutines.task_state import TaskState
 from kafka_keyshared.executors.handling.failure import describe
-from kafka_keyshared.executors.handling.verdicts import error_in
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.handling.outcome_mapping import error_in
+from kafka_keyshared.executors.key_chains import Chains, Handed, Item, Taken
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import Ack, Drop
 from kafka_keyshared.platform.forks import end_child
 

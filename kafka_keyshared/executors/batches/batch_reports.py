@@ -12,11 +12,11 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, Report, SetAside
 from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.executors.chains import Given
 from kafka_keyshared.executors.failed_lanes import FailedLanes
 from kafka_keyshared.executors.handling.batching import Outcome, settles
 from kafka_keyshared.executors.handling.failure import describe, text_of
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.key_chains import Given
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Drop
 

@@ -34,13 +34,13 @@ from kafka_keyshared.core.contract.events import (
 )
 from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.executors.coroutines import loop_host
+from kafka_keyshared.executors.coroutines import event_loop
+from kafka_keyshared.executors.coroutines.asyncio_pool import TaskPool
+from kafka_keyshared.executors.coroutines.asyncio_worker import TaskWorker
 from kafka_keyshared.executors.coroutines.daemon_threads import MOST, DaemonThreads
-from kafka_keyshared.executors.coroutines.loop_host import CallersLoop, OwnLoop
-from kafka_keyshared.executors.coroutines.runners import TaskWorker
-from kafka_keyshared.executors.coroutines.tasks import TaskPool
+from kafka_keyshared.executors.coroutines.event_loop import CallersLoop, OwnLoop
 from kafka_keyshared.executors.handling.handlers import maker
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry
 from tests.support.pool_sides import SteppedLoop
 from tests.support.records import FakeRecord, record
@@ -495,7 +495,7 @@ def test_a_handler_that_blocks_the_loop_is_named_once_and_so_is_its_end(
         pool.pool.beat()
     blocked = [each for each in caplog.messages if "has not turned for 1 s" in each]
     assert len(blocked) == 1
-    assert "test_tasks.py" in blocked[0]
+    assert "test_asyncio_pool.py" in blocked[0]
     assert "asyncio.to_thread()" in blocked[0]
     _, *stack = blocked[0].splitlines()
     assert "in handle" in stack[0] and "computes()" in "".join(stack[:4])
@@ -686,14 +686,14 @@ def test_uvloop_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -
             return loop
 
     monkeypatch.setitem(sys.modules, "uvloop", Found)
-    assert loop_host.new_loop() is loop
+    assert event_loop.new_loop() is loop
     loop.close()
 
 
 @pytest.mark.parametrize("name", ["asyncio", "uvloop"])
 def test_the_loop_is_of_the_kind_that_was_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     choose_loop(name, monkeypatch)
-    loop = loop_host.new_loop()
+    loop = event_loop.new_loop()
     assert type(loop).__module__.partition(".")[0] == name
     loop.close()
 
@@ -879,7 +879,7 @@ def test_of_a_slice_what_has_just_ended_is_told_before_the_rest_is_given_back() 
 
 HANGS_IN_A_THREAD = """
 import asyncio, threading
-from kafka_keyshared.executors.coroutines.loop_host import OwnLoop
+from kafka_keyshared.executors.coroutines.event_loop import OwnLoop
 hangs, host = threading.Event(), OwnLoop()
 def hang():
     hangs.set()

@@ -14,12 +14,12 @@ from typing import Any
 
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.executors.handling.handlers import Made
-from kafka_keyshared.executors.processes import child
-from kafka_keyshared.executors.processes.board import Board, new_mark
+from kafka_keyshared.executors.processes import worker_main
 from kafka_keyshared.executors.processes.frames import GarbledError, Inlet, new_token
-from kafka_keyshared.executors.processes.log_lines import Homecoming, levels
+from kafka_keyshared.executors.processes.log_forwarding import Homecoming, levels
+from kafka_keyshared.executors.processes.shm_progress import Board, new_mark
 from kafka_keyshared.executors.processes.spawned import KILLED_WITHIN, SPAWN, Spawned
-from kafka_keyshared.executors.worker_cells import WorkerSpec
+from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import TopicPartition
 
 BATCH = 1024
@@ -78,7 +78,7 @@ class WorkerProcess:
         self._asked = self._answered = 0
         self.closed = False
         """Whether the handler has been closed, so that the process only has to end."""
-        self.not_made: list[child.Raised] = []
+        self.not_made: list[worker_main.Raised] = []
         """The errors of the handler's constructor, one for each process since it last succeeded."""
 
     def start(self) -> Made:
@@ -95,9 +95,9 @@ class WorkerProcess:
             ready = self._answer()
         except ProcessEndedError as error:
             text = f"the process ended meanwhile: {error.how}; what it said, it has printed"
-            self.not_made.append(child.Raised(text, ""))
+            self.not_made.append(worker_main.Raised(text, ""))
             raise HandlerRaisedError(text) from None
-        if isinstance(ready, child.Raised):
+        if isinstance(ready, worker_main.Raised):
             self._ended()
             self.not_made.append(ready)
             raise HandlerRaisedError(ready.text)
@@ -109,7 +109,9 @@ class WorkerProcess:
             self.adopt if "adopt" in ready.calls else None,
         )
 
-    def run(self, batch: child.Batch | child.Taken) -> child.Ran | child.HandedOut:
+    def run(
+        self, batch: worker_main.Batch | worker_main.Taken
+    ) -> worker_main.Ran | worker_main.HandedOut:
         """Run a batch, or continue it; raise :class:`ProcessEndedError` if the process dies.
 
         If the result is an output of the handler, the process waits for an answer.
@@ -117,7 +119,7 @@ class WorkerProcess:
         self.send(batch)
         return self.ran()
 
-    def send(self, batch: child.Batch | child.Taken) -> None:
+    def send(self, batch: worker_main.Batch | worker_main.Taken) -> None:
         """Send a batch, or an answer that continues it, without waiting for the result.
 
         This and :meth:`ran` raise :class:`ProcessEndedError` if the process has died, and
@@ -125,7 +127,7 @@ class WorkerProcess:
         """
         self._send(batch)
 
-    def ran(self) -> child.Ran | child.HandedOut:
+    def ran(self) -> worker_main.Ran | worker_main.HandedOut:
         """Wait for the result of the batch, and return it."""
         try:
             ran = self._answer()
@@ -134,23 +136,23 @@ class WorkerProcess:
         except Exception as error:  # noqa: BLE001 - pickle may raise anything
             self._unreadable(error)
             raise self._ended() from None
-        if not isinstance(ran, child.Ran | child.HandedOut):
+        if not isinstance(ran, worker_main.Ran | worker_main.HandedOut):
             self._unreadable(f"a batch was answered with {ran!r:.200}")
             raise self._ended()
         return ran
 
     def release(self, slots: Sequence[int]) -> object:
         """Have the handler release the state of slots."""
-        return self._value(self._ask(child.Call("release", (slots,))))
+        return self._value(self._ask(worker_main.Call("release", (slots,))))
 
     def adopt(self, slots: Sequence[int], state: object) -> object:
         """Have the handler adopt the state of slots."""
-        return self._value(self._ask(child.Call("adopt", (slots, state))))
+        return self._value(self._ask(worker_main.Call("adopt", (slots, state))))
 
     def close(self) -> None:
         """Close the handler and wait for the process to end; kill it if it does not."""
         try:
-            self._value(self._ask(child.LAST))
+            self._value(self._ask(worker_main.LAST))
             self.closed = True
         finally:
             if not self._process.over(CLOSING):
@@ -171,7 +173,7 @@ class WorkerProcess:
         try:
             if self._asked == self._answered:
                 self._asked += 1
-                self._aside.send(child.Where(self._asked))
+                self._aside.send(worker_main.Where(self._asked))
             until = time.monotonic() + ANSWERS
             while (left := until - time.monotonic()) > 0:
                 self._answered, where = self._aside.recv(left)
@@ -186,7 +188,7 @@ class WorkerProcess:
     def lapse(self, slices: Collection[int], partitions: Collection[TopicPartition]) -> None:
         """Notify the process that leases are over; a handler that asks sees it."""
         with suppress(OSError):  # it has died, or does not read
-            self._aside.send(child.Lapsed(slices, partitions))
+            self._aside.send(worker_main.Lapsed(slices, partitions))
 
     def kill(self) -> None:
         """Kill the process at the ack timeout; the thread that waits for it gets the reason."""
@@ -216,9 +218,9 @@ class WorkerProcess:
         for each in (connection, theirs, beside):  # gevent's sockets do not do this
             os.set_blocking(each.fileno(), True)
         token = new_token()
-        ends = child.Ends(theirs, beside, logged, token)
+        ends = worker_main.Ends(theirs, beside, logged, token)
         process = Spawned(
-            child.main, (ends, self.board.shared, self._recipe, levels()), self._thread
+            worker_main.main, (ends, self.board.shared, self._recipe, levels()), self._thread
         )
         for each in (theirs, beside, logged):
             each.close()
@@ -262,9 +264,9 @@ class WorkerProcess:
             raise self._ended() from None
 
     def _value(self, answer: object) -> object:
-        if isinstance(answer, child.Raised):
+        if isinstance(answer, worker_main.Raised):
             raise HandlerRaisedError(answer.text)
-        return answer.value if isinstance(answer, child.Answered) else None
+        return answer.value if isinstance(answer, worker_main.Answered) else None
 
     def _ended(self) -> KeySharedError:
         """Wait for the process to end and clean up; return the error to raise."""
@@ -301,7 +303,7 @@ def recipe_of(spec: WorkerSpec) -> bytes:
             "function), or give a number of threads, such as workers=16"
         ) from error
     outputs = spec.take is not None
-    recipe = child.Recipe(spec.name, make, _modules(spec), spec.dead_letter_on, outputs)
+    recipe = worker_main.Recipe(spec.name, make, _modules(spec), spec.dead_letter_on, outputs)
     return pickle.dumps(recipe)
 
 
