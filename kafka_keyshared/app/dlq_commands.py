@@ -16,7 +16,7 @@ from kafka_keyshared.dlq.replay import Outcome
 from kafka_keyshared.dlq.shown import in_a_line
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.model import counted, some
-from kafka_keyshared.observability.web.orders import LettersOrder, ReplayOrder
+from kafka_keyshared.observability.web.command_list import LettersOrder, ReplayOrder
 
 
 def newest(app: Orderable, order: LettersOrder, *, keys: bool) -> tuple[str, dict[str, Any]]:

@@ -29,8 +29,8 @@ from kafka_keyshared.dlq.topics import make_topic
 from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import partition_of
-from kafka_keyshared.observability.web.group.asked import AddressesEar
-from kafka_keyshared.observability.web.group.beat import (
+from kafka_keyshared.observability.web.group.pull_reports import AddressesEar
+from kafka_keyshared.observability.web.group.report import (
     Beat,
     UnreadableBeatError,
     Who,
@@ -39,7 +39,7 @@ from kafka_keyshared.observability.web.group.beat import (
     packed,
     unpacked,
 )
-from kafka_keyshared.observability.web.group.listening import Group, News, Place
+from kafka_keyshared.observability.web.group.subscribe import Group, News, Place
 from kafka_keyshared.observability.web.group.view import FORGOTTEN, Looker
 from kafka_keyshared.status import Status
 

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 from kafka_keyshared.app.commands import Orderable
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import TopicPartition, counted, some
-from kafka_keyshared.observability.web.acting import Acting, read_token
-from kafka_keyshared.observability.web.orders import (
+from kafka_keyshared.observability.web.command_list import (
     DeadLetterOrder,
     DrainOrder,
     DropOrder,
@@ -28,6 +27,7 @@ from kafka_keyshared.observability.web.orders import (
     ScaleOrder,
     SlotOrder,
 )
+from kafka_keyshared.observability.web.commands import Acting, read_token
 
 Did: TypeAlias = tuple[str, dict[str, Any]]
 """The result as text, and its details."""

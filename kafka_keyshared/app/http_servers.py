@@ -18,7 +18,7 @@ from kafka_keyshared.config.show import in_force
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.observability.diagnosis.findings import Diagnosis
-from kafka_keyshared.observability.web.acting import Acting
+from kafka_keyshared.observability.web.commands import Acting
 from kafka_keyshared.observability.web.metrics import Exposition, StatusCollector
 from kafka_keyshared.observability.web.server import HttpServer, Probes
 from kafka_keyshared.observability.web.snapshot import About, Setting

@@ -13,14 +13,14 @@ from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import counted, some
 from kafka_keyshared.observability.admin_client import AdminClient
-from kafka_keyshared.observability.web.acting import read_token
-from kafka_keyshared.observability.web.orders import (
+from kafka_keyshared.observability.web.command_list import (
     DrainOrder,
     Order,
     PauseOrder,
     ResumeOrder,
     ScaleOrder,
 )
+from kafka_keyshared.observability.web.commands import read_token
 from kafka_keyshared.observability.web.snapshot import totals
 from kafka_keyshared.status import Status
 

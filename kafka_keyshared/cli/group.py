@@ -13,7 +13,7 @@ from kafka_keyshared.cli.output import Justify, Output, write_note, write_result
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import in_words
 from kafka_keyshared.observability.admin_client import AdminClient
-from kafka_keyshared.observability.web.acting import read_token
+from kafka_keyshared.observability.web.commands import read_token
 from kafka_keyshared.observability.web.group.view import GroupView, Seen
 
 COLUMNS: dict[str, Justify] = {

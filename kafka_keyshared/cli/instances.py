@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.observability.doctor.instance import ask_status, status_address
-from kafka_keyshared.observability.web.acting import read_token
+from kafka_keyshared.observability.web.commands import read_token
 from kafka_keyshared.status import Status, SubscriptionStatus
 
 

@@ -22,9 +22,7 @@ import msgspec
 
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.observability.doctor.instance import PATH, ask_status, status_address
-from kafka_keyshared.observability.web.acting import ACTIONS, NAME_HEADER
-from kafka_keyshared.observability.web.group.view import GroupView
-from kafka_keyshared.observability.web.orders import (
+from kafka_keyshared.observability.web.command_list import (
     VERBS,
     DeadLetterOrder,
     Done,
@@ -44,6 +42,8 @@ from kafka_keyshared.observability.web.orders import (
     ScaleOrder,
     SlotOrder,
 )
+from kafka_keyshared.observability.web.commands import ACTIONS, NAME_HEADER
+from kafka_keyshared.observability.web.group.view import GroupView
 from kafka_keyshared.observability.web.snapshot import VERSION, Diagnosed, Snapshot
 from kafka_keyshared.status import Status
 
@@ -223,7 +223,7 @@ class AdminClient:
         return self.order(LogLevelOrder(level=level, logger=logger))
 
     def order(self, order: Order) -> Done:
-        """Send any order (:mod:`kafka_keyshared.observability.web.orders`) and return its
+        """Send any order (:mod:`kafka_keyshared.observability.web.command_list`) and return its
         result."""
         path = ACTIONS + _VERB_OF[type(order)]
         seconds = getattr(order, "timeout", 0.0) + MORE_SECONDS

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kafka_keyshared.observability.web.group.beat import Beat, Who, beat_of
+from kafka_keyshared.observability.web.group.report import Beat, Who, beat_of
 from kafka_keyshared.observability.web.group.view import GroupView, Heard, Looker, group_view
 from tests.support.looked_at import instance, partition
 

@@ -13,7 +13,8 @@ import pytest
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.observability.web.acting import (
+from kafka_keyshared.observability.web.command_list import VERBS, FilterOrder, RangeOrder
+from kafka_keyshared.observability.web.commands import (
     ACTIONS,
     FILTERS,
     MOST_BYTES,
@@ -22,7 +23,6 @@ from kafka_keyshared.observability.web.acting import (
     read_token,
 )
 from kafka_keyshared.observability.web.metrics import Exposition
-from kafka_keyshared.observability.web.orders import VERBS, FilterOrder, RangeOrder
 from kafka_keyshared.observability.web.server import HttpServer, Probes
 from kafka_keyshared.runtime.status_board import Board
 

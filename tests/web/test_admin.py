@@ -21,8 +21,8 @@ from kafka_keyshared import KeyShared
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.observability.web.admin import app as admin_app
 from kafka_keyshared.observability.web.admin.feed import OF_GROUP, PARTS
+from kafka_keyshared.observability.web.command_list import VERBS
 from kafka_keyshared.observability.web.guard import MOST_BYTES, Guard, is_loopback
-from kafka_keyshared.observability.web.orders import VERBS
 from kafka_keyshared.observability.web.snapshot import Snapshot
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.live import client_conf, group_name, write

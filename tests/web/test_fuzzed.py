@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.observability.web.acting import ACTIONS, FILTERS, RANGES, Acting
 from kafka_keyshared.observability.web.admin.app import application
 from kafka_keyshared.observability.web.admin.feed import OF_GROUP, PARTS, Feed
-from kafka_keyshared.observability.web.group.beat import Who, beat_of
-from kafka_keyshared.observability.web.group.listening import Group
+from kafka_keyshared.observability.web.command_list import VERBS
+from kafka_keyshared.observability.web.commands import ACTIONS, FILTERS, RANGES, Acting
+from kafka_keyshared.observability.web.group.report import Who, beat_of
+from kafka_keyshared.observability.web.group.subscribe import Group
 from kafka_keyshared.observability.web.group.view import Looker
 from kafka_keyshared.observability.web.guard import Guard
-from kafka_keyshared.observability.web.orders import VERBS
 from kafka_keyshared.observability.web.snapshot import About
 from kafka_keyshared.status import Status
 from tests.support.looked_at import instance

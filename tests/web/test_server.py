@@ -19,7 +19,7 @@ import pytest
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.observability.web.acting import Acting
+from kafka_keyshared.observability.web.commands import Acting
 from kafka_keyshared.observability.web.families import FAMILIES
 from kafka_keyshared.observability.web.metrics import SERVED_FOR, Exposition
 from kafka_keyshared.observability.web.server import HttpServer, Probes

@@ -13,10 +13,10 @@ import pytest
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.logs import Seldom, log_of
-from kafka_keyshared.observability.web import waiting
+from kafka_keyshared.observability.web import http_limits
 from kafka_keyshared.observability.web.admin import impatient
 from kafka_keyshared.observability.web.admin.server import CONNECTIONS_MOST
-from kafka_keyshared.observability.web.waiting import WAITING_MOST
+from kafka_keyshared.observability.web.http_limits import WAITING_MOST
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.live import client_conf, group_name, numbered, write
 from tests.support.scrapes import get, running
@@ -108,7 +108,7 @@ def test_who_asks_byte_by_byte_is_hung_up_on(
     topic: str,
     opened: Callable[[int, bytes], socket.socket],
 ) -> None:
-    for module in (waiting, impatient):
+    for module in (http_limits, impatient):
         monkeypatch.setattr(module, "ASKED_WITHIN", 0.3)
     serving = Serving(embedded_cluster, topic)
     with running(serving.app):

@@ -20,9 +20,9 @@ import yaml
 from kafka_keyshared import KeyShared
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.observability.admin_client import AdminClient
-from kafka_keyshared.observability.web.acting import MOST_BYTES
 from kafka_keyshared.observability.web.admin import app as admin_app
 from kafka_keyshared.observability.web.admin import impatient
+from kafka_keyshared.observability.web.commands import MOST_BYTES
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import in_process
 from tests.support.live import client_conf, group_name, write

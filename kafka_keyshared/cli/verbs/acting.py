@@ -89,7 +89,7 @@ def pause(  # noqa: PLR0917 - each is an option of the command line
     What has been fetched runs to its end. It lasts until resume, or to the end of the process.
     """
     from kafka_keyshared.cli.acting import act_verb, partitions_typed
-    from kafka_keyshared.observability.web.orders import PauseOrder
+    from kafka_keyshared.observability.web.command_list import PauseOrder
 
     those = None if partition is None else partitions_typed(partition)
     order = PauseOrder(topics=None if topic is None else tuple(topic), partitions=those)
@@ -108,7 +108,7 @@ def resume(  # noqa: PLR0917 - each is an option of the command line
 ) -> int:
     """Have a running instance fetch again what was paused by hand."""
     from kafka_keyshared.cli.acting import act_verb, partitions_typed
-    from kafka_keyshared.observability.web.orders import ResumeOrder
+    from kafka_keyshared.observability.web.command_list import ResumeOrder
 
     those = None if partition is None else partitions_typed(partition)
     order = ResumeOrder(topics=None if topic is None else tuple(topic), partitions=those)
@@ -130,7 +130,7 @@ def drain(  # noqa: PLR0917 - each is an option of the command line
     not waited for.
     """
     from kafka_keyshared.cli.acting import act_verb
-    from kafka_keyshared.observability.web.orders import DrainOrder
+    from kafka_keyshared.observability.web.command_list import DrainOrder
 
     shown = Output.JSON if json else output
     order = DrainOrder(timeout=timeout)
@@ -148,7 +148,7 @@ def scale(  # noqa: PLR0917 - each is an option of the command line
 ) -> int:
     """Bring a running instance to so many workers; no record is lost, repeated or reordered."""
     from kafka_keyshared.cli.acting import act_verb
-    from kafka_keyshared.observability.web.orders import ScaleOrder
+    from kafka_keyshared.observability.web.command_list import ScaleOrder
 
     shown = Output.JSON if json else output
     order = ScaleOrder(workers=workers, timeout=timeout)

@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Mapping
 
 from kafka_keyshared.config.served import LOOPBACK
-from kafka_keyshared.observability.web.acting import Refusal, without_token
+from kafka_keyshared.observability.web.commands import Refusal, without_token
 
 MOST_BYTES = 1 << 20
 """Maximum length of a request body."""

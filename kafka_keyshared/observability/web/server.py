@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.observability.web.acting import (
+from kafka_keyshared.observability.web.commands import (
     MOST_BYTES,
     NAME_HEADER,
     Acting,
@@ -30,9 +30,9 @@ from kafka_keyshared.observability.web.acting import (
     ordered,
 )
 from kafka_keyshared.observability.web.guard import Guard
+from kafka_keyshared.observability.web.http_limits import ASKED_WITHIN, Waiting
 from kafka_keyshared.observability.web.metrics import Exposition
 from kafka_keyshared.observability.web.snapshot import without_record_data
-from kafka_keyshared.observability.web.waiting import ASKED_WITHIN, Waiting
 from kafka_keyshared.status import Health, Status
 
 log = log_of("kafka_keyshared.web")

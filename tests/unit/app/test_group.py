@@ -11,7 +11,7 @@ import pytest
 from kafka_keyshared.app import group as told
 from kafka_keyshared.app.group import Telling, TopicEar
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.observability.web.group.beat import Beat, key_of, packed
+from kafka_keyshared.observability.web.group.report import Beat, key_of, packed
 from tests.support.beats import GROUP, beat
 
 Eventually = Callable[..., None]

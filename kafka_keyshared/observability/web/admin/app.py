@@ -20,7 +20,9 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.observability.web.acting import (
+from kafka_keyshared.observability.web.admin.document import PREFIX, WHAT_IF, document
+from kafka_keyshared.observability.web.admin.feed import OF_GROUP, PARTS, Feed, Look, Part
+from kafka_keyshared.observability.web.commands import (
     ACTIONS,
     FILTERS,
     NAME_HEADER,
@@ -31,12 +33,10 @@ from kafka_keyshared.observability.web.acting import (
     Said,
     ordered,
 )
-from kafka_keyshared.observability.web.acting import MOST_BYTES as ORDER_BYTES
-from kafka_keyshared.observability.web.admin.document import PREFIX, WHAT_IF, document
-from kafka_keyshared.observability.web.admin.feed import OF_GROUP, PARTS, Feed, Look, Part
-from kafka_keyshared.observability.web.foretold import foretell
-from kafka_keyshared.observability.web.group.listening import Group
+from kafka_keyshared.observability.web.commands import MOST_BYTES as ORDER_BYTES
+from kafka_keyshared.observability.web.group.subscribe import Group
 from kafka_keyshared.observability.web.guard import Guard
+from kafka_keyshared.observability.web.resize_preview import foretell
 from kafka_keyshared.observability.web.snapshot import REFRESH
 
 ASSETS = Path(__file__).parents[1] / "console"

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from kafka_keyshared.observability.diagnosis.findings import Finding
-from kafka_keyshared.observability.web.acting import ACTIONS, NAME_HEADER
 from kafka_keyshared.observability.web.admin.feed import OF_GROUP, PARTS
-from kafka_keyshared.observability.web.foretold import Foretold
-from kafka_keyshared.observability.web.group.beat import Beat
+from kafka_keyshared.observability.web.command_list import VERBS, Done, Refused
+from kafka_keyshared.observability.web.commands import ACTIONS, NAME_HEADER
+from kafka_keyshared.observability.web.group.report import Beat
 from kafka_keyshared.observability.web.group.view import GroupView
-from kafka_keyshared.observability.web.orders import VERBS, Done, Refused
+from kafka_keyshared.observability.web.resize_preview import Foretold
 from kafka_keyshared.observability.web.snapshot import (
     DeadLetters,
     Diagnosed,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kafka_keyshared.core.routing.modes import RoutingSettings
-from kafka_keyshared.observability.web.group.listening import Group
+from kafka_keyshared.observability.web.group.subscribe import Group
 from kafka_keyshared.observability.web.snapshot import About, Setting, Snapshot, snapshot
 from kafka_keyshared.status import Status
 

@@ -9,11 +9,11 @@ import threading
 import uvicorn
 
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.observability.web.acting import Acting
 from kafka_keyshared.observability.web.admin.app import application
 from kafka_keyshared.observability.web.admin.feed import Feed
 from kafka_keyshared.observability.web.admin.impatient import Impatient
-from kafka_keyshared.observability.web.group.listening import Group
+from kafka_keyshared.observability.web.commands import Acting
+from kafka_keyshared.observability.web.group.subscribe import Group
 from kafka_keyshared.observability.web.guard import Guard
 
 log = log_of("kafka_keyshared.web")

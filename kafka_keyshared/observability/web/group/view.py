@@ -18,7 +18,7 @@ from kafka_keyshared.config.served import LOOPBACK
 from kafka_keyshared.model import counted, in_words, some
 from kafka_keyshared.observability.diagnosis.causes import REBALANCE, Level
 from kafka_keyshared.observability.diagnosis.findings import HEALTHY
-from kafka_keyshared.observability.web.group.beat import Beat
+from kafka_keyshared.observability.web.group.report import Beat
 
 VERSION = 1
 

@@ -17,8 +17,8 @@ from typing import NamedTuple, Protocol
 
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.logs import Seldom, log_of
-from kafka_keyshared.observability.web.group.beat import Beat, key_of
-from kafka_keyshared.observability.web.group.farewell import Farewell
+from kafka_keyshared.observability.web.group.goodbye import Farewell
+from kafka_keyshared.observability.web.group.report import Beat, key_of
 from kafka_keyshared.observability.web.group.view import (
     FORGOTTEN,
     GroupView,

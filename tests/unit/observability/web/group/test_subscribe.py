@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.observability.web.group import listening
-from kafka_keyshared.observability.web.group.beat import Beat, key_of
-from kafka_keyshared.observability.web.group.listening import Group, News, Place
+from kafka_keyshared.observability.web.group import subscribe
+from kafka_keyshared.observability.web.group.report import Beat, key_of
+from kafka_keyshared.observability.web.group.subscribe import Group, News, Place
 from kafka_keyshared.observability.web.group.view import Looker
 from tests.support.beats import GROUP, beat
 
@@ -59,8 +59,8 @@ class Here:
     """A group as an instance ``a`` sees it, by a clock of its own."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(listening, "TAKE", 0.01)
-        monkeypatch.setattr(listening, "AGAIN_AFTER", 0.01)
+        monkeypatch.setattr(subscribe, "TAKE", 0.01)
+        monkeypatch.setattr(subscribe, "AGAIN_AFTER", 0.01)
         self.now = 1_000.0
         self.own: Beat | None = None
         self.sizes = {"orders": 2}
@@ -145,7 +145,7 @@ def test_it_is_asked_how_many_partitions_there_are(here: Here, eventually: Event
     here.ear.tell(news("b", 0))
     assert here.group.view().unheld == 1
     here.sizes = {"orders": 4}
-    here.now += listening.SIZES_EVERY + 1
+    here.now += subscribe.SIZES_EVERY + 1
     here.ear.tell(news("b", 0, at=200.0))
     eventually(lambda: here.group.view().unheld == 3)
 
@@ -155,7 +155,7 @@ def test_nobody_listens_a_minute_after_the_last_look_and_the_next_begins_anew(
 ) -> None:
     here.ear.tell(news("b", 0))
     assert here.labels() == ["b"]
-    here.now += listening.LISTENS_FOR + 1
+    here.now += subscribe.LISTENS_FOR + 1
     assert here.ear.closed.wait(30)
     here.ear.caught_up = False
     here.ear.tell(news("c", 0))
@@ -180,7 +180,7 @@ def test_what_keeps_it_from_hearing_is_told_until_it_is_over(
 def test_no_number_of_made_up_instances_takes_the_memory(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "MOST", 5)
+    monkeypatch.setattr(subscribe, "MOST", 5)
     here.ear.tell(*(news(f"x{n}", ago=10.0 - n) for n in range(9)))
     assert here.labels() == ["x4", "x5", "x6", "x7", "x8"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kafka_keyshared.observability.web.group.beat import (
+from kafka_keyshared.observability.web.group.report import (
     MOST_BYTES,
     UnreadableBeatError,
     beat_of,

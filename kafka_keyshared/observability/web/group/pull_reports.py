@@ -18,9 +18,9 @@ import msgspec
 
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import some
-from kafka_keyshared.observability.web.acting import NAME_HEADER
-from kafka_keyshared.observability.web.group.beat import MOST_BYTES, Beat, key_of, unpacked
-from kafka_keyshared.observability.web.group.listening import News
+from kafka_keyshared.observability.web.commands import NAME_HEADER
+from kafka_keyshared.observability.web.group.report import MOST_BYTES, Beat, key_of, unpacked
+from kafka_keyshared.observability.web.group.subscribe import News
 
 PATH = "/api/v1/beat"
 

@@ -16,7 +16,7 @@ import msgspec
 
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import Seldom, log_of
-from kafka_keyshared.observability.web.orders import VERBS, Done, Refused
+from kafka_keyshared.observability.web.command_list import VERBS, Done, Refused
 
 log = log_of("kafka_keyshared.web")
 

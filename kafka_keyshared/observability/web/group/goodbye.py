@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from kafka_keyshared.observability.web.group.beat import Beat
+from kafka_keyshared.observability.web.group.report import Beat
 
 LATELY = 6.0
 """Seconds after its last query for which an asker counts as present. Askers query every 2 s."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.observability.web.group import farewell
-from kafka_keyshared.observability.web.group.farewell import Farewell
-from kafka_keyshared.observability.web.group.listening import Group
+from kafka_keyshared.observability.web.group import goodbye
+from kafka_keyshared.observability.web.group.goodbye import Farewell
+from kafka_keyshared.observability.web.group.subscribe import Group
 from kafka_keyshared.observability.web.group.view import Looker
 from tests.support.beats import GROUP, beat
 
@@ -20,7 +20,7 @@ class Leaving:
     """A farewell by a clock that goes on by a tenth of a second with every look."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(farewell, "_LOOK_EVERY", 0.001)
+        monkeypatch.setattr(goodbye, "_LOOK_EVERY", 0.001)
         self.now = 1_000.0
         self.looks = 0
         self.farewell = Farewell(lambda: self.now)
@@ -69,18 +69,18 @@ def test_all_who_have_asked_hear_of_the_stop_before_it_goes_on(leaving: Leaving)
         leaving.asked("c", **STOPPING)
         assert ended.wait(30)
     finally:
-        leaving.now += farewell.WITHIN
+        leaving.now += goodbye.WITHIN
         waiting.join(30)
 
 
 def test_one_that_does_not_ask_again_is_waited_for_a_moment(leaving: Leaving) -> None:
     leaving.asked("b")
-    assert leaving.wait() == pytest.approx(farewell.WITHIN, abs=0.2)
+    assert leaving.wait() == pytest.approx(goodbye.WITHIN, abs=0.2)
 
 
 def test_one_that_has_not_asked_lately_is_not_waited_for(leaving: Leaving) -> None:
     leaving.asked("b")
-    leaving.now += farewell.LATELY
+    leaving.now += goodbye.LATELY
     assert leaving.wait() == 0.0
 
 
@@ -92,7 +92,7 @@ def test_it_waits_no_more_once_it_is_told_so(leaving: Leaving) -> None:
 def test_no_number_of_askers_takes_the_memory(
     leaving: Leaving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(farewell, "MOST", 3)
+    monkeypatch.setattr(goodbye, "MOST", 3)
     leaving.asked(*"bcdefg")
     assert list(leaving.farewell._asked_at) == ["e", "f", "g"]
 

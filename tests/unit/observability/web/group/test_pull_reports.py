@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.observability.web.acting import NAME_HEADER
-from kafka_keyshared.observability.web.group import asked
-from kafka_keyshared.observability.web.group.asked import Address, AddressesEar, address_of
-from kafka_keyshared.observability.web.group.beat import MOST_BYTES, packed
+from kafka_keyshared.observability.web.commands import NAME_HEADER
+from kafka_keyshared.observability.web.group import pull_reports
+from kafka_keyshared.observability.web.group.pull_reports import Address, AddressesEar, address_of
+from kafka_keyshared.observability.web.group.report import MOST_BYTES, packed
 from tests.support.beats import GROUP, beat
 
 
@@ -108,7 +108,7 @@ def test_a_name_means_all_of_its_addresses_but_not_any_number(
 
     monkeypatch.setattr("socket.getaddrinfo", resolved)
     monkeypatch.setattr(AddressesEar, "_ask", answer)
-    monkeypatch.setattr(asked, "MOST", 2)
+    monkeypatch.setattr(pull_reports, "MOST", 2)
     ear = AddressesEar(["billing-headless:8788", "unknown:1"], GROUP, None)
     try:
         assert ear.hear(0.0) == []
@@ -137,7 +137,7 @@ def test_one_that_a_name_has_forgotten_is_asked_until_it_answers_no_more(
     ear = AddressesEar(["billing-headless:8788"], GROUP, None, clock=lambda: now[0])
 
     def round_() -> list[str]:
-        now[0] += asked.EVERY
+        now[0] += pull_reports.EVERY
         return [each.beat.name for each in ear.hear(0.0) if each.beat is not None]
 
     try:
