@@ -9,11 +9,11 @@ from kafka_keyshared.app.commands import Orderable
 from kafka_keyshared.client.patterns import is_pattern, topics_meant
 from kafka_keyshared.config import Options
 from kafka_keyshared.config.poison import DLQ_SUFFIX
-from kafka_keyshared.dlq.desk import Desk, Wanted
+from kafka_keyshared.dlq.json_view import in_a_line
 from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.dlq.plan import Plan
 from kafka_keyshared.dlq.replay import Outcome
-from kafka_keyshared.dlq.shown import in_a_line
+from kafka_keyshared.dlq.service import Desk, Wanted
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.model import counted, some
 from kafka_keyshared.observability.web.command_list import LettersOrder, ReplayOrder

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from kafka_keyshared.client.connection_log import ASK_WAIT, Outages
-from kafka_keyshared.dlq.patience import Patience
+from kafka_keyshared.dlq.read_timeout import Patience
 
 CREDIBLE = 1.0
 """Seconds without data before a client's report of an outage is checked.

@@ -20,11 +20,11 @@ from kafka_keyshared.cli.letters import (
 )
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.dlq import scan
-from kafka_keyshared.dlq.choice import Choice
+from kafka_keyshared.dlq.filter import Choice
+from kafka_keyshared.dlq.json_view import in_a_line, when, whole
 from kafka_keyshared.dlq.letter import Kind
 from kafka_keyshared.dlq.payload import Decoder
 from kafka_keyshared.dlq.plan import is_replayed
-from kafka_keyshared.dlq.shown import in_a_line, when, whole
 from kafka_keyshared.dlq.summary import NO_LETTERS, Summary
 from kafka_keyshared.errors import ConfigError, KeySharedError
 

@@ -16,11 +16,11 @@ from kafka_keyshared.cli.dlq_progress import Known
 from kafka_keyshared.cli.letters import Where, reading
 from kafka_keyshared.cli.output import standard_output, write_note
 from kafka_keyshared.dlq import avro, scan
-from kafka_keyshared.dlq.choice import Choice
+from kafka_keyshared.dlq.filter import Choice
+from kafka_keyshared.dlq.json_view import whole
 from kafka_keyshared.dlq.letter import Letter, as_avro
 from kafka_keyshared.dlq.payload import Decoder
 from kafka_keyshared.dlq.plan import is_replayed
-from kafka_keyshared.dlq.shown import whole
 from kafka_keyshared.errors import ConfigError
 
 FORMATS = ("jsonl", "avro")

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from kafka_keyshared.cli.away import Away
 from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.dlq import scan
-from kafka_keyshared.dlq.journal import Journal
-from kafka_keyshared.dlq.progress import DEFAULT_ID, KafkaProgress
+from kafka_keyshared.dlq.replay_file import Journal
+from kafka_keyshared.dlq.replay_log import DEFAULT_ID, KafkaProgress
 from kafka_keyshared.errors import ConfigError
 
 Progress: TypeAlias = Journal | KafkaProgress

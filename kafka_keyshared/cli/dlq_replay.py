@@ -14,13 +14,13 @@ from kafka_keyshared.cli.dlq_progress import Known, Progress, loaded, others
 from kafka_keyshared.cli.letters import Where, absent, hint, reading
 from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.dlq import scan
-from kafka_keyshared.dlq.choice import Choice
-from kafka_keyshared.dlq.identity import SameTopic, can_be_asked, ids_of
+from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.payload import Decoder, Payload
 from kafka_keyshared.dlq.plan import Order, Plan
-from kafka_keyshared.dlq.progress import KafkaProgress
 from kafka_keyshared.dlq.replay import BATCH, Outcome, Replay
+from kafka_keyshared.dlq.replay_log import KafkaProgress
 from kafka_keyshared.dlq.send import PARTITIONERS, KafkaSender
+from kafka_keyshared.dlq.topic_identity import SameTopic, can_be_asked, ids_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.platform.signals import stop_signals
 

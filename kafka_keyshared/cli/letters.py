@@ -22,7 +22,7 @@ from kafka_keyshared.client.probe import require_broker
 from kafka_keyshared.config import Layers, make_options
 from kafka_keyshared.config.poison import AUTO
 from kafka_keyshared.dlq import scan
-from kafka_keyshared.dlq.choice import Choice
+from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.payload import Decoder, Payload
 from kafka_keyshared.dlq.selection import Selection
 from kafka_keyshared.errors import ConfigError

@@ -12,8 +12,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kafka_keyshared.config.local_paths import FOLDER, local_path, scheme_of
+from kafka_keyshared.dlq.json_view import output_line
 from kafka_keyshared.dlq.publish import producer_conf
-from kafka_keyshared.dlq.shown import output_line
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
 from kafka_keyshared.executors.handling.outputs import (

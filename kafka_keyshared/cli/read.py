@@ -20,8 +20,8 @@ from kafka_keyshared.client.bounds import Bound, Everywhere
 from kafka_keyshared.client.standalone import address_of
 from kafka_keyshared.config import Layers, make_options, refuse
 from kafka_keyshared.core.routing.slot_ranges import SlotRange, parse_ranges
+from kafka_keyshared.dlq.json_view import when
 from kafka_keyshared.dlq.payload import Decoder
-from kafka_keyshared.dlq.shown import when
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOTS
 from kafka_keyshared.headers import HeadersError, read_headers

@@ -25,10 +25,10 @@ from kafka_keyshared.cli.output import Output, write_note, write_result, write_t
 from kafka_keyshared.cli.spark_tools import OnSpark, on_spark
 from kafka_keyshared.config.local_paths import local_path
 from kafka_keyshared.dlq import scan
-from kafka_keyshared.dlq.choice import Choice
+from kafka_keyshared.dlq.filter import Choice
+from kafka_keyshared.dlq.json_view import in_a_line, when
 from kafka_keyshared.dlq.letter import Kind
 from kafka_keyshared.dlq.payload import Decoder, Payload
-from kafka_keyshared.dlq.shown import in_a_line, when
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.spark import letters as on_letters
 from kafka_keyshared.spark.audit_report import write_report

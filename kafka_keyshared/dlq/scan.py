@@ -17,9 +17,9 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.standalone import outsider, polled
 from kafka_keyshared.config.poison import DLQ_SUFFIX
-from kafka_keyshared.dlq.choice import Choice
+from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.letter import Letter, read_letter
-from kafka_keyshared.dlq.patience import Patience
+from kafka_keyshared.dlq.read_timeout import Patience
 from kafka_keyshared.errors import BrokerUnavailableError, ConfigError, TopicMissingError
 
 ANSWER_TIMEOUT = 10.0

@@ -9,10 +9,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka_keyshared.dlq.envelope import Headers
 from kafka_keyshared.dlq.letter import Letter
-from kafka_keyshared.dlq.patience import Patience
 from kafka_keyshared.dlq.publish import JAVAS_PARTITIONER, cure_for, producer_conf
+from kafka_keyshared.dlq.read_timeout import Patience
 from kafka_keyshared.dlq.replay import Refusal
-from kafka_keyshared.dlq.writing import GIVEN_UP_MS
+from kafka_keyshared.dlq.sync_writer import GIVEN_UP_MS
 
 ANY_PARTITION = -1
 PARTITIONERS = (JAVAS_PARTITIONER, "murmur2", "consistent_random", "consistent", "fnv1a_random")

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.envelope import LONG_MAX
+from kafka_keyshared.dlq.filter import Choice
+from kafka_keyshared.dlq.json_view import whole
 from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace, Source, Told, read_letter
 from kafka_keyshared.dlq.payload import Decoder, Payload
 from kafka_keyshared.dlq.plan import digest_of, mark_of
-from kafka_keyshared.dlq.shown import whole
 from kafka_keyshared.spark.rows import COLUMNS, records_of
 from kafka_keyshared.spark.steps import by_time
 

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.dlq.journal import sync_folder
+from kafka_keyshared.dlq.replay_file import sync_folder
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.thread_state import WorkerSpec

@@ -31,7 +31,7 @@ from kafka_keyshared.core.offsets.ranges import Runs
 from kafka_keyshared.core.partitions.assignment import unreceived
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.dlq import envelope
-from kafka_keyshared.dlq.shown import output_line
+from kafka_keyshared.dlq.json_view import output_line
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.handling.outputs import HEADER, JSON, Place, handing_out, identity
 from kafka_keyshared.executors.inline.driver import CHUNK, Inline, InlinePool

@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
 from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.dlq.letter import LetterPlace
-from kafka_keyshared.dlq.progress import progress_topic
+from kafka_keyshared.dlq.replay_log import progress_topic
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually

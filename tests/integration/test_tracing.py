@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_keyshared import KeyShared
+from kafka_keyshared.dlq.json_view import whole
 from kafka_keyshared.dlq.letter import read_letter
 from kafka_keyshared.dlq.payload import Decoder, Payload
-from kafka_keyshared.dlq.shown import whole
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import client_conf, group_name, read_all

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from kafka_keyshared.dlq.letter import LetterPlace
-from kafka_keyshared.dlq.progress import KafkaProgress
+from kafka_keyshared.dlq.replay_log import KafkaProgress
 from kafka_keyshared.dlq.scan import connected
 from kafka_keyshared.testing.clusters.cluster import Cluster
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.cli.away import AFTER_STOP, LONGEST, Away
-from kafka_keyshared.dlq.patience import PATIENCE
+from kafka_keyshared.dlq.read_timeout import PATIENCE
 
 REFUSED = KafkaError(KafkaError._TRANSPORT, "b:1: connection refused")
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN)

@@ -14,9 +14,9 @@ import pytest
 from kafka_keyshared.cli import dlq, letters
 from kafka_keyshared.cli.letters import Wanted, Where
 from kafka_keyshared.dlq import scan
-from kafka_keyshared.dlq.choice import Choice
+from kafka_keyshared.dlq.filter import Choice
+from kafka_keyshared.dlq.json_view import when
 from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace
-from kafka_keyshared.dlq.shown import when
 from kafka_keyshared.dlq.summary import MOST_GROUPS, OTHERS, Summary
 from kafka_keyshared.errors import ConfigError
 from tests.support.cli import in_process

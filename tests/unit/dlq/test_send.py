@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka_keyshared.cli.away import LONGEST
 from kafka_keyshared.dlq import send as module
 from kafka_keyshared.dlq.letter import Letter
-from kafka_keyshared.dlq.patience import PATIENCE, Patience
+from kafka_keyshared.dlq.read_timeout import PATIENCE, Patience
 from kafka_keyshared.dlq.replay import Refusal
 from kafka_keyshared.dlq.send import ANY_PARTITION, KafkaSender
 from tests.support.letters import a_letter

@@ -11,9 +11,9 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from kafka_keyshared.dlq.choice import Choice
+from kafka_keyshared.dlq.filter import Choice
+from kafka_keyshared.dlq.json_view import in_a_line
 from kafka_keyshared.dlq.selection import Selection
-from kafka_keyshared.dlq.shown import in_a_line
 from kafka_keyshared.spark.letters import letter_of, line_of, outline_of, whole_of
 from tests.support.letters import a_letter
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.dlq.journal import Journal
 from kafka_keyshared.dlq.letter import LetterPlace
+from kafka_keyshared.dlq.replay_file import Journal
 from kafka_keyshared.errors import ConfigError, KeySharedError
 
 FIRST = [(LetterPlace(0, 1), 11), (LetterPlace(2, 5), 2**64 - 1)]

@@ -2,8 +2,8 @@
 
 All records are in partition 0, so that all readers see the same order. A key names the writer of
 the record: ``{"keyshared": "replay", "id": ..., "run": ...}``. The key of a batch of dead letters
-also has its number. The value of a batch is the same as a line of :mod:`.journal`. The value of a
-run, whose key has no number, identifies the process and says whether it ``asks`` or ``works``. A
+also has its number. The value of a batch is the same as a line of :mod:`.replay_file`. The value of
+a run, whose key has no number, identifies the process and says whether it ``asks`` or ``works``. A
 run that ends deletes it.
 
 One run of an id works at a time. A new run asks, and listens for runs that asked before and have
@@ -33,11 +33,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.letter import LetterPlace
-from kafka_keyshared.dlq.marks import marks_in, places_in, told_of
-from kafka_keyshared.dlq.patience import Patience
-from kafka_keyshared.dlq.progress_record import Key, packed, read, this_run
+from kafka_keyshared.dlq.read_timeout import Patience
+from kafka_keyshared.dlq.replay_marks import marks_in, places_in, told_of
+from kafka_keyshared.dlq.replay_record import Key, packed, read, this_run
+from kafka_keyshared.dlq.sync_writer import Writer
 from kafka_keyshared.dlq.topics import has_controller, make_topic
-from kafka_keyshared.dlq.writing import Writer
 from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
 
 DEFAULT_ID = "default"

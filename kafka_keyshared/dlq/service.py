@@ -15,15 +15,15 @@ from confluent_kafka import Consumer
 
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.dlq import scan
-from kafka_keyshared.dlq.choice import Choice
-from kafka_keyshared.dlq.identity import SameTopic, can_be_asked, ids_of
+from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.letter import Letter, LetterPlace
-from kafka_keyshared.dlq.patience import Patience
 from kafka_keyshared.dlq.plan import Plan, is_replayed
-from kafka_keyshared.dlq.progress import DEFAULT_ID, KafkaProgress
+from kafka_keyshared.dlq.read_timeout import Patience
 from kafka_keyshared.dlq.replay import Outcome, Replay
+from kafka_keyshared.dlq.replay_log import DEFAULT_ID, KafkaProgress
 from kafka_keyshared.dlq.send import KafkaSender
 from kafka_keyshared.dlq.summary import Summary
+from kafka_keyshared.dlq.topic_identity import SameTopic, can_be_asked, ids_of
 from kafka_keyshared.errors import ConfigError
 
 LETTERS_MOST = 10_000

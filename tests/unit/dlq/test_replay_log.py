@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_keyshared.dlq.letter import LetterPlace
-from kafka_keyshared.dlq.progress import progress_topic
+from kafka_keyshared.dlq.replay_log import progress_topic
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually

@@ -9,8 +9,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from kafka_keyshared.dlq.patience import Patience
 from kafka_keyshared.dlq.publish import cure_for, producer_conf
+from kafka_keyshared.dlq.read_timeout import Patience
 from kafka_keyshared.errors import ConfigError, KeySharedError
 
 AT_LEAST = 5.0

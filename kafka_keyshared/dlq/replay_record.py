@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Message
 
-from kafka_keyshared.dlq.marks import marks_in
+from kafka_keyshared.dlq.replay_marks import marks_in
 
 _KIND = {"keyshared": "replay"}
 

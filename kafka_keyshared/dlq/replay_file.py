@@ -1,8 +1,8 @@
 """The replay progress in an append-only file.
 
 The first line names the topic. Each further line is a batch of dead letters that the broker has
-acknowledged, in the format of :mod:`.marks`. A line is synced to disk before the next batch is
-sent. A torn last line, from a killed process, is cut off.
+acknowledged, in the format of :mod:`.replay_marks`. A line is synced to disk before the next batch
+is sent. A torn last line, from a killed process, is cut off.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kafka_keyshared.dlq.letter import LetterPlace
-from kafka_keyshared.dlq.marks import marks_in, told_of
+from kafka_keyshared.dlq.replay_marks import marks_in, told_of
 from kafka_keyshared.errors import ConfigError, KeySharedError
 
 KIND = "keyshared replay"
