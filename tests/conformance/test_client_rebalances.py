@@ -16,11 +16,11 @@ from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import Client
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
-from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.client import SimClient
 from kafka_keyshared.lab.simulator.cluster import Cluster as SimCluster
 from kafka_keyshared.lab.simulator.faults import GroupSettings
 from kafka_keyshared.lab.simulator.history import History
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.timeline import Process, Timeline
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.testing.clusters.cluster import Cluster

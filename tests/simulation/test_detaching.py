@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.detachments import RARE
-from kafka_keyshared.lab.simulator.emphases import shared
 from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run import run_seed
 from kafka_keyshared.lab.simulator.run_plan import Draw, Plan
+from kafka_keyshared.lab.simulator.scenarios import shared
 
 STEPS = 700
 SEEDS = (4, 45, 48, 51, 60)

@@ -7,7 +7,7 @@ import pytest
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.lab.simulator import state_history as told_of
-from kafka_keyshared.lab.simulator.site import Site
+from kafka_keyshared.lab.simulator.identity import Site
 from kafka_keyshared.lab.simulator.states import States
 from kafka_keyshared.lab.simulator.timeline import Process
 from tests.simulation.told import SUB, Told

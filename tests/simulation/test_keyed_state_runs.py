@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.routings import Kind, with_routing
 from kafka_keyshared.lab.simulator.run import run_seed
 from kafka_keyshared.lab.simulator.run_plan import Plan

@@ -10,10 +10,10 @@ import pytest
 
 from kafka_keyshared.core.keys.extraction import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.keys import DerivedKey, key_by, keyed
 from kafka_keyshared.lab.simulator.plan import plan_of
 from kafka_keyshared.lab.simulator.records import SimRecord, group_of
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.routings import with_routing
 from kafka_keyshared.lab.simulator.run import run_seed
 from kafka_keyshared.lab.simulator.run_plan import Plan

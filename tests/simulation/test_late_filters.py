@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kafka_keyshared.core.routing.modes import RoutingSettings
-from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.happenings import FiltersDeclared, WorkerJoined
 from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.routings import may_filter_later
 from kafka_keyshared.lab.simulator.run import run_seed
 from kafka_keyshared.lab.simulator.run_plan import Plan

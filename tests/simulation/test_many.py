@@ -9,9 +9,9 @@ import pytest
 
 from kafka_keyshared.cli import simulate
 from kafka_keyshared.cli.output import Output
+from kafka_keyshared.lab.simulator.coverage import UNREACHED
 from kafka_keyshared.lab.simulator.many import OFTEN, WHOLE_SEEDS, WHOLE_STEPS, Report, run_seeds
 from kafka_keyshared.lab.simulator.run import Outcome
-from kafka_keyshared.lab.simulator.sometimes import UNREACHED
 
 
 def outcome(seed: int, sometimes: dict[str, int], *violations: str) -> Outcome:

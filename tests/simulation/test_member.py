@@ -12,9 +12,9 @@ from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.records.lane_identity import NULL_KEY
 from kafka_keyshared.lab.simulator import crews
 from kafka_keyshared.lab.simulator import history as happened
-from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.handlers import Habits, Handlers
 from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run import run_seed
 from kafka_keyshared.lab.simulator.run_plan import Plan
 from kafka_keyshared.lab.simulator.world import World

@@ -9,7 +9,6 @@ import pytest
 
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
 from kafka_keyshared.lab.simulator import history as happened
-from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.pause_history import (
     PauseHeard,
     PauseOrdered,
@@ -17,6 +16,7 @@ from kafka_keyshared.lab.simulator.pause_history import (
     PauseTaken,
 )
 from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run import run_seed
 from kafka_keyshared.lab.simulator.run_plan import Plan
 from kafka_keyshared.model import TopicPartition

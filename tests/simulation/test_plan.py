@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_keyshared.lab.simulator import emphases, plan
-from kafka_keyshared.lab.simulator.chance import Chance
+from kafka_keyshared.lab.simulator import plan, scenarios
 from kafka_keyshared.lab.simulator.disturbance_rates import ON_REQUEST, RATES
 from kafka_keyshared.lab.simulator.disturbances import DISTURBANCES
-from kafka_keyshared.lab.simulator.emphases import EMPHASES
 from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run_plan import Draw, Plan
+from kafka_keyshared.lab.simulator.scenarios import EMPHASES
 
 SEEDS = range(1, 201)
 
@@ -21,7 +21,7 @@ def plan_without(name: str, monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The plans of all seeds, were it not for one emphasis."""
     with monkeypatch.context() as patched:
         rest = {each: how for each, how in EMPHASES.items() if each != name}
-        patched.setattr(emphases, "EMPHASES", rest)
+        patched.setattr(scenarios, "EMPHASES", rest)
         return [plan_of(Chance(seed)) for seed in SEEDS]
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run import run_seed
 from tests.support.plans import Found, read, write
 

@@ -15,13 +15,13 @@ from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import Books
-from kafka_keyshared.lab.simulator.edges import TABLES, counted_edges
+from kafka_keyshared.lab.simulator.coverage import RARE, Sometimes
 from kafka_keyshared.lab.simulator.happenings import KeysAway
 from kafka_keyshared.lab.simulator.keys import DerivedKey
 from kafka_keyshared.lab.simulator.pause_history import PauseOrdered, PauseTaken
 from kafka_keyshared.lab.simulator.range_history import RangeAssigned, SettledUnrun
-from kafka_keyshared.lab.simulator.sometimes import RARE, Sometimes
 from kafka_keyshared.lab.simulator.state_history import StateAdopted
+from kafka_keyshared.lab.simulator.transition_coverage import TABLES, counted_edges
 from tests.simulation.told import SUB, T0, Told
 from tests.simulation.watched import begun, settings
 from tests.support.harness import Harness

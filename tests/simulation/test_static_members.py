@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.history import CameBack
 from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run import run_seed
 from kafka_keyshared.lab.simulator.run_plan import PROTOCOLS, Protocol
 from tests.support.simulated import Reading, Simulation

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswered
-from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.client import SimClient
 from kafka_keyshared.lab.simulator.cluster import Cluster
 from kafka_keyshared.lab.simulator.faults import GroupSettings
 from kafka_keyshared.lab.simulator.history import History
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.timeline import Killed, Process, Timeline
 from kafka_keyshared.model import Record, TopicPartition
 

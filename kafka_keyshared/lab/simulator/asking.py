@@ -9,9 +9,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds
 from kafka_keyshared.lab.simulator.brokers import Brokers
+from kafka_keyshared.lab.simulator.connection import Link
 from kafka_keyshared.lab.simulator.happenings import LimitHeard, LimitUnheard, LogsAsked
 from kafka_keyshared.lab.simulator.history import Answered, Waiting
-from kafka_keyshared.lab.simulator.link import Link
 from kafka_keyshared.lab.simulator.timeline import Process
 from kafka_keyshared.model import TopicPartition
 

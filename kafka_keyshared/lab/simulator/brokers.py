@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from kafka_keyshared.client.port import CommittedOffset
-from kafka_keyshared.lab.simulator import link
-from kafka_keyshared.lab.simulator.chance import Chance
+from kafka_keyshared.lab.simulator import connection
 from kafka_keyshared.lab.simulator.faults import Faults, GroupSettings
 from kafka_keyshared.lab.simulator.history import History
 from kafka_keyshared.lab.simulator.logs import Log
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.model import TopicPartition
 
 
@@ -34,7 +34,7 @@ class GrantedRights(Protocol):
         """Return whether a topic may be fetched from."""
 
 
-class Brokers(link.Brokers, Protocol):
+class Brokers(connection.Brokers, Protocol):
     """Topics with their logs, and the parts that all clients share."""
 
     chance: Chance

@@ -29,12 +29,12 @@ from kafka_keyshared.lab.simulator.asking import (
     TopicIdsOnTheirWay,
 )
 from kafka_keyshared.lab.simulator.brokers import Brokers, StoredCommits
+from kafka_keyshared.lab.simulator.connection import Link
 from kafka_keyshared.lab.simulator.fetching import Fetcher
 from kafka_keyshared.lab.simulator.group import Group
 from kafka_keyshared.lab.simulator.happenings import LeftGroup, StoppedJoining
 from kafka_keyshared.lab.simulator.history import Delivered, Joined
 from kafka_keyshared.lab.simulator.leaving import leave_group
-from kafka_keyshared.lab.simulator.link import Link
 from kafka_keyshared.lab.simulator.membership import Callbacks, Membership
 from kafka_keyshared.lab.simulator.pause_history import Refusals
 from kafka_keyshared.lab.simulator.records import SimRecord, client_event

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.classic import Classic
 from kafka_keyshared.lab.simulator.client import SimClient
 from kafka_keyshared.lab.simulator.commits import Commits
@@ -19,6 +18,7 @@ from kafka_keyshared.lab.simulator.history import Appended, CutOff, History, Rem
 from kafka_keyshared.lab.simulator.kip848 import Reconciling
 from kafka_keyshared.lab.simulator.logs import Log, New
 from kafka_keyshared.lab.simulator.rights import Rights
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.timeline import Timeline
 from kafka_keyshared.lab.simulator.topic_names import topic_id
 from kafka_keyshared.model import TopicPartition

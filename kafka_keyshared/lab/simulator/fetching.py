@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from confluent_kafka import KafkaError
 
 from kafka_keyshared.lab.simulator.brokers import Brokers
+from kafka_keyshared.lab.simulator.connection import Link
 from kafka_keyshared.lab.simulator.history import Delivered, Misplaced, Reading, ReadsOn
-from kafka_keyshared.lab.simulator.link import Link
 from kafka_keyshared.lab.simulator.logs import Written
-from kafka_keyshared.lab.simulator.parts import Batch, Part
+from kafka_keyshared.lab.simulator.partition_reader import Batch, Part
 from kafka_keyshared.lab.simulator.records import SimRecord, client_event
 from kafka_keyshared.lab.simulator.timeline import Action, nothing
 from kafka_keyshared.model import TopicPartition

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from kafka_keyshared.lab.simulator.brokers import Brokers
+from kafka_keyshared.lab.simulator.connection import Link
 from kafka_keyshared.lab.simulator.history import CameBack, Expelled
-from kafka_keyshared.lab.simulator.link import Link
 from kafka_keyshared.lab.simulator.timeline import Action
 from kafka_keyshared.model import TopicPartition
 

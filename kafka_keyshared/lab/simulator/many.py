@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from kafka_keyshared.lab.simulator.coverage import UNREACHED
 from kafka_keyshared.lab.simulator.run import Outcome, run_seed
-from kafka_keyshared.lab.simulator.sometimes import UNREACHED
 
 WHOLE_SEEDS, WHOLE_STEPS = 200, 5_000
 """A full run has at least this many seeds, and each at least this many steps."""

@@ -16,7 +16,6 @@ from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.records.lane_identity import NullKey
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator import history as was
-from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.client import SimClient
 from kafka_keyshared.lab.simulator.cluster import Cluster
 from kafka_keyshared.lab.simulator.detachments import Detachments
@@ -28,14 +27,15 @@ from kafka_keyshared.lab.simulator.happenings import (
     LimitLifted,
     Resized,
 )
+from kafka_keyshared.lab.simulator.identity import Site
 from kafka_keyshared.lab.simulator.mailbox import SimMailbox
 from kafka_keyshared.lab.simulator.pool import PoolHabits, SimPool, where_from
 from kafka_keyshared.lab.simulator.processes import SimProcesses
 from kafka_keyshared.lab.simulator.publisher import LetterFaults, SimPublisher
 from kafka_keyshared.lab.simulator.pulling import SimMembers
 from kafka_keyshared.lab.simulator.range_history import RangeAssigned, SettledUnrun
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.routings import may_be_withdrawn
-from kafka_keyshared.lab.simulator.site import Site
 from kafka_keyshared.lab.simulator.stepped import PoolKind
 from kafka_keyshared.lab.simulator.tasks import SimTasks
 from kafka_keyshared.lab.simulator.timeline import Killed, Process, Timeline

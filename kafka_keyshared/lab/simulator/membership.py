@@ -14,10 +14,10 @@ from confluent_kafka import KafkaError
 
 from kafka_keyshared.client.port import Rebalance
 from kafka_keyshared.lab.simulator.brokers import Brokers
+from kafka_keyshared.lab.simulator.connection import Link
 from kafka_keyshared.lab.simulator.fetching import Fetcher
 from kafka_keyshared.lab.simulator.group import Group, Seat
 from kafka_keyshared.lab.simulator.history import Owned, Released, Revoking
-from kafka_keyshared.lab.simulator.link import Link
 from kafka_keyshared.lab.simulator.records import SimRecord, client_event
 from kafka_keyshared.model import TopicPartition
 

@@ -17,16 +17,16 @@ from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import OnEvict, SubscriptionSettings, worker_names
-from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.disturbance_rates import ON_REQUEST, RATES
-from kafka_keyshared.lab.simulator.emphases import emphasised, with_full_chunks
 from kafka_keyshared.lab.simulator.handlers import Habits
 from kafka_keyshared.lab.simulator.keys import keyed
 from kafka_keyshared.lab.simulator.member import OF_THE_PACKAGE, MemberPlan
 from kafka_keyshared.lab.simulator.pool import PoolHabits
 from kafka_keyshared.lab.simulator.publisher import LetterFaults
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.routings import routed
 from kafka_keyshared.lab.simulator.run_plan import PROTOCOLS, Draw, Plan, T
+from kafka_keyshared.lab.simulator.scenarios import emphasised, with_full_chunks
 from kafka_keyshared.lab.simulator.stepped import PoolKind
 
 SCOPES: tuple[Literal["topic", "partition", "subscription"], ...] = (

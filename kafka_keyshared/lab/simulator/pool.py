@@ -23,9 +23,9 @@ from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.lab.simulator import history as was
 from kafka_keyshared.lab.simulator.handlers import Ending, Handlers
 from kafka_keyshared.lab.simulator.happenings import ReleaseFailed, WorkerJoined, WorkerLeft
+from kafka_keyshared.lab.simulator.identity import Site
 from kafka_keyshared.lab.simulator.keys import key_by
 from kafka_keyshared.lab.simulator.records import SimRecord
-from kafka_keyshared.lab.simulator.site import Site
 from kafka_keyshared.lab.simulator.states import States
 from kafka_keyshared.lab.simulator.stepped import PoolKind, SteppedPool, SteppedWorker
 from kafka_keyshared.model import Drop, Record, TopicPartition

@@ -41,17 +41,17 @@ from kafka_keyshared.executors.processes.worker_process import (
 from kafka_keyshared.executors.thread_state import WorkerCell, WorkerSpec
 from kafka_keyshared.lab.simulator.handlers import Handlers
 from kafka_keyshared.lab.simulator.happenings import WorkerJoined
+from kafka_keyshared.lab.simulator.identity import Site
 from kafka_keyshared.lab.simulator.pool import PoolHabits, Seen
-from kafka_keyshared.lab.simulator.site import Site
+from kafka_keyshared.lab.simulator.pool_probe import Place, Telling
 from kafka_keyshared.lab.simulator.states import States
-from kafka_keyshared.lab.simulator.telling import Place, Telling
-from kafka_keyshared.lab.simulator.turns import Turns
 from kafka_keyshared.lab.simulator.virtual_process import (
     ParentsEnd,
     SimThread,
     VirtualProcess,
     Within,
 )
+from kafka_keyshared.lab.simulator.wakeups import Turns
 
 STARTS_WITHIN = 0.3
 """Most seconds that it takes to start a process in place of a dead one."""

@@ -11,8 +11,8 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.lab.simulator import history as was
 from kafka_keyshared.lab.simulator.happenings import LetterReconnected
+from kafka_keyshared.lab.simulator.identity import Site
 from kafka_keyshared.lab.simulator.records import SimRecord
-from kafka_keyshared.lab.simulator.site import Site
 
 IDLE_AFTER = 1.0
 """Seconds without a letter after which the producer's connection may have been closed."""

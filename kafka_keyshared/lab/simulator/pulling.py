@@ -21,11 +21,11 @@ from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.executors.pull.pool import PullPool
 from kafka_keyshared.lab.simulator.handlers import Call, Handlers
 from kafka_keyshared.lab.simulator.happenings import WorkerJoined, WorkerLeft
+from kafka_keyshared.lab.simulator.identity import Site
 from kafka_keyshared.lab.simulator.pool import PoolHabits, Seen, outcome_of
-from kafka_keyshared.lab.simulator.site import Site
+from kafka_keyshared.lab.simulator.pool_probe import Place, Telling
 from kafka_keyshared.lab.simulator.states import States
-from kafka_keyshared.lab.simulator.telling import Place, Telling
-from kafka_keyshared.lab.simulator.turns import Turns
+from kafka_keyshared.lab.simulator.wakeups import Turns
 from kafka_keyshared.model import Record
 
 BROKEN = 0.5

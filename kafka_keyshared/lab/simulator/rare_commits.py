@@ -1,6 +1,6 @@
 """Counters of rare commit states: missing rights, foreign texts, lack of room.
 
-Each class counts some of :data:`.sometimes.RARE` in the counter that it is given.
+Each class counts some of :data:`.coverage.RARE` in the counter that it is given.
 """
 
 from __future__ import annotations

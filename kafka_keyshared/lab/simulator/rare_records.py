@@ -1,6 +1,6 @@
 """Counters of rare record states: derived keys and deadly records.
 
-Each class counts some of :data:`.sometimes.RARE` in the counter that it is given.
+Each class counts some of :data:`.coverage.RARE` in the counter that it is given.
 """
 
 from __future__ import annotations

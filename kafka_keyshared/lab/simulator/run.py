@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.lab.simulator import history as was
-from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.checkers import every_checker
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.checkers.checker import Violation
 from kafka_keyshared.lab.simulator.checkers.outages import Outages
 from kafka_keyshared.lab.simulator.cluster import Cluster
+from kafka_keyshared.lab.simulator.coverage import Sometimes
 from kafka_keyshared.lab.simulator.disturbances import Disturbances
-from kafka_keyshared.lab.simulator.edges import counted_edges
 from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run_plan import Plan
-from kafka_keyshared.lab.simulator.sometimes import Sometimes
+from kafka_keyshared.lab.simulator.transition_coverage import counted_edges
 from kafka_keyshared.lab.simulator.world import World
 from kafka_keyshared.logs import only_from
 

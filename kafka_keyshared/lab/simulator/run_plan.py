@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal, TypeVar
 
-from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.handlers import Habits
 from kafka_keyshared.lab.simulator.member import MemberPlan
 from kafka_keyshared.lab.simulator.publisher import LetterFaults
+from kafka_keyshared.lab.simulator.rng import Chance
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import SLOT_FUNCTIONS
 from kafka_keyshared.lab.simulator import state_history as was
-from kafka_keyshared.lab.simulator.site import Site
+from kafka_keyshared.lab.simulator.identity import Site
 
 Counts: TypeAlias = dict[int, dict[bytes, int]]
 """Number of records that have run, by slot and key."""

@@ -27,11 +27,11 @@ from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.lab.simulator.handlers import Ending, Handlers
 from kafka_keyshared.lab.simulator.happenings import ReleaseFailed, WorkerJoined
+from kafka_keyshared.lab.simulator.identity import Site
 from kafka_keyshared.lab.simulator.keys import key_by
 from kafka_keyshared.lab.simulator.pool import PoolHabits, Seen, outcome_of
-from kafka_keyshared.lab.simulator.site import Site
+from kafka_keyshared.lab.simulator.pool_probe import Place, Telling
 from kafka_keyshared.lab.simulator.states import States
-from kafka_keyshared.lab.simulator.telling import Place, Telling
 from kafka_keyshared.lab.simulator.virtual_loop import SimHost
 from kafka_keyshared.model import DeadLetter, Drop, Record, Retry
 

@@ -23,11 +23,11 @@ from kafka_keyshared.executors.processes.worker_process import WorkerProcess
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.lab.simulator.handlers import Call, Ending, Handlers
 from kafka_keyshared.lab.simulator.happenings import ReleaseFailed
+from kafka_keyshared.lab.simulator.identity import Site
 from kafka_keyshared.lab.simulator.keys import key_by
 from kafka_keyshared.lab.simulator.pool import AT_ONCE_MOST, outcome_of
-from kafka_keyshared.lab.simulator.site import Site
+from kafka_keyshared.lab.simulator.pool_probe import Place, Telling
 from kafka_keyshared.lab.simulator.states import States
-from kafka_keyshared.lab.simulator.telling import Place, Telling
 from kafka_keyshared.lab.simulator.timeline import Process
 from kafka_keyshared.model import Drop, Record
 

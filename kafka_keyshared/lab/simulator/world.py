@@ -8,7 +8,6 @@ from random import Random
 from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.lab.simulator import detachments
 from kafka_keyshared.lab.simulator import history as was
-from kafka_keyshared.lab.simulator.chance import Chance
 from kafka_keyshared.lab.simulator.cluster import Cluster
 from kafka_keyshared.lab.simulator.faults import GroupSettings
 from kafka_keyshared.lab.simulator.happenings import (
@@ -26,6 +25,7 @@ from kafka_keyshared.lab.simulator.member_orders import (
     order_a_pause,
     release_blocked,
 )
+from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run_plan import Plan
 from kafka_keyshared.lab.simulator.timeline import Timeline
 from kafka_keyshared.model import TopicPartition

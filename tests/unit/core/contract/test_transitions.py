@@ -21,7 +21,7 @@ from kafka_keyshared.core.partitions.states import PARTITION_TABLE, Ownership, P
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.workers.worker import WORKER_TABLE, Worker, WorkerEvent, WorkerState
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.lab.simulator import edges
+from kafka_keyshared.lab.simulator import transition_coverage
 from tests.setup import states_page
 from tests.support.frozen import frozen
 from tests.support.harness import Harness
@@ -193,8 +193,8 @@ def test_no_table_of_the_package_is_left_out_here_on_the_page_or_by_the_simulati
             found |= {name: of for name, of in names.items() if name.endswith("_TABLE")}
     assert found == {name: table for name, (table, _, _) in TABLES.items()}
     assert found.keys() == SUBJECTS.keys()
-    assert found.keys() == {name for _, name in edges.TABLES.values()}
-    assert {f"{name.lower()}s" for name in edges.TABLES} == states_page.TABLES.keys()
+    assert found.keys() == {name for _, name in transition_coverage.TABLES.values()}
+    assert {f"{name.lower()}s" for name in transition_coverage.TABLES} == states_page.TABLES.keys()
 
 
 @pytest.mark.parametrize("state", WorkerState)

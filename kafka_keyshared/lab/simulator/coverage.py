@@ -1,7 +1,7 @@
 """Counters of rare states that a history reaches.
 
 A run that never reached them has shown little. They are worked out from the events alone.
-:mod:`.edges` counts the edges of the state tables.
+:mod:`.transition_coverage` counts the edges of the state tables.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 
 from kafka_keyshared.lab.simulator.pool import PoolHabits
-from kafka_keyshared.lab.simulator.telling import Place, Telling
+from kafka_keyshared.lab.simulator.pool_probe import Place, Telling
 from kafka_keyshared.lab.simulator.timeline import Process
 
 

@@ -13,8 +13,8 @@ from typing import TypeAlias
 from kafka_keyshared.core.contract.events import Ended, Recalled, Report, SetAside
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.lab.simulator import history as was
+from kafka_keyshared.lab.simulator.identity import Site
 from kafka_keyshared.lab.simulator.pool import where_from
-from kafka_keyshared.lab.simulator.site import Site
 from kafka_keyshared.model import Record
 
 Place: TypeAlias = tuple[str, int]
