@@ -103,7 +103,7 @@ def demo_verb(
 
 def story_verb(output: Output, *, console: bool, others: tuple[object, ...]) -> int:
     """Run the story of four problems; ``others`` are options that do not apply to it."""
-    from kafka_keyshared.cli.story import tell_story
+    from kafka_keyshared.cli.demo_story import tell_story
 
     if any(each is not None for each in others):
         raise ConfigError("--story: it has records of its own; leave out --audit-log and --workers")

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_keyshared.cli.away import Away
-from kafka_keyshared.cli.dlq_progress import Known, loaded, others
-from kafka_keyshared.cli.letters import (
+from kafka_keyshared.cli.dlq_options import (
     Where,
     cut,
     hint,
@@ -18,6 +16,8 @@ from kafka_keyshared.cli.letters import (
     reading,
     words,
 )
+from kafka_keyshared.cli.dlq_progress import Known, loaded, others
+from kafka_keyshared.cli.no_broker import Away
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.filter import Choice

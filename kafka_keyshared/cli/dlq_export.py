@@ -11,9 +11,9 @@ from typing import IO, Any
 
 from confluent_kafka import Consumer
 
-from kafka_keyshared.cli.away import Away
+from kafka_keyshared.cli.dlq_options import Where, reading
 from kafka_keyshared.cli.dlq_progress import Known
-from kafka_keyshared.cli.letters import Where, reading
+from kafka_keyshared.cli.no_broker import Away
 from kafka_keyshared.cli.output import standard_output, write_note
 from kafka_keyshared.dlq import avro, scan
 from kafka_keyshared.dlq.filter import Choice

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from kafka_keyshared.cli.letters import cut, printable
+from kafka_keyshared.cli.dlq_options import cut, printable
 from kafka_keyshared.cli.output import Justify, write_table
 from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.dlq.replay import Keeper

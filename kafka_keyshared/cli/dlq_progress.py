@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from kafka_keyshared.cli.away import Away
+from kafka_keyshared.cli.no_broker import Away
 from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.replay_file import Journal

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_keyshared.cli.away import AFTER_STOP, Away
+from kafka_keyshared.cli.dlq_options import Where, absent, hint, reading
 from kafka_keyshared.cli.dlq_plan import Telling, write_outcome, write_plan
 from kafka_keyshared.cli.dlq_progress import Known, Progress, loaded, others
-from kafka_keyshared.cli.letters import Where, absent, hint, reading
+from kafka_keyshared.cli.no_broker import AFTER_STOP, Away
 from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.filter import Choice

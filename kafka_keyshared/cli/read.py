@@ -12,7 +12,7 @@ from typing import IO, Any, Literal
 from kafka_keyshared.app.reader import Reader
 from kafka_keyshared.app.reader_bounds import moment_of, single_of
 from kafka_keyshared.cli.arguments import RunArguments
-from kafka_keyshared.cli.letters import cut, moment, printable, words
+from kafka_keyshared.cli.dlq_options import cut, moment, printable, words
 from kafka_keyshared.cli.output import Output, standard_output, write_note
 from kafka_keyshared.cli.run import layer, missing
 from kafka_keyshared.cli.settings import file_here, typed_time

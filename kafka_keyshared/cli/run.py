@@ -14,11 +14,11 @@ from kafka_keyshared.app.keyshared import Hooks, KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.audit_log import audit_log as opened_log
 from kafka_keyshared.cli.audit_log import log_folder
-from kafka_keyshared.cli.live import Live, live_on_terminal
 from kafka_keyshared.cli.output import start_logging
-from kafka_keyshared.cli.outputs import checked_place, outputs_to, require_here
+from kafka_keyshared.cli.output_sinks import checked_place, outputs_to, require_here
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
 from kafka_keyshared.cli.status import StatusLine
+from kafka_keyshared.cli.status_line import Live, live_on_terminal
 from kafka_keyshared.cli.weights import read_weights
 from kafka_keyshared.client.probe import require_broker
 from kafka_keyshared.client.standalone import refused

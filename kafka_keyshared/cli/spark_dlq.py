@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafka_keyshared.cli.away import Away
-from kafka_keyshared.cli.dlq_progress import Known, loaded, others
-from kafka_keyshared.cli.letters import (
+from kafka_keyshared.cli.dlq_options import (
     Wanted,
     Where,
     cut,
@@ -21,6 +19,8 @@ from kafka_keyshared.cli.letters import (
     reading,
     words,
 )
+from kafka_keyshared.cli.dlq_progress import Known, loaded, others
+from kafka_keyshared.cli.no_broker import Away
 from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
 from kafka_keyshared.cli.spark_tools import OnSpark, on_spark
 from kafka_keyshared.config.local_paths import local_path

@@ -16,7 +16,7 @@ from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.audit_log import log_folder, require_folder, require_log_topic
 from kafka_keyshared.cli.output import Output, start_logging, write_result
-from kafka_keyshared.cli.outputs import checked_place, whole_place
+from kafka_keyshared.cli.output_sinks import checked_place, whole_place
 from kafka_keyshared.cli.run import build, layer, settle_app
 from kafka_keyshared.cli.settings import client_settings, load_object
 from kafka_keyshared.cli.spark_wanted import wanted_of

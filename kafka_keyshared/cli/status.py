@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kafka_keyshared.cli.live import Live
+from kafka_keyshared.cli.status_line import Live
 from kafka_keyshared.core.lanes.closed import LETTERS_ON_THEIR_WAY, LaneState
 from kafka_keyshared.core.status.shared_workers import lane_states
 from kafka_keyshared.logs import log_of

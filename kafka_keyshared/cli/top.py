@@ -9,7 +9,7 @@ from kafka_keyshared.observability.admin_client import AdminClient
 def top_verb(url: str, *, keys: bool) -> int:
     """Show it until the user presses q; raise :class:`MissingPartError` without the extra."""
     try:
-        from kafka_keyshared.cli.screen import Screen
+        from kafka_keyshared.cli.tui import Screen
     except ModuleNotFoundError as error:
         raise MissingPartError(
             f"keyshared top: {error.name} is not installed: pip install 'kafka-keyshared[tui]'"

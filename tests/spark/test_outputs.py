@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from kafka_keyshared import Output
-from kafka_keyshared.cli.outputs import checked_place, outputs_to
+from kafka_keyshared.cli.output_sinks import checked_place, outputs_to
 from kafka_keyshared.errors import KeySharedError, TopicMissingError
 from kafka_keyshared.executors.handling.outputs import Place, outputs_taken
 from kafka_keyshared.model import Record

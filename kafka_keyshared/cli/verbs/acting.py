@@ -88,7 +88,7 @@ def pause(  # noqa: PLR0917 - each is an option of the command line
 
     What has been fetched runs to its end. It lasts until resume, or to the end of the process.
     """
-    from kafka_keyshared.cli.acting import act_verb, partitions_typed
+    from kafka_keyshared.cli.control import act_verb, partitions_typed
     from kafka_keyshared.observability.web.command_list import PauseOrder
 
     those = None if partition is None else partitions_typed(partition)
@@ -107,7 +107,7 @@ def resume(  # noqa: PLR0917 - each is an option of the command line
     output: OutputFlag = Output.TABLE,
 ) -> int:
     """Have a running instance fetch again what was paused by hand."""
-    from kafka_keyshared.cli.acting import act_verb, partitions_typed
+    from kafka_keyshared.cli.control import act_verb, partitions_typed
     from kafka_keyshared.observability.web.command_list import ResumeOrder
 
     those = None if partition is None else partitions_typed(partition)
@@ -129,7 +129,7 @@ def drain(  # noqa: PLR0917 - each is an option of the command line
     It stays in its group, paused until resume. What is blocked, or waits for another attempt, is
     not waited for.
     """
-    from kafka_keyshared.cli.acting import act_verb
+    from kafka_keyshared.cli.control import act_verb
     from kafka_keyshared.observability.web.command_list import DrainOrder
 
     shown = Output.JSON if json else output
@@ -147,7 +147,7 @@ def scale(  # noqa: PLR0917 - each is an option of the command line
     output: OutputFlag = Output.TABLE,
 ) -> int:
     """Bring a running instance to so many workers; no record is lost, repeated or reordered."""
-    from kafka_keyshared.cli.acting import act_verb
+    from kafka_keyshared.cli.control import act_verb
     from kafka_keyshared.observability.web.command_list import ScaleOrder
 
     shown = Output.JSON if json else output

@@ -123,8 +123,8 @@ def dlq_ls(  # noqa: PLR0917 - each is an option of the command line
 ) -> int:
     """Count letters by source, group and error, and list the newest. No values, no headers."""
     from kafka_keyshared.cli.dlq import LsArguments, ls_verb
+    from kafka_keyshared.cli.dlq_options import Wanted, Where
     from kafka_keyshared.cli.dlq_progress import Known
-    from kafka_keyshared.cli.letters import Wanted, Where
 
     wanted = Wanted(
         *(source_topic, source_group, error, record_key, since, until, partition, offset),
@@ -155,7 +155,7 @@ def dlq_show(  # noqa: PLR0917 - each is an option of the command line
 ) -> int:
     """Show one letter whole: what failed, why, with which stack, and the record."""
     from kafka_keyshared.cli.dlq import show_verb
-    from kafka_keyshared.cli.letters import Where, make_decoder
+    from kafka_keyshared.cli.dlq_options import Where, make_decoder
 
     shown = Output.JSON if json else output
     where = Where(bootstrap_server, topic, dlq, config, x or [], app).told()
@@ -194,8 +194,8 @@ def dlq_export(  # noqa: PLR0917 - each is an option of the command line
 ) -> int:
     """Write letters with everything in them, one JSON object a line."""
     from kafka_keyshared.cli.dlq_export import ExportArguments, export_verb
+    from kafka_keyshared.cli.dlq_options import Wanted, Where, make_decoder
     from kafka_keyshared.cli.dlq_progress import Known
-    from kafka_keyshared.cli.letters import Wanted, Where, make_decoder
 
     wanted = Wanted(
         *(source_topic, source_group, error, record_key, since, until, partition, offset),
@@ -252,9 +252,9 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
 
     Exit status 1: some were refused, or it was interrupted; the same command goes on from there.
     """
+    from kafka_keyshared.cli.dlq_options import Wanted, Where
     from kafka_keyshared.cli.dlq_progress import Known
     from kafka_keyshared.cli.dlq_replay import ReplayArguments, replay_verb
-    from kafka_keyshared.cli.letters import Wanted, Where
 
     wanted = Wanted(
         *(source_topic, source_group, error, record_key, since, until, partition, offset),

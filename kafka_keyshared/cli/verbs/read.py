@@ -63,7 +63,7 @@ def read(  # noqa: PLR0917 - each is an option of the command line
     Joins no group, commits and writes nothing.
     """
     from kafka_keyshared.cli.arguments import RunArguments
-    from kafka_keyshared.cli.letters import make_decoder
+    from kafka_keyshared.cli.dlq_options import make_decoder
     from kafka_keyshared.cli.read import ReadArguments, read_verb
 
     run = RunArguments(

@@ -72,8 +72,8 @@ def spark_dlq(  # noqa: PLR0917 - each is an option of the command line
 
     As in `dlq ls`, no values are shown. What is no letter is counted and named.
     """
+    from kafka_keyshared.cli.dlq_options import Wanted, Where
     from kafka_keyshared.cli.dlq_progress import Known
-    from kafka_keyshared.cli.letters import Wanted, Where
     from kafka_keyshared.cli.spark_dlq import DlqArguments, dlq_verb
     from kafka_keyshared.cli.spark_tools import OnSpark
 

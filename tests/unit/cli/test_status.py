@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from kafka_keyshared.cli.live import Live
 from kafka_keyshared.cli.status import (
     DRAW_EVERY,
     LINE_EVERY,
@@ -13,6 +12,7 @@ from kafka_keyshared.cli.status import (
     WAITING_EVERY,
     StatusLine,
 )
+from kafka_keyshared.cli.status_line import Live
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from textual.widgets import DataTable, Static
 
-from kafka_keyshared.cli.screen import Screen, in_a_line
+from kafka_keyshared.cli.tui import Screen, in_a_line
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.web.snapshot import totals
@@ -86,7 +86,7 @@ def test_an_instance_that_does_not_answer_is_said() -> None:
 def test_without_the_extra_it_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delitem(sys.modules, "kafka_keyshared.cli.screen", raising=False)
+    monkeypatch.delitem(sys.modules, "kafka_keyshared.cli.tui", raising=False)
     monkeypatch.setitem(sys.modules, "textual", None)
     ended = in_process(capsys, "top")
     assert ended.status != 0

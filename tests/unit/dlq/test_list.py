@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.cli import dlq, letters
-from kafka_keyshared.cli.letters import Wanted, Where
+from kafka_keyshared.cli import dlq
+from kafka_keyshared.cli import dlq_options as letters
+from kafka_keyshared.cli.dlq_options import Wanted, Where
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.json_view import when

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.cli.letters import absent
+from kafka_keyshared.cli.dlq_options import absent
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.dlq.plan import digest_of, mark_of

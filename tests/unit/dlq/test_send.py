@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_keyshared.cli.away import LONGEST
+from kafka_keyshared.cli.no_broker import LONGEST
 from kafka_keyshared.dlq import send as module
 from kafka_keyshared.dlq.letter import Letter
 from kafka_keyshared.dlq.read_timeout import PATIENCE, Patience

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import Output
-from kafka_keyshared.cli.outputs import checked_place, outputs_to, whole_place
+from kafka_keyshared.cli.output_sinks import checked_place, outputs_to, whole_place
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.handling.outcome_mapping import error_in

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer
 
 from kafka_keyshared.cli.app_settings import app_layers
 from kafka_keyshared.cli.arguments import RunArguments
-from kafka_keyshared.cli.away import Away
+from kafka_keyshared.cli.no_broker import Away
 from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.cli.run import layer
 from kafka_keyshared.cli.settings import file_here, typed_key, typed_time

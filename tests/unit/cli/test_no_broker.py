@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_keyshared.cli.away import AFTER_STOP, LONGEST, Away
+from kafka_keyshared.cli.no_broker import AFTER_STOP, LONGEST, Away
 from kafka_keyshared.dlq.read_timeout import PATIENCE
 
 REFUSED = KafkaError(KafkaError._TRANSPORT, "b:1: connection refused")
