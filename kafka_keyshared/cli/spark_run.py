@@ -29,13 +29,13 @@ from kafka_keyshared.observability.audit.processed import TOPIC
 from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.platform.signals import heard_at_once
 from kafka_keyshared.platform.stack_frames import is_users
+from kafka_keyshared.spark.batch_plan import BATCH_OFFSETS, Plan
 from kafka_keyshared.spark.checks import require, require_pyspark
 from kafka_keyshared.spark.driver.ready import require_ready
 from kafka_keyshared.spark.driver.run import SHARED_FOLDER, Outcome, Wanted, run_batches
 from kafka_keyshared.spark.driver.stop import Stop
-from kafka_keyshared.spark.plan import BATCH_OFFSETS, Plan
+from kafka_keyshared.spark.packaging import modules_below, modules_zip
 from kafka_keyshared.spark.session import Session, SparkOptions, cause, start
-from kafka_keyshared.spark.shipping import modules_below, modules_zip
 from kafka_keyshared.spark.task_log import TaskLedger
 
 if TYPE_CHECKING:

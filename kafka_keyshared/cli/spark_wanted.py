@@ -12,8 +12,8 @@ from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.config import Options
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import log_of
+from kafka_keyshared.spark.batch_plan import BATCH_OFFSETS
 from kafka_keyshared.spark.driver.run import Wanted
-from kafka_keyshared.spark.plan import BATCH_OFFSETS
 
 log = log_of("kafka_keyshared.spark")
 

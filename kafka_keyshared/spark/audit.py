@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.observability.audit.processed import PRODUCED
-from kafka_keyshared.spark.steps import by_time
-from kafka_keyshared.spark.suspects import RECORD, suspects, totals_of
+from kafka_keyshared.spark.audit_suspects import RECORD, suspects, totals_of
+from kafka_keyshared.spark.time_buckets import by_time
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -356,7 +356,8 @@ def load_by_worker(handled: DataFrame) -> list[dict[str, Any]]:
 
 
 def _timeline(handled: DataFrame, workers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the calls over time, in at most :data:`.steps.STEPS` steps of the same length."""
+    """Return the calls over time, in at most :data:`.time_buckets.STEPS` steps of the same
+    length."""
     from pyspark.sql import functions as f
 
     if not workers:

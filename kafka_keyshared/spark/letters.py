@@ -21,7 +21,7 @@ from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace, Source, Told, 
 from kafka_keyshared.dlq.payload import Decoder, Payload
 from kafka_keyshared.dlq.plan import digest_of, mark_of
 from kafka_keyshared.spark.rows import COLUMNS, records_of
-from kafka_keyshared.spark.steps import by_time
+from kafka_keyshared.spark.time_buckets import by_time
 
 if TYPE_CHECKING:
     import pyarrow

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 from kafka_keyshared.errors import ConfigError, MissingPartError
 from kafka_keyshared.spark.checks import java_of_spark, python_of_executors, require
 from kafka_keyshared.spark.jars import needed_files
-from kafka_keyshared.spark.shipping import package_zip, probe, python_in
+from kafka_keyshared.spark.packaging import package_zip, probe, python_in
 from kafka_keyshared.spark.submit import joined, settings_of
 
 if TYPE_CHECKING:

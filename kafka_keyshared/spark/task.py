@@ -37,8 +37,8 @@ from kafka_keyshared.executors.handling.outputs import HEADER, JSON, Place, hand
 from kafka_keyshared.executors.inline.driver import CHUNK, Inline, InlinePool
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import Output, Record, TopicPartition, partition_of
-from kafka_keyshared.spark.places import MadeKeys, alone, derived_key
-from kafka_keyshared.spark.settled import from_begin, without
+from kafka_keyshared.spark.placement import MadeKeys, alone, derived_key
+from kafka_keyshared.spark.settled_offsets import from_begin, without
 from kafka_keyshared.spark.state import Kept, adopt, release, slots_of
 from kafka_keyshared.spark.task_log import LogRow, TaskLog, ordered_by
 

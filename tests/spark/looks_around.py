@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.spark.packaging import probe
 from kafka_keyshared.spark.session import SparkOptions, start
-from kafka_keyshared.spark.shipping import probe
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.spark.checks import spark_home
-from kafka_keyshared.spark.shipping import modules_below, modules_zip
+from kafka_keyshared.spark.packaging import modules_below, modules_zip
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import PARTITIONS, produce, read_all
 from tests.support.cli import KEYSHARED, own_modules

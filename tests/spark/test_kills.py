@@ -15,7 +15,7 @@ import pytest
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.dlq.envelope import source_of
-from kafka_keyshared.spark.places import Places
+from kafka_keyshared.spark.placement import Places
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import (
     Eventually,

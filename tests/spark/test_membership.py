@@ -10,9 +10,9 @@ import pytest
 
 from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.spark.batch_plan import Plan
 from kafka_keyshared.spark.driver.group import GroupActiveError, GroupLostError, SoleMember
 from kafka_keyshared.spark.driver.run import Outcome, run_batches
-from kafka_keyshared.spark.plan import Plan
 from kafka_keyshared.spark.session import Session
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import (

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.spark.driver.placing import place_column
-from kafka_keyshared.spark.places import Places
+from kafka_keyshared.spark.placement import Places
 from kafka_keyshared.spark.session import Session
 
 CHANCE = random.Random(7)

@@ -27,9 +27,9 @@ from kafka_keyshared.observability.audit.processed import TOPIC, incarnation_nam
 from kafka_keyshared.spark.driver.lost import TornBatchError
 from kafka_keyshared.spark.driver.placing import place_column
 from kafka_keyshared.spark.key_reading import read_keys
-from kafka_keyshared.spark.places import Places, derived_key, spark_partition
+from kafka_keyshared.spark.packaging import without_java
+from kafka_keyshared.spark.placement import Places, derived_key, spark_partition
 from kafka_keyshared.spark.rows import COLUMNS, KEY_COLUMNS, SPARK_COLUMNS, records_of
-from kafka_keyshared.spark.shipping import without_java
 from kafka_keyshared.spark.task import Drive, HandedOut, Job, Letter, Report
 from kafka_keyshared.spark.task_log import LogRow, write_whole
 

@@ -1,7 +1,7 @@
 """The place of a record as a Spark expression, computed in Java.
 
-:class:`~kafka_keyshared.spark.places.Places` defines where a record goes. Asking it sends every key
-to a Python process and back, and queues the whole record until then. A Java library that Spark
+:class:`~kafka_keyshared.spark.placement.Places` defines where a record goes. Asking it sends every
+key to a Python process and back, and queues the whole record until then. A Java library that Spark
 bundles also has murmur3. For the slot functions based on murmur3, Java looks the same table up. A
 test compares both, key by key.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafka_keyshared.hashing import SLOT_SEED
-from kafka_keyshared.spark.places import Places
+from kafka_keyshared.spark.placement import Places
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

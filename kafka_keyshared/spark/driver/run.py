@@ -27,6 +27,7 @@ from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.processed import TOPIC as LOG_TOPIC
+from kafka_keyshared.spark.batch_plan import BATCH_OFFSETS, Plan, outcome, plan
 from kafka_keyshared.spark.driver import batch
 from kafka_keyshared.spark.driver.batch import Source
 from kafka_keyshared.spark.driver.folders import HadoopFiles, WrittenBatches
@@ -34,8 +35,7 @@ from kafka_keyshared.spark.driver.group import SoleMember
 from kafka_keyshared.spark.driver.lost import why_lost
 from kafka_keyshared.spark.driver.stop import Stop
 from kafka_keyshared.spark.java import java_conf
-from kafka_keyshared.spark.places import Places
-from kafka_keyshared.spark.plan import BATCH_OFFSETS, Plan, outcome, plan
+from kafka_keyshared.spark.placement import Places
 from kafka_keyshared.spark.state import Kept, Positions, StateStore
 from kafka_keyshared.spark.task import Job, Report
 from kafka_keyshared.spark.written import Note, note_of

@@ -12,7 +12,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings, wor
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import Undecodable
 from kafka_keyshared.spark.driver.batch import _keys_of
-from kafka_keyshared.spark.places import Places
+from kafka_keyshared.spark.placement import Places
 
 pd = pytest.importorskip("pandas")
 

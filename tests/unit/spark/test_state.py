@@ -17,7 +17,7 @@ from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.spark.places import Places, spark_partition
+from kafka_keyshared.spark.placement import Places, spark_partition
 from kafka_keyshared.spark.state import Kept, StateStore
 from kafka_keyshared.spark.task import Drive, Job, Report, Share
 from kafka_keyshared.testing import record

@@ -19,7 +19,7 @@ from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.handling.outputs import Place
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import Output, Record, TopicPartition
-from kafka_keyshared.spark.settled import common, to_position
+from kafka_keyshared.spark.settled_offsets import common, to_position
 from kafka_keyshared.spark.task import Drive, HandedOut, Job, Letter, Report, Share
 from kafka_keyshared.testing import record
 from tests.support.texts import here

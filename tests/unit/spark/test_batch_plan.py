@@ -12,7 +12,7 @@ from kafka_keyshared.core.offsets.metadata import SET_BUDGET, decode, encode
 from kafka_keyshared.core.offsets.positions import Snapshot
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.spark.plan import leaves_nothing, outcome, plan
+from kafka_keyshared.spark.batch_plan import leaves_nothing, outcome, plan
 from kafka_keyshared.spark.task import Report, Settled
 from tests.support.texts import here
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.spark import shipping
-from kafka_keyshared.spark.shipping import Found
+from kafka_keyshared.spark import packaging
+from kafka_keyshared.spark.packaging import Found
 
 
 def test_the_package_is_imported_from_its_zip_with_its_data(tmp_path: Path) -> None:
-    file = shipping.package_zip(tmp_path)
+    file = packaging.package_zip(tmp_path)
     code = (
         f"import sys; sys.path.insert(0, {str(file)!r}); sys.dont_write_bytecode = True\n"
         "import json, kafka_keyshared.spark.jars as jars\n"
@@ -35,14 +35,14 @@ def test_the_package_is_imported_from_its_zip_with_its_data(tmp_path: Path) -> N
 
 def test_a_module_without_source_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="module compiled has no source"):
-        shipping.modules_zip(tmp_path, [ModuleType("compiled")])
+        packaging.modules_zip(tmp_path, [ModuleType("compiled")])
 
 
 def test_an_archive_is_an_environment_by_its_name() -> None:
-    assert shipping.python_in(["/a.tar.gz#data", "/b.tar.gz#environment"]) == (
+    assert packaging.python_in(["/a.tar.gz#data", "/b.tar.gz#environment"]) == (
         "./environment/bin/python"
     )
-    assert shipping.python_in(["/environment", ""]) is None
+    assert packaging.python_in(["/environment", ""]) is None
 
 
 class Spread:
@@ -68,16 +68,16 @@ class Spread:
 
 
 def test_every_executor_is_asked_what_it_lacks() -> None:
-    assert [found.missing for found in shipping.probe(Spread())] == [(), ()]
+    assert [found.missing for found in packaging.probe(Spread())] == [(), ()]
     with pytest.raises(ConfigError, match=r"no_such_module \(ModuleNotFoundError") as caught:
-        shipping.probe(Spread(), ("no_such_module",))
+        packaging.probe(Spread(), ("no_such_module",))
     assert sys.executable in str(caught.value)
     assert "#environment" in str(caught.value)
 
 
 def test_a_cluster_that_gives_no_executor_is_told() -> None:
     with pytest.raises(ConfigError, match="no executor has taken work within 0 s"):
-        shipping.probe(Spread(run=False), patience=0.01)
+        packaging.probe(Spread(run=False), patience=0.01)
 
 
 def test_what_spark_raises_is_passed_on() -> None:
@@ -86,4 +86,4 @@ def test_what_spark_raises_is_passed_on() -> None:
             raise OSError("gone")
 
     with pytest.raises(OSError, match="gone"):
-        shipping.probe(Broken())
+        packaging.probe(Broken())

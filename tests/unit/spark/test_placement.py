@@ -9,7 +9,7 @@ from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS
-from kafka_keyshared.spark.places import Places, place_numbers, spark_partition
+from kafka_keyshared.spark.placement import Places, place_numbers, spark_partition
 
 KEYS = [b"", b"a", b"customer-1", b"N12345", bytes(range(256)), *(b"%d" % n for n in range(2_000))]
 

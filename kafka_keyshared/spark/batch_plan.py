@@ -26,8 +26,8 @@ from kafka_keyshared.core.partitions.lease_limit import lease_end
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.spark.places import derived_key
-from kafka_keyshared.spark.settled import common, to_position
+from kafka_keyshared.spark.placement import derived_key
+from kafka_keyshared.spark.settled_offsets import common, to_position
 from kafka_keyshared.spark.task import Report, Share
 
 SET_SHARE = 0.75
