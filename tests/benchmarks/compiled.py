@@ -53,8 +53,9 @@ TAKEN_BY_MYPYC = """
 """The modules of the core that a record passes through, without those that mypyc refuses."""
 
 WIDE = """
-    runtime/*.py client/*.py model.py hashing.py headers.py executors/command_interpreter.py executors/threads/thread_lifecycle.py
-    executors/failed_lanes.py executors/mailbox.py executors/port.py executors/threads/pool.py executors/thread_state.py
+    runtime/*.py client/*.py model.py hashing.py headers.py executors/command_interpreter.py
+    executors/threads/thread_lifecycle.py executors/failed_lanes.py executors/mailbox.py
+    executors/port.py executors/threads/pool.py executors/thread_state.py
 """
 
 SETUP = {

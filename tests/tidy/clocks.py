@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tests.tidy.habits import dotted, functions
 from tests.tidy.sources import PACKAGE, Finding, Module, walk
 
-FOLDERS = ("client", "handling", "pools", "owner")
+FOLDERS = ("client", "executors", "runtime")
 """Below the service, and run by a simulator under a clock of its own."""
 
 REAL = {"time", "random", "datetime", "secrets", "uuid"}

@@ -1,77 +1,82 @@
-"""Which part of the package may import which: the table, and the checker that holds it.
+"""Order of packages: the tables, and the checkers of imports.
 
-Imports point down. A part may import the parts below its layer, never one beside or above it, so
-that the core can be read, tested and simulated without the world, and the world without the
-command line. Every import counts: inside a function and under ``TYPE_CHECKING`` too, because a
-type is knowledge of the other part as well.
+Imports point down. A package imports only packages that stand before it in :data:`ORDER`, so the
+core can be read, tested and simulated without I/O, and everything else without the command line.
+The same holds for the sub-packages of a package that has an order of its own. Every import counts,
+also one inside a function or under ``TYPE_CHECKING``: a type is knowledge of the other package too.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from tests.tidy.sources import PACKAGE, Finding, Module, walk
 
-# From the top down. A part is a module or a package below kafka_keyshared; ROOT is its __init__.
-ROOT_PART = "<the package itself>"
-LAYERS: tuple[tuple[str, ...], ...] = (
-    ("cli",),
-    ("admin_client",),
-    ("testing", "demo", "bench", "advise", "doctor"),
-    (ROOT_PART,),
-    ("sim",),
-    ("app",),
-    ("owner",),
-    ("web", "dlq", "pools"),
-    ("client", "handling"),
-    ("program",),
-    ("config",),
-    ("keys", "diagnosis"),
-    ("core",),
-    ("headers",),
-    ("status", "shared_status", "model", "hashing", "errors", "logs", "clock"),
-)
+ROOT_PART = "__init__"
+"""A package's own ``__init__`` in its order."""
 
-SPARK = {
-    *("core", "handling", "pools", "dlq", "audit", "local", "config", "keys"),
-    *("headers", "hashing", "model", "errors", "logs", "clock"),
+# From the bottom up, by package. The whole package is "".
+ORDER: dict[str, tuple[str, ...]] = {
+    "": (
+        *("errors", "clock", "logs", "hashing", "model", "headers", "shared_status", "status"),
+        *("platform", "core", "executors", "config", "client", "observability", "dlq", "runtime"),
+        *("app", ROOT_PART, "testing", "spark", "lab", "cli"),
+    ),
+    "core": (
+        ROOT_PART,
+        *("records", "contract", "lanes", "workers", "routing", "keys", "telemetry", "offsets"),
+        *("limits", "subscription", "leasing", "backpressure", "membership", "failures"),
+        *("partitions", "dispatch", "status"),
+    ),
+    "executors": (
+        ROOT_PART,
+        *("handling", "failed_lanes", "contexts", "key_chains", "mailbox", "lease", "port"),
+        *("thread_state", "state_calls", "command_interpreter", "threads", "batches"),
+        *("coroutines", "processes", "pull", "inline"),
+    ),
 }
 
-# Parts that stand beside the layers: what each may import, and who may import it.
-ASIDE: dict[str, tuple[set[str], set[str]]] = {
-    "audit": ({"model"}, {"cli", "testing", "demo", "bench", "sim", "spark"}),
-    "local": ({"errors"}, {"cli", "testing", "demo", "bench", "spark"}),
-    "spark": (SPARK, {"cli"}),
-    # Only the driver talks to Kafka; an executor that did would join the group.
-    "spark.driver": (SPARK | {"spark", "client"}, {"cli"}),
-}
-
-# Narrower than the layers: the console reads snapshots and sends events, and a dead letter goes
-# out through the client port; neither knows how workers run. Pools know no client, so that records
-# can be run where none may be.
+# What a part may import of the package besides itself, where that is less than all that is below.
 NARROWED: dict[str, set[str]] = {
-    "pools": {
-        *("handling", "program", "config", "keys", "core", "headers", "hashing", "model"),
-        *("errors", "logs", "clock"),
+    # The console reads snapshots and sends events; it does not know how workers run.
+    "observability.web": {
+        *("config", "core", "observability.diagnosis", "status", "shared_status", "hashing"),
+        *("model", "errors", "logs"),
     },
-    "web": {
-        *("config", "core", "diagnosis", "status", "shared_status", "hashing", "model", "errors"),
-        "logs",
+    # The judge of a run shares nothing with what it judges.
+    "observability.audit": {"model"},
+    "observability.diagnosis": {"core", "status", "shared_status", "model", "hashing", "errors"},
+    # A dead letter goes out through the client's port.
+    "dlq": {"client", "config", "core", "headers", "hashing", "model", "errors", "logs"},
+    # Brokers for tests can be started without the package.
+    "testing.clusters": {"errors"},
+    # A plain key can be read where no configuration is.
+    "config.keys": {"core", "headers", "hashing", "model", "errors", "logs"},
+    # Only the driver talks to Kafka; an executor that did would join the group.
+    "spark": {
+        *("core", "executors", "dlq", "observability.audit", "testing.clusters", "config"),
+        *("headers", "hashing", "model", "errors", "logs", "clock"),
     },
-    "dlq": {
-        *("client", "config", "keys", "core", "headers", "hashing", "model", "errors"),
-        "logs",
+    "spark.driver": {
+        *("spark", "client"),
+        *("core", "executors", "dlq", "observability.audit", "testing.clusters", "config"),
+        *("headers", "hashing", "model", "errors", "logs", "clock"),
     },
 }
 
-# Layers may not look sideways; these may, because one extends the other.
-SIDEWAYS: set[tuple[str, str]] = {
-    *(("status", "model"), ("status", "shared_status"), ("shared_status", "model")),
-    *(("hashing", "errors"), ("model", "errors")),
+# Who may import a part, where that is not everything above.
+RESERVED: dict[str, set[str]] = {
+    "observability.audit": {"cli", "testing", "lab", "spark"},
+    "testing.clusters": {"cli", "testing", "lab", "spark"},
+    "spark": {"cli"},
+    "lab.simulator": {"cli", "lab"},
 }
 
-PURE = {"core", "diagnosis", "status", "shared_status", "model", "headers", "hashing", "errors"}
+PURE = {
+    *("core", "observability.diagnosis", "status", "shared_status", "model", "headers", "hashing"),
+    "errors",
+}
 # Everything that a pure part may import besides the package: no thread, clock, random, log or I/O.
 PURE_IMPORTS = {
     "__future__",
@@ -104,35 +109,25 @@ PURE_IMPORTS = {
 # Builtins that reach the world without an import.
 IMPURE_CALLS = {"open", "print", "input", "__import__", "exec", "eval", "breakpoint"}
 
-PARTS = {part for layer in LAYERS for part in layer} | set(ASIDE)
+
+def inner_name(module: str) -> str:
+    """Return the dotted name of a module below the package; "" for the package itself."""
+    return module.removeprefix(PACKAGE).removeprefix(".")
 
 
-def part_of(module: str) -> str | None:
-    """The part that a dotted module name belongs to; None when it is in no table."""
-    if module == PACKAGE:
-        return ROOT_PART
-    words = module.removeprefix(f"{PACKAGE}.").split(".")
-    for length in range(len(words), 0, -1):
-        if (name := ".".join(words[:length])) in PARTS:
-            return name
-    return None
+def is_in(name: str, part: str) -> bool:
+    """Say whether a module is a part, or below it."""
+    return not part or f"{name}.".startswith(f"{part}.")
 
 
-def allowed(part: str) -> set[str]:
-    """The parts that a part may import, itself included."""
-    if part in ASIDE:
-        return ASIDE[part][0] | {part}
-    if part in NARROWED:
-        return NARROWED[part] | {part}
-    depth = next(i for i, layer in enumerate(LAYERS) if part in layer)
-    below = {name for layer in LAYERS[depth + 1 :] for name in layer}
-    beside = {name for name, (_, users) in ASIDE.items() if part in users}
-    sideways = {target for user, target in SIDEWAYS if user == part}
-    return below | beside | sideways | {part}
+def child(name: str, package: str) -> str:
+    """Return the part of a package that a module in it belongs to."""
+    rest = name.removeprefix(package).removeprefix(".")
+    return rest.partition(".")[0] or ROOT_PART
 
 
 def imports(module: Module, known: set[str]) -> Iterator[tuple[int, str]]:
-    """Line and absolute dotted name of everything that a module imports.
+    """Yield line and absolute dotted name of everything that a module imports.
 
     ``known`` are the names of the package's own modules: ``from kafka_keyshared.core import lanes``
     names a module, ``from kafka_keyshared.model import Record`` a value.
@@ -151,32 +146,46 @@ def imports(module: Module, known: set[str]) -> Iterator[tuple[int, str]]:
                 yield node.lineno, inner if inner in known else base
 
 
-def check_layers(tree: list[Module]) -> list[Finding]:
-    """Imports that point up or sideways, and modules that stand in no layer."""
+def check_layers(tree: Iterable[Module]) -> list[Finding]:
+    """Find imports that point up or that a table excludes, and modules that are in no order."""
+    tree = [*tree]
     known = {module.name for module in tree}
     found = []
     for module in tree:
-        part = part_of(module.name)
-        if part is None:
-            what = "is in no layer; place it in tests/tidy/layers.py"
-            found.append(Finding(module.path, what))
-            continue
-        may = allowed(part)
+        user = inner_name(module.name)
+        found += [
+            Finding(module.path, f"{child(user, package)} is in no order; see tests/tidy/layers.py")
+            for package, order in ORDER.items()
+            if is_in(user, package) and child(user, package) not in order
+        ]
         for line, name in imports(module, known):
-            if name.split(".")[0] != PACKAGE:
-                continue
-            target = part_of(name)
-            if target not in may:
-                what = f"{part} may not import {target or name}; imports point down"
-                found.append(Finding(f"{module.path}:{line}", what))
+            if is_in(name, PACKAGE):
+                found += [
+                    Finding(f"{module.path}:{line}", what)
+                    for what in _complaints(user, inner_name(name))
+                ]
     return found
 
 
-def check_pure(tree: list[Module]) -> list[Finding]:
-    """What would give a pure part a thread, a clock, chance, a log or I/O."""
+def _complaints(user: str, used: str) -> Iterator[str]:
+    for package, order in ORDER.items():
+        if is_in(user, package) and is_in(used, package):
+            above, below = child(user, package), child(used, package)
+            if {above, below} <= {*order} and order.index(above) < order.index(below):
+                yield f"{above} may not import {below}; imports point down"
+    narrow = max((part for part in NARROWED if is_in(user, part)), key=len, default=None)
+    if narrow is not None and not any(is_in(used, each) for each in {narrow, *NARROWED[narrow]}):
+        yield f"{narrow} may not import {used or PACKAGE}; see NARROWED in tests/tidy/layers.py"
+    for part, users in RESERVED.items():
+        if is_in(used, part) and not any(is_in(user, each) for each in {part, *users}):
+            yield f"{user} may not import {part}; see RESERVED in tests/tidy/layers.py"
+
+
+def check_pure(tree: Iterable[Module]) -> list[Finding]:
+    """Find what would give a pure part a thread, a clock, chance, a log or I/O."""
     found = []
     for module in tree:
-        if part_of(module.name) not in PURE:
+        if not any(is_in(inner_name(module.name), part) for part in PURE):
             continue
         for line, name in imports(module, set()):
             top = name.split(".")[0]
@@ -188,4 +197,34 @@ def check_pure(tree: list[Module]) -> list[Finding]:
             if isinstance(called, ast.Name) and called.id in IMPURE_CALLS:
                 what = f"calls {called.id}(); a pure part touches nothing outside"
                 found.append(Finding(f"{module.path}:{called.lineno}", what))
+    return found
+
+
+def edges(tree: Iterable[Module]) -> dict[str, set[str]]:
+    """Return for each module the modules of the package that it imports."""
+    tree = [*tree]
+    known = {module.name for module in tree}
+    return {
+        module.name: {name for _, name in imports(module, known) if name in known} - {module.name}
+        for module in tree
+    }
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Return every set of modules that can all reach one another."""
+    reached = {module: _reached(graph, module) for module in graph}
+    found: list[list[str]] = []
+    for module in sorted(graph):
+        if module in reached[module] and not any(module in circle for circle in found):
+            found.append(sorted(each for each in reached[module] if module in reached[each]))
+    return found
+
+
+def _reached(graph: Mapping[str, set[str]], start: str) -> set[str]:
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for name in graph[waiting.pop()] - found:
+            found.add(name)
+            waiting.append(name)
     return found

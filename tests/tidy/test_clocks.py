@@ -26,7 +26,7 @@ def test_time_and_chance_come_from_the_ports_alone() -> None:
         "import uuid\nx = uuid.uuid4()",
     ],
 )
-@pytest.mark.parametrize("folder", ["client", "handling", "pools", "owner"])
+@pytest.mark.parametrize("folder", ["client", "executors", "executors/handling", "runtime"])
 def test_a_reading_of_real_time_or_chance_is_found(folder: str, text: str) -> None:
     module = parse(text, f"{PACKAGE}/{folder}/planted.py")
     assert len(check_clocks(module, set())) == 1
@@ -38,4 +38,4 @@ def test_above_and_in_the_table_it_is_none() -> None:
     assert check_clocks(parse(text, f"{PACKAGE}/app/planted.py"), used) == []
     assert check_clocks(parse(text, f"{PACKAGE}/executors/coroutines/asyncio_pool.py"), used) == []
     assert used == {("executors/coroutines/asyncio_pool.py", "stop")}
-    assert len(check_clocks(parse(text, f"{PACKAGE}/pools/other.py"), used)) == 1
+    assert len(check_clocks(parse(text, f"{PACKAGE}/executors/other.py"), used)) == 1

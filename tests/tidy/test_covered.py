@@ -35,11 +35,13 @@ def judged(**reached: tuple[int, int]) -> list[str]:
 
 
 def test_what_reaches_its_figure_is_fine() -> None:
-    assert judged(core__commit=(80, 17), cli__run=(80, 10), errors=(80, 20)) == []
+    assert judged(core__offsets__commit=(80, 17), cli__run=(80, 10), errors=(80, 20)) == []
 
 
 def test_each_module_of_the_core_has_its_own_figure() -> None:
-    (said,) = judged(core__commit=(80, 16), core__lanes=(80, 20), core__routing__ring=(80, 20))
+    (said,) = judged(
+        core__offsets__commit=(80, 16), core__lanes__closed=(80, 20), core__routing__ring=(80, 20)
+    )
     assert said.startswith("kafka_keyshared/core/offsets/commit.py: 96.0 %")
 
 

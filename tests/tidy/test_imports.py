@@ -1,56 +1,65 @@
-"""Imports point down, and the core stays pure."""
+"""Imports point down, no files import one another in a circle, and the core stays pure."""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from tests.tidy.layers import (
-    ASIDE,
-    LAYERS,
     NARROWED,
-    PARTS,
-    SIDEWAYS,
-    allowed,
+    ORDER,
+    PURE,
+    RESERVED,
     check_layers,
     check_pure,
+    circles,
+    edges,
     imports,
-    part_of,
+    inner_name,
+    is_in,
 )
-from tests.tidy.sources import PACKAGE, modules, parse, report
+from tests.tidy.sources import PACKAGE, Module, modules, parse, report
+
+TOP_MOST = 13
+"""Packages at the top."""
+
+IN_CORE_MOST = 3
+"""Files directly in the core."""
 
 
 def test_every_import_of_the_package_points_down() -> None:
-    found = check_layers(list(modules(PACKAGE)))
+    found = check_layers(modules(PACKAGE))
     assert not found, report(found)
+
+
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    found = circles(edges(modules(PACKAGE)))
+    assert not found, "\n".join(" -> ".join(circle) for circle in found)
 
 
 def test_the_pure_parts_touch_nothing_outside() -> None:
-    found = check_pure(list(modules(PACKAGE)))
+    found = check_pure(modules(PACKAGE))
     assert not found, report(found)
 
 
-def test_the_checkers_see_the_package() -> None:
-    names = {module.name for module in modules(PACKAGE)}
-    assert {"kafka_keyshared.errors", "kafka_keyshared.model"} <= names
+def test_few_packages_are_at_the_top_and_few_files_directly_in_the_core() -> None:
+    paths = [module.path.split("/") for module in modules(PACKAGE)]
+    assert len({words[1] for words in paths if len(words) > 2}) <= TOP_MOST
+    assert len([words for words in paths if words[1] == "core" and len(words) == 3]) <= IN_CORE_MOST
 
 
-def test_each_part_stands_in_one_place_and_the_tables_name_no_unknown_part() -> None:
-    placed = [part for layer in LAYERS for part in layer] + list(ASIDE)
-    named = {part for may, users in ASIDE.values() for part in may | users}
-    named |= set(NARROWED) | {part for may in NARROWED.values() for part in may}
-    named |= {part for pair in SIDEWAYS for part in pair}
-    assert len(placed) == len(set(placed))
-    assert named <= PARTS
-
-
-def test_no_two_parts_may_import_each_other() -> None:
-    mutual = {
-        (one, two)
-        for one in PARTS
-        for two in PARTS
-        if one < two and two in allowed(one) and one in allowed(two)
-    }
-    assert mutual == set()
+def test_the_tables_name_only_what_is_there() -> None:
+    names = [inner_name(module.name) for module in modules(PACKAGE)]
+    tables = {*PURE, *NARROWED, *RESERVED}
+    tables |= {part for parts in NARROWED.values() for part in parts}
+    tables |= {part for parts in RESERVED.values() for part in parts}
+    assert [part for part in sorted(tables) if not any(is_in(name, part) for name in names)] == []
+    for package, order in ORDER.items():
+        assert [part for part, times in Counter(order).items() if times > 1] == []
+        inside = {f"{package}.{part}".removeprefix(".") for part in order if part != "__init__"}
+        assert [part for part in inside if not any(is_in(name, part) for name in names)] == []
 
 
 @pytest.mark.parametrize(
@@ -59,71 +68,89 @@ def test_no_two_parts_may_import_each_other() -> None:
         (
             "core/records/window.py",
             "from kafka_keyshared.runtime.loop import run",
-            "core may not import",
+            "core may not import runtime",
         ),
         (
             "core/records/window.py",
             "from kafka_keyshared.config import Settings",
-            "core may not import",
+            "core may not import config",
         ),
         (
             "core/records/window.py",
             "def f():\n    import kafka_keyshared.observability.web",
-            "core may not import web",
+            "core may not import observability",
         ),
         ("core/routing/ring.py", "from ...config import Settings", "core may not import config"),
-        ("core/routing/ring.py", "from ... import config", "core may not import"),
-        ("model.py", "from kafka_keyshared import errors, hashing", "may not import hashing"),
+        ("core/routing/ring.py", "from ... import config", "core may not import config"),
+        (
+            "core/records/window.py",
+            "from kafka_keyshared.core.offsets.runs import Runs",
+            "records may not import offsets",
+        ),
+        ("hashing.py", "from kafka_keyshared import errors, model", "may not import model"),
         (
             "executors/threads/pool.py",
             "from kafka_keyshared.runtime.loop import Loop",
-            "pools may not import",
+            "executors may not import runtime",
         ),
-        ("runtime/loop.py", "from ..app import service", "owner may not import app"),
+        (
+            "executors/threads/pool.py",
+            "from kafka_keyshared.executors.coroutines import asyncio_pool",
+            "threads may not import coroutines",
+        ),
+        ("runtime/loop.py", "from ..app import service", "runtime may not import app"),
         (
             "observability/web/metrics.py",
             "from kafka_keyshared.executors.port import Pool",
-            "web may not import",
+            "observability.web may not import executors",
         ),
-        ("dlq/publish.py", "from kafka_keyshared.runtime.loop import Loop", "dlq may not import"),
         (
             "observability/audit/judge.py",
             "from kafka_keyshared.errors import ConfigError",
-            "audit may not import",
+            "observability.audit may not import errors",
+        ),
+        (
+            "observability/doctor/judge.py",
+            "from kafka_keyshared.observability.audit.ledger import Ledger",
+            "may not import observability.audit",
         ),
         (
             "testing/clusters/jars.py",
             "from kafka_keyshared.model import Record",
-            "local may not import model",
+            "testing.clusters may not import model",
         ),
         (
-            "core/contract/events.py",
-            "from kafka_keyshared.observability.audit.ledger import Ledger",
-            "audit",
+            "spark/task.py",
+            "from kafka_keyshared.client.kafka import Client",
+            "spark may not import client",
         ),
-        ("spark/executor.py", "from kafka_keyshared.client.kafka import Client", "spark may not"),
-        ("lab/simulator/world.py", "import kafka_keyshared", "sim may not import"),
         (
-            "keys.py",
+            "lab/demo/run.py",
+            "from kafka_keyshared.spark.driver import batch",
+            "may not import spark",
+        ),
+        ("app/run.py", "import kafka_keyshared", "app may not import __init__"),
+        (
+            "config/keys/sources.py",
             "if typing.TYPE_CHECKING:\n    from kafka_keyshared.cli import Options",
-            "keys may not import cli",
+            "config may not import cli",
         ),
-        ("newpart.py", "", "is in no layer"),
-        ("newpart/part.py", "", "is in no layer"),
+        ("newpart.py", "", "newpart is in no order"),
+        ("newpart/part.py", "", "newpart is in no order"),
+        ("core/newpart/part.py", "", "newpart is in no order"),
     ],
 )
 def test_a_planted_import_is_found(path: str, statement: str, complaint: str) -> None:
-    tree = [
-        parse(statement, f"{PACKAGE}/{path}"),
-        *(
-            parse("", f"{PACKAGE}/{name}.py")
-            for name in ("config", "errors", "hashing", "app/service", "pools/threads")
-            if name != path.removesuffix(".py")
-        ),
-    ]
-    (finding,) = check_layers(tree)
-    assert complaint in str(finding)
-    assert finding.where.startswith(f"{PACKAGE}/{path}")
+    tree = [parse(statement, f"{PACKAGE}/{path}"), *_neighbours(path)]
+    found = check_layers(tree)
+    assert complaint in str(found[0])
+    assert all(finding.where.startswith(f"{PACKAGE}/{path}") for finding in found)
+
+
+def _neighbours(path: str) -> Iterator[Module]:
+    for name in ("config/__init__", "errors", "model", "app/service", "spark/driver/batch"):
+        if name != path.removesuffix(".py"):
+            yield parse("", f"{PACKAGE}/{name}.py")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +163,7 @@ def test_a_planted_import_is_found(path: str, statement: str, complaint: str) ->
         ("core/routing/ring.py", "from ...hashing import slot_of"),
         ("core/routing/__init__.py", "from .ring import VnodeRing"),
         ("testing/clusters/broker.py", "from kafka_keyshared.errors import MissingPartError"),
-        ("spark/driver.py", "from kafka_keyshared.client.kafka import Client"),
+        ("spark/driver/plan.py", "from kafka_keyshared.client.kafka import Client"),
         ("errors.py", "import threading"),
     ],
 )
@@ -144,6 +171,27 @@ def test_an_import_that_points_down_or_outside_is_no_matter_of_layers(
     path: str, statement: str
 ) -> None:
     assert check_layers([parse(statement, f"{PACKAGE}/{path}")]) == []
+
+
+@pytest.mark.parametrize(
+    ("statements", "found"),
+    [
+        ({"a": "b", "b": "c", "c": ""}, []),
+        ({"a": "b", "b": "a"}, [["a", "b"]]),
+        ({"a": "b", "b": "c", "c": "a", "d": "a"}, [["a", "b", "c"]]),
+        ({"a": "b", "b": "a", "c": "d", "d": "c"}, [["a", "b"], ["c", "d"]]),
+    ],
+)
+def test_a_planted_circle_is_found(statements: dict[str, str], found: list[list[str]]) -> None:
+    tree = [
+        parse(f"def f():\n    from . import {to}" if to else "", f"{PACKAGE}/core/{name}.py")
+        for name, to in statements.items()
+    ]
+    assert circles(edges(tree)) == [_named(circle) for circle in found]
+
+
+def _named(names: Iterable[str]) -> list[str]:
+    return [f"{PACKAGE}.core.{name}" for name in names]
 
 
 @pytest.mark.parametrize(
@@ -169,15 +217,10 @@ def test_a_planted_impurity_is_found(statement: str) -> None:
     assert check_pure([parse(statement, f"{PACKAGE}/client/kafka.py")]) == []
 
 
-def test_a_submodule_belongs_to_the_nearest_part_that_is_placed() -> None:
-    assert part_of("kafka_keyshared.core.routing.ring") == "core"
-    assert part_of("kafka_keyshared.spark.driver") == "spark.driver"
-    assert part_of("kafka_keyshared.spark.executor") == "spark"
-    assert part_of("kafka_keyshared.newpart.module") is None
-
-
 def test_relative_imports_resolve_like_python_resolves_them() -> None:
-    module = parse("from . import ring\nfrom ..lanes import Lane", f"{PACKAGE}/core/routing/x.py")
+    module = parse(
+        "from . import ring\nfrom ..lanes.closed import Lane", f"{PACKAGE}/core/routing/x.py"
+    )
     known = {"kafka_keyshared.core.routing.ring"}
     names = [name for _, name in imports(module, known)]
     assert names == ["kafka_keyshared.core.routing.ring", "kafka_keyshared.core.lanes.closed"]

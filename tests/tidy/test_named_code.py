@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.tidy.layers import ASIDE, LAYERS, ROOT_PART
+from tests.tidy.layers import ORDER, ROOT_PART
 from tests.tidy.sources import PACKAGE, ROOT, Finding, report
 
 PAGE = "docs/architecture.md"
@@ -16,7 +16,7 @@ _PATH = re.compile(r"`((?:[\w-]+/)*[\w-]+\.py|(?:[\w-]+/)+)`")
 # Names in brackets right behind a module are in it: `core/lanes/closed.py` (`LANE_TABLE`,
 # `ClosedLane`).
 _NAMED = re.compile(r"`((?:[\w-]+/)*\w+\.py)` \(((?:`[\w.]+`(?:, | and )?)+)\)")
-_FLOOR = re.compile(r"\| (\d+) \| ((?:`[\w./]+`(?:, )?)+) \|")
+_ROW = re.compile(r"^\| ((?:`[\w./]+`(?:, )?)+) \|", re.M)
 
 
 def check_named_code(path: str, text: str) -> list[Finding]:
@@ -45,13 +45,14 @@ def _defines(source: str, name: str) -> bool:
     return bool(re.search(rf"^\s*(?:def |class |self\.)?{name}\b\s*(?:[:=(\[]|$)", source, re.M))
 
 
-def floors(text: str) -> dict[str, int]:
-    """The parts that the page's table names, each with its floor."""
-    return {
-        name.removesuffix("/").removesuffix(".py"): int(floor)
-        for floor, names in _FLOOR.findall(text)
-        for name in re.findall(r"`([\w./]+)`", names)
-    }
+def rows(text: str, below: str) -> list[str]:
+    """Return the parts that the page's tables name in their first column, in order.
+
+    They are those directly in ``below``, which is "" for the whole package.
+    """
+    names = [name for row in _ROW.findall(text) for name in re.findall(r"`([\w./]+)`", row)]
+    inside = [name.removeprefix(below).strip("/") for name in names if name.startswith(below)]
+    return [name.removesuffix(".py") for name in inside if name and "/" not in name]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -62,15 +63,11 @@ def test_what_the_page_names_is_there(page: str) -> None:
     assert not found, report(found)
 
 
-def test_the_page_has_every_part_on_its_floor() -> None:
-    shown = floors((ROOT / PAGE).read_text(encoding="utf-8"))
-    there = {each.stem for each in (ROOT / PACKAGE).iterdir()} - set(ASIDE)
-    layers = [
-        {"__init__" if part == ROOT_PART else part for part in layer} & there
-        for layer in reversed(LAYERS)
-    ]
-    layers = [layer for layer in layers if layer]
-    assert shown == {part: floor for floor, layer in enumerate(layers, 1) for part in layer}
+@pytest.mark.parametrize("package", ["", "core"])
+def test_the_page_has_every_part_in_the_order_of_imports(package: str) -> None:
+    shown = rows((ROOT / PAGE).read_text(encoding="utf-8"), package and f"{package}/")
+    order = [part for part in ORDER[package] if not (package and part == ROOT_PART)]
+    assert shown == order
 
 
 @pytest.mark.parametrize(

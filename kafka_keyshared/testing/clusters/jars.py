@@ -23,8 +23,8 @@ OLDEST_JAVA = 17
 """Kafka 4 brokers run on Java 17 and later (KIP-1013)."""
 
 HOW_TO_GET_JARS = (
-    f"run `python -m kafka_keyshared.testing.clusters.jars` (54 MB, needs Maven), or set {JARS_VARIABLE} to "
-    f"the libs directory of a Kafka {KAFKA_VERSION} download"
+    "run `python -m kafka_keyshared.testing.clusters.jars` (54 MB, needs Maven), or set "
+    f"{JARS_VARIABLE} to the libs directory of a Kafka {KAFKA_VERSION} download"
 )
 
 KAFKA_JARS = JarSet(
