@@ -1,8 +1,7 @@
 """The status of an instance at one moment, as one value.
 
 Metrics, health checks and the console read it and know nothing else of the instance. It is plain
-data (``msgspec.json.encode`` turns it into JSON) and carries the version of its layout. Offsets are
-exclusive: each is the next one.
+data for ``msgspec.json.encode``, with the version of its layout. An offset is the next one.
 """
 
 from __future__ import annotations
@@ -67,10 +66,9 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
 class RunningRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record whose handler has not returned.
 
-    ``key`` is the text of its key, cut to length, with non-text bytes as ``\\x…``. ``slot`` is its
-    slot. Both are None without a key. ``where`` and ``stack`` give the handler's position in the
-    user's program. They are set once it has been running for long and if its pool can determine
-    them.
+    ``key`` is the text of its key, cut to length, with non-text bytes as ``\\x…``; it and ``slot``
+    are None without a key. ``where`` and ``stack`` give the handler's position in the user's
+    program, once it has been running for long and if its pool can determine them.
     """
 
     topic: str
@@ -86,10 +84,9 @@ class RunningRecord(msgspec.Struct, frozen=True, kw_only=True):
 class DrainingHash(msgspec.Struct, frozen=True, kw_only=True):
     """A slot that drains at a worker: PIP-379 calls it a draining hash.
 
-    ``pending`` of its leases have not ended, and ``blocked`` records wait for that at ``owner``.
-    That is the worker that now has the slot, None if there is none. Where workers filter, keys of a
-    slot may have several owners, and each of them is a draining hash. It has been draining for
-    ``seconds``, as far as that was seen.
+    ``pending`` of its leases have not ended, and ``blocked`` records wait for that at ``owner``,
+    the worker that now has the slot (None: no worker). Where workers filter, keys of a slot may
+    have several owners, each with a draining hash. It was first seen ``seconds`` ago.
     """
 
     hash: int
@@ -121,11 +118,9 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     - ``runs`` is how many of its records run. ``running`` is the first of them that it got.
     - ``stuck`` of them run past the ack timeout and cannot be ended. The worker's state is stuck if
       it waits for one of these; otherwise a replacement goes on.
-    - ``dropped`` counts records that came while it was full, which only happens without
-      reliability.
+    - ``dropped`` counts records that came while it was full (without reliability only).
     - ``draining`` are slots of which it has leases and which now belong to another worker.
-    - ``detached`` says that its record takes long, and other workers have taken over all its
-      others.
+    - ``detached`` says that its record takes long, and other workers have taken its other records.
     - ``shards`` is the number of shards it holds.
     """
 
@@ -149,8 +144,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
 class BlockedKey(msgspec.Struct, frozen=True, kw_only=True):
     """A blocked key, the record that blocks it, for how long, and why.
 
-    ``key`` is its text, cut to length, with non-text bytes as ``\\x…``; None for a record without a
-    key.
+    ``key`` is as that of a :class:`RunningRecord`.
     """
 
     key: str | None
@@ -195,10 +189,7 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A record whose key cannot be read yet; ``records`` of its partition wait.
-
-    It has been seen in this state for ``seconds``.
-    """
+    """A record whose key has been unreadable for ``seconds``; ``records`` of its partition wait."""
 
     topic: str
     partition: int
@@ -275,9 +266,8 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     Draining:
 
-    - ``draining_hashes_count`` slots drain, with ``draining_hashes_pending_messages`` leases in
-      all.
-    - ``draining_hashes_blocked_messages`` records wait for that.
+    - ``draining_hashes_count`` slots drain, with ``draining_hashes_pending_messages`` leases;
+      ``draining_hashes_blocked_messages`` records wait for that.
     - ``draining_hashes_cleared_total`` slots have drained so far.
 
     Records and keys:
@@ -406,9 +396,9 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
 class Lately(msgspec.Struct, frozen=True, kw_only=True):
     """A summary of the last ``seconds``.
 
-    ``backlog`` is the backlog at the start of the period, over the ``partitions`` for which it is
-    known. ``busy`` is the mean share of workers that ran a record. ``full`` is the share of time
-    that the window was full. ``fetched`` and ``settled`` are numbers of records.
+    ``backlog`` is that of the period's start, over the ``partitions`` with a known one. ``busy`` is
+    the mean share of workers that ran a record. ``full`` is the share of time that the window was
+    full. ``fetched`` and ``settled`` are numbers of records.
     """
 
     seconds: float
@@ -423,8 +413,8 @@ class Lately(msgspec.Struct, frozen=True, kw_only=True):
 class RefusedRight(msgspec.Struct, frozen=True, kw_only=True):
     """A right that the brokers refuse: on ``topic``, or on the group where that is ''.
 
-    ``text`` names the refused right, its effect, and the right to grant. It has been refused for
-    ``seconds``, the last time with ``error``.
+    ``text`` names the refused right, its effect, and the right to grant. The first refusal was
+    ``seconds`` ago, and the last one says ``error``.
     """
 
     topic: str

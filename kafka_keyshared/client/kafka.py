@@ -148,10 +148,7 @@ class KafkaClient:
         self.withhold: Callable[[Sequence[TopicPartition]], None] = lambda _: None
 
     def forked(self) -> None:
-        """Disable the client in a child that a callback or a key function forked.
-
-        Such a child is not the owner.
-        """
+        """Disable the client in a child that a callback or a key function forked."""
         # Kept alive: its destructor would wait for threads that the child does not have.
         self._parents = self.consumer
         self.consumer = cast("Consumer", forks.StaysWithParent(forks.IN_OWNER, lambda: self.ending))
@@ -169,10 +166,7 @@ class KafkaClient:
     # --- before the start ---
 
     def check_topics(self, timeout: float) -> list[str]:
-        """Raise when no broker answers or a topic is missing: see :func:`.start_topics.find`.
-
-        Returns the names of all existing topics.
-        """
+        """Return all topics; raise without a broker or a topic: :func:`.start_topics.find`."""
         try:
             metadata = self.consumer.list_topics(timeout=timeout)
         except KafkaException as error:

@@ -74,7 +74,7 @@ def test_the_page_has_every_part_in_the_order_of_imports(package: str) -> None:
     ("line", "complaint"),
     [
         ("see `core/no_such.py`", "names core/no_such.py, which does not exist"),
-        ("see `runtime/`", "names runtime/, which does not exist"),
+        ("see `nosuch/`", "names nosuch/, which does not exist"),
         (
             "see `core/contract/retry_policy.py` (`judge`)",
             "names judge, which is not in core/contract/retry_policy.py",

@@ -182,9 +182,8 @@ class Crew(ABC, Generic[C]):
             with handling(), forks.ends_here(f"a handler on {cell.name}"):
                 self._live(cell)
         finally:
-            lease.WORKER.reset(
-                before
-            )  # the thread may be the caller's (executors/inline/driver.py)
+            # The thread may be the caller's: executors/inline/driver.py.
+            lease.WORKER.reset(before)
 
     def _live(self, cell: C) -> None:
         try:
