@@ -31,7 +31,7 @@ CLIENT_EVERY = 60.0
 """Number of lines of a kind that are written per period, and the period in seconds."""
 
 
-class Log(logging.LoggerAdapter[logging.Logger]):
+class SafeLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger that falls back to standard error when a line cannot be written."""
 
     def process(
@@ -60,7 +60,7 @@ class ClientLog:
     logged at debug level.
     """
 
-    def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, log: SafeLogger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._clock = clock
         self._since: dict[str, float] = {}
@@ -136,7 +136,7 @@ class Seldom:
 
     def __init__(
         self,
-        log: Log,
+        log: SafeLogger,
         clock: Callable[[], float] = time.monotonic,
         every: float = CLIENT_EVERY,
     ) -> None:
@@ -207,10 +207,10 @@ DISABLED_LEAST = 3
 _said: set[str] = set()
 
 
-def log_of(name: str) -> Log:
+def log_of(name: str) -> SafeLogger:
     """Return the package's logger of that name."""
     _loggers[name] = logging.getLogger(name)
-    return Log(_loggers[name])
+    return SafeLogger(_loggers[name])
 
 
 def enable_again() -> bool:
@@ -225,7 +225,7 @@ def enable_again() -> bool:
         return False
     for each in disabled:
         each.disabled = False
-    Log(_loggers[PACKAGE]).warning(
+    SafeLogger(_loggers[PACKAGE]).warning(
         "logging.config had disabled the loggers kafka_keyshared.* (disable_existing_loggers is "
         "True unless it is given): they are enabled again. To silence them set the level of the "
         "logger 'kafka_keyshared'"

@@ -11,9 +11,9 @@ from kafka_keyshared.config import Options
 from kafka_keyshared.config.poison import DLQ_SUFFIX
 from kafka_keyshared.dlq.json_view import in_a_line
 from kafka_keyshared.dlq.letter import LetterPlace
-from kafka_keyshared.dlq.plan import Plan
-from kafka_keyshared.dlq.replay import Outcome
-from kafka_keyshared.dlq.service import Desk, Wanted
+from kafka_keyshared.dlq.plan import ReplayPlan
+from kafka_keyshared.dlq.replay import ReplayOutcome
+from kafka_keyshared.dlq.service import Desk, ReplayRequest
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.model import counted, some
 from kafka_keyshared.observability.web.command_list import LettersOrder, ReplayOrder
@@ -38,7 +38,7 @@ def replay(app: Orderable, order: ReplayOrder) -> tuple[str, dict[str, Any]]:
     dlq = _topic(app, order.dlq)
     desk = _desk(app, dlq)
     at = LetterPlace(*map(int, order.at.split(":"))) if order.at else None
-    wanted = Wanted(at, order.max_replays, order.rate)
+    wanted = ReplayRequest(at, order.max_replays, order.rate)
     if not order.execute:
         plan = desk.plan(wanted)
         return _would(plan), _told(dlq, plan)
@@ -78,7 +78,7 @@ def _unknown(options: Options, topic: str) -> bool:
     return is_pattern(topic) and options.dlq_topic(topic) == f"{topic}{DLQ_SUFFIX}"
 
 
-def _would(plan: Plan) -> str:
+def _would(plan: ReplayPlan) -> str:
     """Describe what a replay would send; raise if that is nothing."""
     refused = plan.refused
     left = _those(
@@ -95,7 +95,7 @@ def _would(plan: Plan) -> str:
     return f"{counted(len(plan.rows), 'letter')} would go to {where}{each}{besides}"
 
 
-def _told(dlq: str, plan: Plan) -> dict[str, Any]:
+def _told(dlq: str, plan: ReplayPlan) -> dict[str, Any]:
     refused = plan.refused
     return {
         "dlq": dlq,
@@ -107,11 +107,11 @@ def _told(dlq: str, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _sent(outcome: Outcome) -> str:
+def _sent(outcome: ReplayOutcome) -> str:
     return f"{counted(outcome.replayed, 'letter')} sent back"
 
 
-def _left(outcome: Outcome) -> str:
+def _left(outcome: ReplayOutcome) -> str:
     why = [each for each, _ in outcome.why.most_common(3)]
     if outcome.halted is not None:
         why.append(outcome.halted)

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_keyshared.client.patterns import topics_meant
 from kafka_keyshared.config import Options
-from kafka_keyshared.core.contract.events import DeadLettered
+from kafka_keyshared.core.contract.events import DeadLetterAnswer
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
@@ -38,11 +38,11 @@ def refuse_to_skip(options: Options, dead_letter_on: Sequence[type[BaseException
 
 
 def seen_by(
-    hook: Callable[[DeadLettered], None] | None, post: Callable[[DeadLettered], None]
-) -> Callable[[DeadLettered], None]:
+    hook: Callable[[DeadLetterAnswer], None] | None, post: Callable[[DeadLetterAnswer], None]
+) -> Callable[[DeadLetterAnswer], None]:
     """Return a function that calls the hook, if there is one, and then posts the answer."""
 
-    def posted(answered: DeadLettered) -> None:
+    def posted(answered: DeadLetterAnswer) -> None:
         if hook is not None:
             hook(answered)
         post(answered)
@@ -54,7 +54,7 @@ def publisher(
     conf: Mapping[str, Any],
     options: Options,
     sources: Sequence[str],
-    post: Callable[[DeadLettered], None],
+    post: Callable[[DeadLetterAnswer], None],
     timeout: float,
 ) -> DeadLetterPublisher:
     """Return the writer of these topics' dead letters, which posts the answers.

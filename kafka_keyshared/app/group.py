@@ -17,7 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from kafka_keyshared.client.bounds import Bound, Moment
+from kafka_keyshared.client.bounds import Moment, ReadingBound
 from kafka_keyshared.client.log_reader import LogReader
 from kafka_keyshared.client.patterns import topics_meant
 from kafka_keyshared.client.report_writer import BeatWriter
@@ -31,7 +31,7 @@ from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import partition_of
 from kafka_keyshared.observability.web.group.pull_reports import AddressesEar
 from kafka_keyshared.observability.web.group.report import (
-    Beat,
+    InstanceReport,
     UnreadableBeatError,
     Who,
     beat_of,
@@ -39,7 +39,7 @@ from kafka_keyshared.observability.web.group.report import (
     packed,
     unpacked,
 )
-from kafka_keyshared.observability.web.group.subscribe import Group, News, Place
+from kafka_keyshared.observability.web.group.subscribe import GroupListener, News, ReportSource
 from kafka_keyshared.observability.web.group.view import FORGOTTEN, Looker
 from kafka_keyshared.status import Status
 
@@ -73,12 +73,12 @@ def refuse_own_topic(options: Options, topics: Sequence[str]) -> None:
         )
 
 
-class Telling:
+class ReportSender:
     """Sends this instance's beat to the group at intervals, on its own thread."""
 
     def __init__(
         self,
-        beat: Callable[[], Beat | None],
+        beat: Callable[[], InstanceReport | None],
         writer: BeatWriter,
         key: bytes,
         every: float,
@@ -164,7 +164,7 @@ class TopicEar:
     def __init__(self, conf: Mapping[str, Any], topic: str, group: str) -> None:
         self._group = f"{group}/".encode()
         since = Moment(int((time.time() - FORGOTTEN) * 1000))
-        bounds = (Bound("group_view", since), None)
+        bounds = (ReadingBound("group_view", since), None)
         self._log = LogReader(connection_conf(conf), [topic], bounds, log.debug, time.monotonic)
         try:
             self._behind = set(self._log.open())
@@ -238,21 +238,21 @@ class GroupLink:
         self._host = host = socket.gethostname()
         self._instance = f"{host}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         name = str(conf["group.id"])
-        self.telling: Telling | None = None
-        place: Place | None = None
+        self.telling: ReportSender | None = None
+        place: ReportSource | None = None
         topic = options.group_view_topic
         if topic is not None:
             writer = BeatWriter(conf, topic, self._make)
             key, every = key_of(name, self._instance), options.group_view_interval
-            self.telling = Telling(self.beat, writer, key, every)
-            place = Place("topic", topic, lambda: self._ear(topic, name))
+            self.telling = ReportSender(self.beat, writer, key, every)
+            place = ReportSource("topic", topic, lambda: self._ear(topic, name))
         elif addresses := options.group_view_addresses:
-            place = Place(
+            place = ReportSource(
                 "addresses",
                 ", ".join(addresses),
                 lambda: AddressesEar(addresses, name, token, self._instance),
             )
-        self.group = Group(
+        self.group = GroupListener(
             self.beat,
             place,
             Looker(name, self._instance, host),
@@ -280,7 +280,7 @@ class GroupLink:
         """Return the counts of the beats sent."""
         return Beats() if self.telling is None else self.telling.beats()
 
-    def beat(self) -> Beat | None:
+    def beat(self) -> InstanceReport | None:
         """Return this instance's beat; None before there is a status."""
         status = self._glance()
         if status is None:

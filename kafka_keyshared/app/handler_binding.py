@@ -26,7 +26,7 @@ from kafka_keyshared.executors.handling.call_record import Called
 from kafka_keyshared.executors.handling.decoding import Deserializer, Making
 from kafka_keyshared.executors.handling.handlers import Made, awaits, hands_over, maker
 from kafka_keyshared.executors.handling.outputs import Take
-from kafka_keyshared.executors.handling.queue_wait import Waits
+from kafka_keyshared.executors.handling.queue_wait import QueueWaits
 from kafka_keyshared.executors.lease import worker_here
 from kafka_keyshared.executors.thread_state import WorkerSpec
 
@@ -43,7 +43,7 @@ class Handling(Orderable):
     serdes: tuple[Deserializer | None, Deserializer | None] = (None, None)
     dead_letter_on: tuple[type[BaseException], ...] = ()
     conf: dict[str, Any]
-    waits: Waits | None = None
+    waits: QueueWaits | None = None
 
     def handler(self, handler: H) -> H:
         """Use this function, or this class with ``handle(record)``, for every record.
@@ -168,7 +168,7 @@ class Handling(Orderable):
         options = self.options
         # Another process does not know when a record was fetched.
         apart = options.pool == PROCESS
-        self.waits = None if apart else Waits(Clock().monotonic, options.window_records)
+        self.waits = None if apart else QueueWaits(Clock().monotonic, options.window_records)
         return TracedMaking(
             make,
             Tracing(

@@ -15,7 +15,7 @@ from kafka_keyshared.observability.web.command_list import (
     DrainOrder,
     DropOrder,
     FilterOrder,
-    LaneOrder,
+    LaneOrderRequest,
     LettersOrder,
     LimitOrder,
     LogLevelOrder,
@@ -45,7 +45,7 @@ def acting_on(app: Orderable, token_file: str | None, *, keys: bool) -> Acting |
 
 def carry_out(app: Orderable, order: Any, *, keys: bool) -> Did:
     """Carry out the order; pass on the app's errors."""
-    if isinstance(order, LaneOrder):
+    if isinstance(order, LaneOrderRequest):
         return _lane(app, order, keys=keys)
     if isinstance(order, LettersOrder | ReplayOrder):
         from kafka_keyshared.app import (
@@ -103,7 +103,7 @@ The last such place in the text is the key's end, since a key may contain any by
 """
 
 
-def _lane(app: Orderable, order: LaneOrder, *, keys: bool) -> Did:
+def _lane(app: Orderable, order: LaneOrderRequest, *, keys: bool) -> Did:
     """Decide about a lane. Leave a key out of the answer if the caller may not see it."""
     do, done = {
         ReleaseOrder: (app.release, "is released"),

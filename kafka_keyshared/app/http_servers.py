@@ -21,9 +21,9 @@ from kafka_keyshared.observability.diagnosis.findings import Diagnosis
 from kafka_keyshared.observability.web.commands import Acting
 from kafka_keyshared.observability.web.metrics import Exposition, StatusCollector
 from kafka_keyshared.observability.web.server import HttpServer, Probes
-from kafka_keyshared.observability.web.snapshot import About, Setting
+from kafka_keyshared.observability.web.snapshot import Setting, SnapshotOrigin
 from kafka_keyshared.platform.detached_call import Aside
-from kafka_keyshared.runtime.status_board import Board
+from kafka_keyshared.runtime.status_board import StatusBoard
 from kafka_keyshared.status import Status
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Looked:
     """An app that can be observed while it runs, from any thread."""
 
     options: Options
-    _board: Board
+    _board: StatusBoard
     _served: Served
 
     def status(self, *, pending: bool = False) -> Status | None:
@@ -84,7 +84,7 @@ ENDED_WITHIN = 5.0
 class Served:
     """The servers of one run; None for those that are not configured."""
 
-    def __init__(self, options: Options, board: Board) -> None:
+    def __init__(self, options: Options, board: StatusBoard) -> None:
         self._options = options
         self._board = board
         self.http: HttpServer | None = None
@@ -166,10 +166,10 @@ class Served:
             Aside(server.close, name="keyshared-http-end").wait(seconds)
 
 
-def about(options: Options, topics: Sequence[str]) -> About:
+def about(options: Options, topics: Sequence[str]) -> SnapshotOrigin:
     """Return the identity of the instance: host, process, versions and topics."""
     letters = {} if options.dlq is False else {each: options.dlq_topic(each) for each in topics}
-    return About(
+    return SnapshotOrigin(
         host=socket.gethostname(),
         pid=os.getpid(),
         version=version("kafka-keyshared"),

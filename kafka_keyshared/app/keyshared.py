@@ -37,8 +37,8 @@ from kafka_keyshared.config.option_types import GivenOptions
 from kafka_keyshared.config.pooled import PROCESS
 from kafka_keyshared.config.properties import ALIASES
 from kafka_keyshared.config.show import of_program
-from kafka_keyshared.core.contract.commands import Dropped
-from kafka_keyshared.core.contract.events import DeadLettered
+from kafka_keyshared.core.contract.commands import RecordsDropped
+from kafka_keyshared.core.contract.events import DeadLetterAnswer
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.command_interpreter import Mail
@@ -61,7 +61,12 @@ from kafka_keyshared.runtime.ports import Ports
 from kafka_keyshared.runtime.rights import Subject, user_in
 from kafka_keyshared.runtime.run_guard import Ending
 from kafka_keyshared.runtime.shutdown import StopReport
-from kafka_keyshared.runtime.status_board import MAX_POLL_INTERVAL_MS, Board, Observer, chained
+from kafka_keyshared.runtime.status_board import (
+    MAX_POLL_INTERVAL_MS,
+    Observer,
+    StatusBoard,
+    chained,
+)
 
 log = log_of("kafka_keyshared")
 
@@ -87,8 +92,8 @@ class Hooks:
 
     client: Callable[..., KafkaClient] = KafkaClient
     pool: Callable[..., ThreadPool] = ThreadPool
-    dead_lettered: Callable[[DeadLettered], None] | None = None
-    dropped: Callable[[Dropped], None] | None = None
+    dead_lettered: Callable[[DeadLetterAnswer], None] | None = None
+    dropped: Callable[[RecordsDropped], None] | None = None
     rebalanced: Callable[[str, Sequence[Any]], None] | None = None
     stepped: Callable[[InstanceView], None] | None = None
     called: Called | None = None
@@ -172,7 +177,7 @@ class KeyShared(Handling, Looked):
         self.workers_unsaid = "workers" not in given
         self._pull = pull_pool(self.options, self.subscription.name, CLOCK, self.serdes)
         self._ending = Ending(self.options.stop_timeout, CLOCK)
-        self._board = Board(
+        self._board = StatusBoard(
             CLOCK,
             keys=self.options.show_keys,
             unready_when_unauthorized=self.options.unready_when_unauthorized,

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any, Literal, Self, TypeAlias
 
 from kafka_keyshared.app.reader_bounds import bound_of
-from kafka_keyshared.client.bounds import Bound, check_pair
+from kafka_keyshared.client.bounds import ReadingBound, check_pair
 from kafka_keyshared.client.log_reader import LogReader
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import client_conf, make_options
-from kafka_keyshared.core.keys.extraction import KeyOf, Refused
-from kafka_keyshared.core.keys.selection import Counts, Selection
+from kafka_keyshared.core.keys.extraction import KeyOf, UnreadableKey
+from kafka_keyshared.core.keys.selection import SelectionCounts, SlotSelection
 from kafka_keyshared.core.routing.slot_ranges import check_ranges, parse_ranges
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SlotFunction
@@ -35,7 +35,7 @@ GivenBound: TypeAlias = (
     | datetime
     | Mapping[int, int]
     | Mapping[tuple[str, int], int]
-    | Bound
+    | ReadingBound
 )
 """A start or an end of the reading.
 
@@ -87,7 +87,7 @@ class Reader:
         parsed = parse_ranges(ranges) if isinstance(ranges, str) else check_ranges(ranges)
         self._stopping = threading.Event()
         self._seldom = Seldom(log)
-        self._selection = Selection(
+        self._selection = SlotSelection(
             parsed,
             SLOT_FUNCTIONS[make_options({"slot_function": slot_function}).slot_function],
             self._patient(_key_function(key, key_schema)),
@@ -105,7 +105,7 @@ class Reader:
         self._failure: KeySharedError | None = None
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> SelectionCounts:
         """How many records were read so far, and how many of them were chosen or left out why."""
         return self._selection.counts
 
@@ -227,7 +227,7 @@ class Reader:
             raise error
         return seconds
 
-    def _tell_refused(self, refused: Sequence[Refused]) -> None:
+    def _tell_refused(self, refused: Sequence[UnreadableKey]) -> None:
         first = refused[0]
         others = f", and {len(refused) - 1} more of the same batch" if len(refused) > 1 else ""
         self._seldom.warning(

@@ -6,32 +6,32 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from kafka_keyshared.client.bounds import Bound, Moment
+from kafka_keyshared.client.bounds import Moment, ReadingBound
 from kafka_keyshared.client.patterns import is_pattern
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
 
 
-def bound_of(name: str, given: Any, topics: Sequence[str], now: float) -> Bound:
+def bound_of(name: str, given: Any, topics: Sequence[str], now: float) -> ReadingBound:
     """Return the bound for a word, a time, a number or positions by partition.
 
     ``now`` is the time in seconds since 1970. Raises :class:`ConfigError` for an invalid bound.
     """
     match given:
-        case Bound():
+        case ReadingBound():
             return given
         case "earliest" | "latest":
-            return Bound(name, given)
+            return ReadingBound(name, given)
         case datetime() if given.tzinfo is None:
             raise ConfigError(f"{name}={given!r} has no time zone: give it one, such as UTC")
         case datetime():
-            return Bound(name, moment_of(name, int(given.timestamp() * 1_000), now))
+            return ReadingBound(name, moment_of(name, int(given.timestamp() * 1_000), now))
         case bool():
             pass
         case int() if given < 0:
-            return Bound(name, given)
+            return ReadingBound(name, given)
         case Mapping() if given:
-            return Bound(name, None, single_of(name, given, topics))
+            return ReadingBound(name, None, single_of(name, given, topics))
         case _:
             pass
     raise ConfigError(

@@ -26,7 +26,7 @@ from kafka_keyshared.runtime.run_guard import LOOK_AGAIN
 log = log_of("kafka_keyshared.split")
 
 
-class Instance(Protocol):
+class LoopInstance(Protocol):
     """The part of an instance that the loops need."""
 
     @property
@@ -47,7 +47,7 @@ class Instance(Protocol):
 class Loops:
     """Runs a loop for each member of a split consumer, until all have ended or one fails."""
 
-    def __init__(self, loops: Mapping[Cell, Callable[[], object]], instance: Instance) -> None:
+    def __init__(self, loops: Mapping[Cell, Callable[[], object]], instance: LoopInstance) -> None:
         self._loops = loops
         self._instance = instance
         self._stop_by: float | None = None

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from kafka_keyshared.cli.advice.count import Tally
+from kafka_keyshared.cli.advice.count import SampleCounts
 from kafka_keyshared.cli.advice.model import advise
 from kafka_keyshared.cli.advice.report import lines
 from kafka_keyshared.cli.advice.sample import take
 from kafka_keyshared.cli.advice.snippet import code
 from kafka_keyshared.cli.app_settings import app_layers
 from kafka_keyshared.cli.arguments import RunArguments
-from kafka_keyshared.cli.output import Output, write_note, write_result
+from kafka_keyshared.cli.output import OutputFormat, write_note, write_result
 from kafka_keyshared.cli.run import layer, missing
 from kafka_keyshared.client.probe import require_broker
 from kafka_keyshared.client.standalone import address_of
@@ -42,7 +42,7 @@ def advise_verb(
     arguments: RunArguments,
     ms_per_record: float,
     seconds: float,
-    output: Output,
+    output: OutputFormat,
     app: str | None = None,
 ) -> int:
     """Sample, compute and print; ``app`` (MODULE:ATTR) replaces the other sources of settings."""
@@ -58,7 +58,7 @@ def advise_verb(
         f"reading {', '.join(layers.topics)} at {address} for {seconds:g} s at most; joins no "
         "group and writes nothing"
     )
-    tally = Tally()
+    tally = SampleCounts()
     options = make_options(layers.options)
     key_of = options.subscription().key_of
     keys = None if key_of is None else KeySample(key_of)
@@ -72,7 +72,7 @@ def advise_verb(
     )
     if advice.verdict in ("helps", "little"):
         advice.code = code(address, layers.topics, group, advice.workers, options.key)
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         sys.stdout.write("".join(f"{line}\n" for line in lines(advice)))
     else:
         found: dict[str, Any] = msgspec.to_builtins(advice)

@@ -22,7 +22,7 @@ from kafka_keyshared.observability.audit.processed import (
     LINES_SUFFIX,
     TOPIC,
     ProcessedLog,
-    Row,
+    ProcessedRow,
     incarnation_name,
     to_lines,
 )
@@ -43,7 +43,7 @@ def audit_log(place: str, conf: Mapping[str, Any] | None = None) -> Iterator[Pro
     Raises :class:`ConfigError` for a place that cannot be written.
     """
     if place.startswith(TOPIC):
-        with _Topic(place, conf).open() as opened:
+        with _TopicRows(place, conf).open() as opened:
             yield opened
         return
     incarnation, folder = incarnation_name(), log_folder(place)
@@ -102,7 +102,7 @@ def worker_name() -> str:
     return worker if pool == "keyshared" and found else name
 
 
-class _Topic:
+class _TopicRows:
     """Writes rows to a topic, each in the same partition as the other rows of its key."""
 
     def __init__(self, place: str, conf: Mapping[str, Any] | None) -> None:
@@ -123,7 +123,7 @@ class _Topic:
                 f"({self._why or 'no answer in time'}); an audit will miss them"
             )
 
-    def _send(self, row: Row, line: bytes) -> None:
+    def _send(self, row: ProcessedRow, line: bytes) -> None:
         while True:
             try:
                 self._producer.produce(self._name, line, row.key, on_delivery=self._delivered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
+from kafka_keyshared.cli.output import Justify, OutputFormat, write_note, write_result, write_table
 from kafka_keyshared.client.probe import require_broker
 from kafka_keyshared.config import make_options
 from kafka_keyshared.lab.bench import compare, fair, idle, latency, memory, noop, scale, skew, stuck
@@ -33,7 +33,7 @@ _Table = tuple[dict[str, Justify], Callable[[dict[str, Any]], list[str]]]
 """The columns of a table, and the function that returns the cells of a result's row."""
 
 
-def noop_verb(plan: NoopPlan, bootstrap: str | None, output: Output) -> int:
+def noop_verb(plan: NoopPlan, bootstrap: str | None, output: OutputFormat) -> int:
     """Measure throughput and print it."""
     return _verb(
         "bench noop",
@@ -45,17 +45,17 @@ def noop_verb(plan: NoopPlan, bootstrap: str | None, output: Output) -> int:
     )
 
 
-def latency_verb(plan: LatencyPlan, bootstrap: str | None, output: Output) -> int:
+def latency_verb(plan: LatencyPlan, bootstrap: str | None, output: OutputFormat) -> int:
     """Measure latency and print it."""
     return _verb("bench latency", latency.measure_at, plan, bootstrap, output)
 
 
-def fair_verb(plan: FairPlan, bootstrap: str | None, output: Output) -> int:
+def fair_verb(plan: FairPlan, bootstrap: str | None, output: OutputFormat) -> int:
     """Measure how long other keys wait beside a hot one, and print it."""
     return _verb("bench fair", fair.measure_at, plan, bootstrap, output)
 
 
-def skew_verb(plan: SkewPlan, bootstrap: str | None, output: Output) -> int:
+def skew_verb(plan: SkewPlan, bootstrap: str | None, output: OutputFormat) -> int:
     """Measure how far skewed backlogs are from their lower bound, and print a row for each."""
     return _verb(
         "bench skew", skew.measure_at, plan, bootstrap, output, table=(_SKEW_COLUMNS, _skew_row)
@@ -79,12 +79,12 @@ def _skew_row(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def scale_verb(plan: ScalePlan, bootstrap: str | None, output: Output) -> int:
+def scale_verb(plan: ScalePlan, bootstrap: str | None, output: OutputFormat) -> int:
     """Measure the cost and the gain of more threads, and print it."""
     return _verb("bench scale", scale.measure_at, plan, bootstrap, output)
 
 
-def stuck_verb(plan: StuckPlan, bootstrap: str | None, output: Output) -> int:
+def stuck_verb(plan: StuckPlan, bootstrap: str | None, output: OutputFormat) -> int:
     """Measure the delay of other records while one record is stuck; print a row for each pool."""
     return _verb(
         "bench stuck", stuck.measure_at, plan, bootstrap, output, table=(_STUCK_COLUMNS, _stuck_row)
@@ -107,17 +107,17 @@ def _stuck_row(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def memory_verb(plan: MemoryPlan, bootstrap: str | None, output: Output) -> int:
+def memory_verb(plan: MemoryPlan, bootstrap: str | None, output: OutputFormat) -> int:
     """Measure memory and print it."""
     return _verb("bench memory", memory.measure_at, plan, bootstrap, output)
 
 
-def idle_verb(plan: IdlePlan, bootstrap: str | None, output: Output) -> int:
+def idle_verb(plan: IdlePlan, bootstrap: str | None, output: OutputFormat) -> int:
     """Measure the cost of waiting and print it."""
     return _verb("bench idle", idle.measure_at, plan, bootstrap, output)
 
 
-def compare_verb(plan: ComparePlan, bootstrap: str | None, output: Output) -> int:
+def compare_verb(plan: ComparePlan, bootstrap: str | None, output: OutputFormat) -> int:
     """Compare, and print a row for each system and scenario, or the full result."""
     plan.check_plan()
     if bootstrap is not None:
@@ -125,7 +125,7 @@ def compare_verb(plan: ComparePlan, bootstrap: str | None, output: Output) -> in
     result = compare.measure_at(plan, bootstrap, write_note)
     for reason in result["suspect"]:
         write_note(f"suspect: {reason}")
-    if output is not Output.TABLE:
+    if output is not OutputFormat.TABLE:
         write_result(result, output, "bench compare")
         return 0
     write_table("bench compare", _COLUMNS, [_shown(row) for row in result["rows"]])
@@ -182,7 +182,7 @@ def _verb(
     measure_at: Measure[P],
     plan: P,
     bootstrap: str | None,
-    output: Output,
+    output: OutputFormat,
     *,
     max_leases_per_key: int | None = None,
     table: _Table | None = None,
@@ -197,7 +197,7 @@ def _verb(
     result = measure_at(plan, bootstrap, write_note)
     for reason in result["suspect"]:
         write_note(f"suspect: {reason}")
-    if table is None or output is not Output.TABLE:
+    if table is None or output is not OutputFormat.TABLE:
         write_result(result, output, title)
     else:
         columns, shown = table

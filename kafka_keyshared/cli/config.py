@@ -10,7 +10,13 @@ from typing import Any
 
 from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
-from kafka_keyshared.cli.output import Output, write_error, write_note, write_result, write_table
+from kafka_keyshared.cli.output import (
+    OutputFormat,
+    write_error,
+    write_note,
+    write_result,
+    write_table,
+)
 from kafka_keyshared.cli.run import build, gather, missing, refuse_flags_beside_app, settle_app
 from kafka_keyshared.cli.settings import load_object
 from kafka_keyshared.client.standalone import outsider
@@ -28,7 +34,7 @@ def schema_verb() -> int:
     return 0
 
 
-def show_verb(arguments: RunArguments, output: Output) -> int:
+def show_verb(arguments: RunArguments, output: OutputFormat) -> int:
     """Print every effective setting and its origin; raise for settings that a run would refuse."""
     target = _target(arguments)
     if isinstance(target, KeyShared):
@@ -40,7 +46,7 @@ def show_verb(arguments: RunArguments, output: Output) -> int:
         layers.check()
     settings, client = in_force(layers)
     parts = {"settings": settings, "kafka": client}
-    if output is not Output.TABLE:
+    if output is not OutputFormat.TABLE:
         result = {
             part: {name: each._asdict() for name, each in values.items()}
             for part, values in parts.items()
@@ -73,12 +79,12 @@ def _target(arguments: RunArguments) -> Any:
     return target
 
 
-def check_verb(arguments: RunArguments, output: Output) -> int:
+def check_verb(arguments: RunArguments, output: OutputFormat) -> int:
     """Print everything that a run would refuse; return 0 without a fault, else 2."""
     faults, conf = _found(arguments)
     error = SettingsError(faults)
     notes = [f"{name} is heeded by producers only" for name in without_effect(conf)]
-    if output is not Output.TABLE:
+    if output is not OutputFormat.TABLE:
         told = [
             {"settings": list(each.settings), "text": each.text, "origins": dict(each.origins)}
             for each in faults

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kafka_keyshared.cli.output import Output, write_note, write_result
+from kafka_keyshared.cli.output import OutputFormat, write_note, write_result
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import counted, some
 from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.web.command_list import (
     DrainOrder,
-    Order,
+    OrderRequest,
     PauseOrder,
     ResumeOrder,
     ScaleOrder,
@@ -37,13 +37,13 @@ def partitions_typed(names: Sequence[str]) -> tuple[tuple[str, int], ...]:
 
 
 def act_verb(
-    url: str, order: Order, token_file: Path | None, *, execute: bool, output: Output
+    url: str, order: OrderRequest, token_file: Path | None, *, execute: bool, output: OutputFormat
 ) -> int:
     """Print the planned change; with ``execute`` make it, and print the result."""
     if not execute:
         plan = planned(AdminClient(url).status(), order)
         _print("plan", plan, output)
-        if output is Output.TABLE:
+        if output is OutputFormat.TABLE:
             write_note("nothing has changed; --execute does it")
         return 0
     if token_file is None:
@@ -53,14 +53,14 @@ def act_verb(
         )
     instance = AdminClient(url, read_token(str(token_file)), name=_who())
     done = instance.order(order)
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         sys.stdout.write(f"{done.done}\n")
     else:
         write_result({"verb": done.verb, "done": done.done, **done.result}, output, done.verb)
     return 0
 
 
-def planned(status: Status, order: Order) -> str:
+def planned(status: Status, order: OrderRequest) -> str:
     """Return a text for the change that an order would make to an instance."""
     if isinstance(order, ScaleOrder):
         now = sum(each.state != "gone" for sub in status.subscriptions for each in sub.workers)
@@ -90,8 +90,8 @@ def _which(status: Status, order: PauseOrder | ResumeOrder) -> str:
     return some(names, none="nothing that this instance has just now")
 
 
-def _print(what: str, text: str, output: Output) -> None:
-    if output is Output.TABLE:
+def _print(what: str, text: str, output: OutputFormat) -> None:
+    if output is OutputFormat.TABLE:
         sys.stdout.write(f"{text}\n")
     else:
         write_result({what: text}, output, what)

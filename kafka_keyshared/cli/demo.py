@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from kafka_keyshared.cli.audit_log import audit_log
-from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
+from kafka_keyshared.cli.output import OutputFormat, write_note, write_result, write_table
 from kafka_keyshared.cli.settings import client_settings
 from kafka_keyshared.client.probe import require_broker
 from kafka_keyshared.config.pooled import ASYNCIO, PROCESS, counted_workers
@@ -21,7 +21,7 @@ from kafka_keyshared.lab.demo.calls import CALL_SECONDS
 from kafka_keyshared.lab.demo.data import RECORDS
 from kafka_keyshared.lab.demo.flights import LATE_MINUTES
 from kafka_keyshared.lab.demo.load import load
-from kafka_keyshared.lab.demo.run import DLQ, PARTITIONS, RETRY, Demo, Progress, Totals
+from kafka_keyshared.lab.demo.run import DLQ, PARTITIONS, RETRY, Demo, DemoProgress, InputTotals
 from kafka_keyshared.logs import only_from
 from kafka_keyshared.observability.audit.processed import TOPIC as TOPIC_PLACE
 
@@ -65,7 +65,7 @@ WORDS = {
 
 
 def demo_verb(
-    output: Output,
+    output: OutputFormat,
     sabotage: str | None,
     records: int | None,
     log: str | None = None,
@@ -93,7 +93,7 @@ def demo_verb(
             result = demo.run()
     for line in (*result["findings"], *result["differences"]):
         write_note(line)
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         write_table("a year of flights, in order", {"": "left", " ": "right"}, _rows(result))
     else:
         shown = {name: value for name, value in result.items() if name not in NOT_SHOWN}
@@ -101,7 +101,7 @@ def demo_verb(
     return 0 if result["ok"] else 1
 
 
-def story_verb(output: Output, *, console: bool, others: tuple[object, ...]) -> int:
+def story_verb(output: OutputFormat, *, console: bool, others: tuple[object, ...]) -> int:
     """Run the story of four problems; ``others`` are options that do not apply to it."""
     from kafka_keyshared.cli.demo_story import tell_story
 
@@ -118,7 +118,7 @@ def _check_console(console: bool) -> None:
         )
 
 
-def _introduced(totals: Totals, workers: int | str) -> str:
+def _introduced(totals: InputTotals, workers: int | str) -> str:
     """Return an introduction, in lines that fit a terminal of 80 columns."""
     return (
         f"A year of flights: {totals.records:,} records in a topic of {PARTITIONS} partitions, on "
@@ -181,12 +181,12 @@ class _Console:
 
     def __init__(self, watcher: _Bars | _Lines) -> None:
         self._watcher = watcher
-        self._left: list[tuple[Callable[[Progress], str | bool], str]] = [
+        self._left: list[tuple[Callable[[DemoProgress], str | bool], str]] = [
             (lambda progress: progress.console, "Console: {}/"),
             (lambda progress: progress.held, HELD),
         ]
 
-    def watch(self, progress: Progress) -> None:
+    def watch(self, progress: DemoProgress) -> None:
         while self._left and (found := self._left[0][0](progress)):
             self._watcher.say(self._left.pop(0)[1].format(found))
         if progress.judging or not progress.held:
@@ -202,11 +202,11 @@ class _Lines:
         self._said = time.monotonic()
 
     @contextmanager
-    def shown(self, _totals: Totals) -> Iterator[None]:
+    def shown(self, _totals: InputTotals) -> Iterator[None]:
         with judging(write_note) as self._judge:
             yield
 
-    def watch(self, progress: Progress) -> None:
+    def watch(self, progress: DemoProgress) -> None:
         if progress.judging:
             self._judge()
         elif time.monotonic() - self._said >= 2:
@@ -233,14 +233,14 @@ class _Bars:
         self.say = self._bars.console.print
 
     @contextmanager
-    def shown(self, totals: Totals) -> Iterator[None]:
+    def shown(self, totals: InputTotals) -> Iterator[None]:
         for name in ("written", "done", "committed"):
             self._bars.add_task(name, total=totals.records, note="")
         self._bars.add_task("dead letters", total=totals.cancelled, note="")
         with self._bars, judging(self.say) as self._judge:
             yield
 
-    def watch(self, progress: Progress) -> None:
+    def watch(self, progress: DemoProgress) -> None:
         done = (
             progress.produced,
             progress.settled,
@@ -255,7 +255,7 @@ class _Bars:
             self._judge()
 
 
-def _line(progress: Progress) -> str:
+def _line(progress: DemoProgress) -> str:
     return (
         f"written {progress.produced:,}, done {progress.settled:,}, committed "
         f"{progress.committed:,}, dead letters {progress.dead_letters_read:,}, "
@@ -264,7 +264,7 @@ def _line(progress: Progress) -> str:
 
 
 def load_verb(
-    bootstrap: str | None, topic: str, partitions: int, settings: list[str], output: Output
+    bootstrap: str | None, topic: str, partitions: int, settings: list[str], output: OutputFormat
 ) -> int:
     """Write the year to a cluster."""
     if not bootstrap:

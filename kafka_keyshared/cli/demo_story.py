@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
-from kafka_keyshared.lab.demo.story import Story, Told
+from kafka_keyshared.cli.output import OutputFormat, write_note, write_result, write_table
+from kafka_keyshared.lab.demo.story import Story, StoryChapter
 from kafka_keyshared.logs import only_from
 
 
-def tell_story(output: Output, *, console: bool) -> int:
+def tell_story(output: OutputFormat, *, console: bool) -> int:
     """Run the story; the chapters are the result."""
     write_note(
         "An instance handles orders, on a Kafka inside this process. Four things go wrong with\n"
@@ -17,7 +17,7 @@ def tell_story(output: Output, *, console: bool) -> int:
     )
     with only_from(logging.CRITICAL):  # the story itself reports the problems
         told = Story(write_note, console=console).run()
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         write_table(
             "what went wrong",
             {"": "left", "cause": "left", "named after": "right", "gone after": "right"},
@@ -28,5 +28,5 @@ def tell_story(output: Output, *, console: bool) -> int:
     return 0
 
 
-def _row(told: Told) -> tuple[str, ...]:
+def _row(told: StoryChapter) -> tuple[str, ...]:
     return told.chapter, told.code, f"{told.named_s:.1f} s", f"{told.cleared_s:.1f} s"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_keyshared.cli.dlq_options import (
-    Where,
+    LetterTopicOptions,
     cut,
     hint,
     moment,
@@ -16,13 +16,13 @@ from kafka_keyshared.cli.dlq_options import (
     reading,
     words,
 )
-from kafka_keyshared.cli.dlq_progress import Known, loaded, others
+from kafka_keyshared.cli.dlq_progress import ProgressPlace, loaded, others
 from kafka_keyshared.cli.no_broker import Away
-from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
+from kafka_keyshared.cli.output import Justify, OutputFormat, write_note, write_result, write_table
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.json_view import in_a_line, when, whole
-from kafka_keyshared.dlq.letter import Kind
+from kafka_keyshared.dlq.letter import LetterForm
 from kafka_keyshared.dlq.payload import Decoder
 from kafka_keyshared.dlq.plan import is_replayed
 from kafka_keyshared.dlq.summary import NO_LETTERS, Summary
@@ -41,9 +41,9 @@ _PLACE = re.compile(r"(?:(.+)-)?(\d+)[:@](\d+)")
 class LsArguments:
     """The values from the command line."""
 
-    where: Where
+    where: LetterTopicOptions
     choice: Choice
-    known: Known
+    known: ProgressPlace
     limit: int
     outstanding: bool
 
@@ -51,7 +51,7 @@ class LsArguments:
 # --- ls ---
 
 
-def ls_verb(arguments: LsArguments, output: Output) -> int:
+def ls_verb(arguments: LsArguments, output: OutputFormat) -> int:
     """Print the counts of dead letters by group, and the newest of them."""
     topic = arguments.where.name()
     summary = Summary(arguments.limit)
@@ -65,10 +65,10 @@ def ls_verb(arguments: LsArguments, output: Output) -> int:
             replayed = is_replayed(letter, progress)
             if not (replayed and arguments.outstanding):
                 summary.add(letter, replayed=replayed)
-        if not summary.letters and summary.kinds[Kind.FOREIGN]:
+        if not summary.letters and summary.kinds[LetterForm.FOREIGN]:
             hint(consumer, topic)
     found = _summary(topic, summary, known=known)
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         _write_summary(found)
     else:
         write_result(found, output, topic)
@@ -84,7 +84,7 @@ def _summary(topic: str, summary: Summary, *, known: bool) -> dict[str, Any]:
         "letters": summary.letters,
         "outstanding": summary.letters - summary.replayed if known else None,
         "replayed": summary.replayed if known else None,
-        **{kind.value: summary.kinds[kind] for kind in (Kind.FOREIGN, Kind.UNREADABLE)},
+        **{kind.value: summary.kinds[kind] for kind in (LetterForm.FOREIGN, LetterForm.UNREADABLE)},
         "errors": [
             {
                 "source_topic": source,
@@ -163,7 +163,7 @@ def _write_summary(found: Mapping[str, Any]) -> None:
 # --- show ---
 
 
-def show_verb(where: Where, place: str, decoder: Decoder, output: Output) -> int:
+def show_verb(where: LetterTopicOptions, place: str, decoder: Decoder, output: OutputFormat) -> int:
     """Print one dead letter."""
     match = _PLACE.fullmatch(place)
     if match is None:
@@ -176,7 +176,7 @@ def show_verb(where: Where, place: str, decoder: Decoder, output: Output) -> int
     away = Away(write_note)
     with reading(where.conf(), away) as consumer:
         letter = next(scan.letters(consumer, topic, choice, patience=away), None)
-        if letter is not None and letter.kind is Kind.FOREIGN:
+        if letter is not None and letter.kind is LetterForm.FOREIGN:
             hint(consumer, topic)
     if letter is None:
         raise KeySharedError(
@@ -184,7 +184,7 @@ def show_verb(where: Where, place: str, decoder: Decoder, output: Output) -> int
             "marker, or still to come; see `keyshared dlq ls`"
         )
     found = whole(letter, decoder)
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         rows = [
             ("headers", "\n".join(f"{each['name']} = {words(each['value'])}" for each in value))
             if name == "headers"

@@ -11,8 +11,8 @@ from typing import IO, Any
 
 from confluent_kafka import Consumer
 
-from kafka_keyshared.cli.dlq_options import Where, reading
-from kafka_keyshared.cli.dlq_progress import Known
+from kafka_keyshared.cli.dlq_options import LetterTopicOptions, reading
+from kafka_keyshared.cli.dlq_progress import ProgressPlace
 from kafka_keyshared.cli.no_broker import Away
 from kafka_keyshared.cli.output import standard_output, write_note
 from kafka_keyshared.dlq import avro, scan
@@ -30,12 +30,12 @@ FORMATS = ("jsonl", "avro")
 class ExportArguments:
     """The values from the command line; with ``outstanding``, replayed ones are left out."""
 
-    where: Where
+    where: LetterTopicOptions
     choice: Choice
     file: Path | None
     form: str
     decoder: Decoder
-    outstanding: Known | None
+    outstanding: ProgressPlace | None
 
 
 def export_verb(arguments: ExportArguments) -> int:

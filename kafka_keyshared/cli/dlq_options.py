@@ -23,13 +23,13 @@ from kafka_keyshared.config import Layers, make_options
 from kafka_keyshared.config.poison import AUTO
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.filter import Choice
-from kafka_keyshared.dlq.payload import Decoder, Payload
-from kafka_keyshared.dlq.selection import Selection
+from kafka_keyshared.dlq.payload import Decoder, PayloadFormat
+from kafka_keyshared.dlq.selection import LetterSelection
 from kafka_keyshared.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LetterOptions:
     """The options that choose dead letters, as they were typed."""
 
     source_topic: str | None = None
@@ -57,12 +57,12 @@ class Wanted:
             until=typed_time("--until", self.until),
             partition=self.partition,
             offset=self.offset,
-            selection=None if self.selection is None else Selection(self.selection),
+            selection=None if self.selection is None else LetterSelection(self.selection),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class LetterTopicOptions:
     """The dead-letter topic and its cluster, as they were typed.
 
     ``topic`` is the source topic of the dead letters, ``dlq`` the dead-letter topic itself.
@@ -173,9 +173,9 @@ def hint(consumer: Consumer, topic: str) -> None:
 
 def make_decoder(payload: str, schema: Path | None) -> Decoder:
     """Return the decoder of payloads; raise :class:`ConfigError` for an unknown form."""
-    if payload not in list(Payload):
-        raise ConfigError(f"--payload {payload}: give {', '.join(Payload)}")
-    return Decoder(Payload(payload), schema)
+    if payload not in list(PayloadFormat):
+        raise ConfigError(f"--payload {payload}: give {', '.join(PayloadFormat)}")
+    return Decoder(PayloadFormat(payload), schema)
 
 
 def cut(text: str, most: int) -> str:

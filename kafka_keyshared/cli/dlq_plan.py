@@ -98,7 +98,7 @@ def _places(places: Iterable[str]) -> str:
     return ", ".join(some[:MOST_PLACES]) + (", …" if len(some) > MOST_PLACES else "")
 
 
-class Telling:
+class ReplayProgressLog:
     """Stores progress, and prints it from time to time."""
 
     def __init__(

@@ -18,7 +18,7 @@ Progress: TypeAlias = Journal | KafkaProgress
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ProgressPlace:
     """The location of the replay progress, as given on the command line."""
 
     id: str | None = None

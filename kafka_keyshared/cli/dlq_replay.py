@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_keyshared.cli.dlq_options import Where, absent, hint, reading
-from kafka_keyshared.cli.dlq_plan import Telling, write_outcome, write_plan
-from kafka_keyshared.cli.dlq_progress import Known, Progress, loaded, others
+from kafka_keyshared.cli.dlq_options import LetterTopicOptions, absent, hint, reading
+from kafka_keyshared.cli.dlq_plan import ReplayProgressLog, write_outcome, write_plan
+from kafka_keyshared.cli.dlq_progress import Progress, ProgressPlace, loaded, others
 from kafka_keyshared.cli.no_broker import AFTER_STOP, Away
-from kafka_keyshared.cli.output import Output, write_note, write_result
+from kafka_keyshared.cli.output import OutputFormat, write_note, write_result
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.filter import Choice
-from kafka_keyshared.dlq.payload import Decoder, Payload
-from kafka_keyshared.dlq.plan import Order, Plan
-from kafka_keyshared.dlq.replay import BATCH, Outcome, Replay
+from kafka_keyshared.dlq.payload import Decoder, PayloadFormat
+from kafka_keyshared.dlq.plan import Order, ReplayPlan
+from kafka_keyshared.dlq.replay import BATCH, Replay, ReplayOutcome
 from kafka_keyshared.dlq.replay_log import KafkaProgress
 from kafka_keyshared.dlq.send import PARTITIONERS, KafkaSender
 from kafka_keyshared.dlq.topic_identity import SameTopic, can_be_asked, ids_of
@@ -31,11 +31,11 @@ ORDERS: Mapping[str, Order] = {"key": "key", "partition": "partition"}
 class ReplayArguments:
     """The values from the command line."""
 
-    where: Where
+    where: LetterTopicOptions
     choice: Choice
     execute: bool
     to: str | None
-    known: Known
+    known: ProgressPlace
     rate: float | None
     max_replays: int
     order: str
@@ -43,7 +43,7 @@ class ReplayArguments:
     max_letters: int
 
 
-def replay_verb(arguments: ReplayArguments, output: Output) -> int:
+def replay_verb(arguments: ReplayArguments, output: OutputFormat) -> int:
     """Print the plan; with ``--execute`` run it and print the outcome."""
     topic = arguments.where.name()
     _check(arguments, topic)
@@ -61,23 +61,23 @@ def replay_verb(arguments: ReplayArguments, output: Output) -> int:
         else:
             known = loaded(progress)
         partitions = scan.partitions_of(consumer)
-        plan = Plan(arguments.max_replays, ORDERS[arguments.order], arguments.max_letters).filled(
-            scan.letters(consumer, topic, arguments.choice, bounds, patience=away), progress
-        )
+        plan = ReplayPlan(
+            arguments.max_replays, ORDERS[arguments.order], arguments.max_letters
+        ).filled(scan.letters(consumer, topic, arguments.choice, bounds, patience=away), progress)
         if not plan.letters and plan.refused.foreign:
             hint(consumer, topic)
         told = _told(arguments, topic, plan, partitions, progress, known=known)
-        if output is Output.TABLE:
+        if output is OutputFormat.TABLE:
             write_plan(told)
         for line in told["notes"]:
             write_note(line)
         if not arguments.execute:
-            if output is not Output.TABLE:
+            if output is not OutputFormat.TABLE:
                 write_result(told, output, "replay")
             write_note("nothing was sent: give --execute to do it" if plan.rows else _NOTHING)
             return 0
         sender = KafkaSender(conf, arguments.to, partitions, arguments.partitioner, away)
-        keeper = Telling(progress, len(plan.rows), write_note)
+        keeper = ReplayProgressLog(progress, len(plan.rows), write_note)
         with _interrupts(away) as interrupted:
 
             def ended() -> bool:
@@ -106,14 +106,14 @@ def _check(arguments: ReplayArguments, topic: str) -> None:
 
 
 def _write_outcome(
-    told: Mapping[str, Any], outcome: Outcome, output: Output, *, interrupted: bool
+    told: Mapping[str, Any], outcome: ReplayOutcome, output: OutputFormat, *, interrupted: bool
 ) -> None:
     became = _became(outcome, interrupted=interrupted)
     if outcome.halted is not None:
         write_note(f"it ended early: {outcome.halted}")
     if outcome.left:
         write_note("the same command goes on from there")
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         write_outcome(became)
     else:
         write_result({**told, **became}, output, "replay")
@@ -133,7 +133,7 @@ def _begin(progress: Progress, bounds: scan.Bounds) -> None:
 def _told(
     arguments: ReplayArguments,
     topic: str,
-    plan: Plan,
+    plan: ReplayPlan,
     partitions: Mapping[str, int],
     progress: Progress,
     *,
@@ -143,7 +143,7 @@ def _told(
     targets = _targets(arguments, plan.targets())
     lanes, most = plan.keys()
     refused = plan.refused
-    decoder = Decoder(Payload.AUTO)
+    decoder = Decoder(PayloadFormat.AUTO)
     return {
         "topic": topic,
         "executed": arguments.execute,
@@ -178,7 +178,7 @@ def _targets(arguments: ReplayArguments, sources: Counter[str]) -> Counter[str]:
 
 def _notes(
     arguments: ReplayArguments,
-    plan: Plan,
+    plan: ReplayPlan,
     partitions: Mapping[str, int],
     progress: Progress,
     *,
@@ -213,7 +213,7 @@ def _notes(
     return notes
 
 
-def _became(outcome: Outcome, *, interrupted: bool) -> dict[str, Any]:
+def _became(outcome: ReplayOutcome, *, interrupted: bool) -> dict[str, Any]:
     return {
         "replayed": outcome.replayed,
         "refused": outcome.refused,

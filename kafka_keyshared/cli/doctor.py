@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError
 from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.doctor_spark import check_spark, only_spark
-from kafka_keyshared.cli.output import Output, write_note, write_result
+from kafka_keyshared.cli.output import OutputFormat, write_note, write_result
 from kafka_keyshared.cli.run import gather, missing, refuse_flags_beside_app, settle_app
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
 from kafka_keyshared.client.patterns import BadPatternError, topics_meant
@@ -39,15 +39,20 @@ from kafka_keyshared.observability.doctor import (
 )
 from kafka_keyshared.observability.doctor.findings import (
     Check,
-    Kind,
-    Status,
+    CheckStatus,
+    FindingKind,
     conclude,
     is_healthy,
     skipped,
 )
 from kafka_keyshared.observability.doctor.instance import ask_status, status_address
-from kafka_keyshared.observability.doctor.progress import AS_USUAL, Asking, Looking, observe
-from kafka_keyshared.observability.doctor.progress_checks import Standing, Told
+from kafka_keyshared.observability.doctor.progress import (
+    AS_USUAL,
+    Looking,
+    ProgressQueries,
+    observe,
+)
+from kafka_keyshared.observability.doctor.progress_checks import InstanceAnswer, Standing
 from kafka_keyshared.observability.doctor.report import write_report
 from kafka_keyshared.observability.doctor.survey import Look, Survey
 
@@ -84,11 +89,11 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
 """Each check in its order, with the checks that must not have failed before it."""
 
 
-def doctor_verb(arguments: RunArguments, looking: Looking, output: Output) -> int:
+def doctor_verb(arguments: RunArguments, looking: Looking, output: OutputFormat) -> int:
     """Run all checks and print them; return 0 unless one failed, then 3."""
     found = Doctor(arguments, looking).run()
     healthy = is_healthy(found)
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         write_report(found)
     else:
         result = {
@@ -178,7 +183,7 @@ class Doctor:
                 check = skipped(name, f"not looked at: needs {blocking[0]}") if blocking else look()
                 if needs and not blocking and self._lost(name, found):
                     check = skipped(name, "not looked at: needs broker")
-                if blocking or check.status is Status.FAIL:
+                if blocking or check.status is CheckStatus.FAIL:
                     failed.add(name)
                 found.append(check)
         finally:
@@ -209,7 +214,9 @@ class Doctor:
             with contextlib.redirect_stdout(sys.stderr):
                 self._target = load_object(spec, self._arguments.app_dir)
         except ConfigError as error:
-            return conclude("handler", spec, [client_checks.refused(Kind.HANDLER_IMPORT, error)])
+            return conclude(
+                "handler", spec, [client_checks.refused(FindingKind.HANDLER_IMPORT, error)]
+            )
         if isinstance(self._target, KeyShared):
             refuse_flags_beside_app(self._arguments)
             self._app = self._target
@@ -217,7 +224,9 @@ class Doctor:
         try:
             maker(self._target, self._layers.pool_for(awaited=awaits(self._target)))
         except ConfigError as error:
-            return conclude("handler", spec, [client_checks.refused(Kind.HANDLER_UNUSABLE, error)])
+            return conclude(
+                "handler", spec, [client_checks.refused(FindingKind.HANDLER_UNUSABLE, error)]
+            )
         kind = "class" if isinstance(self._target, type) else "function"
         return conclude("handler", f"{spec}: a {kind}")
 
@@ -230,7 +239,7 @@ class Doctor:
         except ConfigError as error:
             told = self._layers.told(error)
             every = told.faults if isinstance(told, SettingsError) else (told,)
-            findings = [client_checks.refused(Kind.SETTING_REFUSED, each) for each in every]
+            findings = [client_checks.refused(FindingKind.SETTING_REFUSED, each) for each in every]
             return conclude("configuration", "refused", findings)
         self._app = app
         if self._target is not app:
@@ -320,7 +329,9 @@ class Doctor:
         answer = self._asked.group(self._group)
         if isinstance(answer, KafkaError):
             cure = "see that this user may DESCRIBE it"
-            return client_checks.unasked("group", Kind.GROUP_UNKNOWN, self._group, answer, cure)
+            return client_checks.unasked(
+                "group", FindingKind.GROUP_UNKNOWN, self._group, answer, cure
+            )
         self._members = answer
         # Members commit, and a broker stamps each commit. For the clock check a short wait is
         # worthwhile.
@@ -334,7 +345,7 @@ class Doctor:
         if isinstance(answer, KafkaError):
             cure = "see that this user may READ the topics and the group"
             return client_checks.unasked(
-                "positions", Kind.POSITIONS_UNKNOWN, self._group, answer, cure
+                "positions", FindingKind.POSITIONS_UNKNOWN, self._group, answer, cure
             )
         self._partitions = answer
         members = self._members
@@ -366,7 +377,7 @@ class Doctor:
         if members.rebalancing:
             return skipped("progress", "partitions are given out anew, so nothing moves")
         asked = self._asked
-        ask = Asking(asked.watch, asked.read, self._told, asked.now_ms, write_note)
+        ask = ProgressQueries(asked.watch, asked.read, self._told, asked.now_ms, write_note)
         seen = observe(behind, self._looking, ask)
         watched = progress_checks.Watched(
             *(seen.seconds, seen.standing, seen.records, members.owners, asked.now_ms()),
@@ -374,7 +385,7 @@ class Doctor:
         )
         return progress_checks.progress(watched, self._looking.held_after)
 
-    def _told(self, standing: Sequence[Standing]) -> Mapping[TopicPartition, Told]:
+    def _told(self, standing: Sequence[Standing]) -> Mapping[TopicPartition, InstanceAnswer]:
         """Return the named instance's explanation of positions that do not move."""
         if self._address is None or not standing:
             return {}

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from kafka_keyshared.observability.doctor.findings import (
     Check,
-    Finding,
-    Kind,
-    Status,
+    CheckStatus,
+    DoctorFinding,
+    FindingKind,
     conclude,
     skipped,
 )
@@ -20,7 +20,10 @@ def check_spark(*, asked: bool) -> Check:
         return skipped("spark", "not asked for (--spark)")
     from kafka_keyshared.spark.checks import misfits, seen
 
-    found = [Finding(Kind(each.part.value), Status.FAIL, each.why, each.cure) for each in misfits()]
+    found = [
+        DoctorFinding(FindingKind(each.part.value), CheckStatus.FAIL, each.why, each.cure)
+        for each in misfits()
+    ]
     return conclude("spark", "it would not start" if found else seen(), found)
 
 

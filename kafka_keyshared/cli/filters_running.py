@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from kafka_keyshared.cli.instances import may_order, only_subscription, status_of
-from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
+from kafka_keyshared.cli.output import OutputFormat, write_note, write_result, write_table
 from kafka_keyshared.core.routing.filters import Filters, OnUnmatched, check_unmatched
 from kafka_keyshared.core.routing.port import Routing
 from kafka_keyshared.core.routing.ranges import read_back
@@ -46,7 +46,12 @@ class Filtering(NamedTuple):
 
 
 def filter_verb(
-    url: str | None, asked: Filtering, token_file: Path | None, *, execute: bool, output: Output
+    url: str | None,
+    asked: Filtering,
+    token_file: Path | None,
+    *,
+    execute: bool,
+    output: OutputFormat,
 ) -> int:
     """Print the planned change; with ``execute`` make it, and print the new filters."""
     url, token = may_order("ring filter", url, token_file, execute=execute)
@@ -58,7 +63,7 @@ def filter_verb(
     done = AdminClient(url, token).filter(asked.worker, asked.patterns, asked.timeout)
     takes = done.result["filters"]
     found = {name: " ".join(those) or EVERY_KEY for name, those in takes.items()}
-    write_result(takes if output is not Output.TABLE else found, output, "filters")
+    write_result(takes if output is not OutputFormat.TABLE else found, output, "filters")
     return 0
 
 
@@ -98,12 +103,14 @@ def _takers(filters: Filters) -> Takers:
     }
 
 
-def _print_plan(sub: SubscriptionStatus, before: Takers, after: Takers, output: Output) -> None:
+def _print_plan(
+    sub: SubscriptionStatus, before: Takers, after: Takers, output: OutputFormat
+) -> None:
     rows: list[dict[str, Any]] = [
         {"worker": name, "takes": before.get(name), "would_take": patterns}
         for name, patterns in after.items()
     ]
-    if output is not Output.TABLE:
+    if output is not OutputFormat.TABLE:
         write_result({"workers": rows}, output, "ring filter")
         return
     write_table(

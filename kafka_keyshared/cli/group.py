@@ -9,12 +9,12 @@ import msgspec
 
 from kafka_keyshared.cli.diagnosis import UNHEALTHY
 from kafka_keyshared.cli.lag import number, seconds
-from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
+from kafka_keyshared.cli.output import Justify, OutputFormat, write_note, write_result, write_table
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import in_words
 from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.web.commands import read_token
-from kafka_keyshared.observability.web.group.view import GroupView, Seen
+from kafka_keyshared.observability.web.group.view import GroupView, SeenInstance
 
 COLUMNS: dict[str, Justify] = {
     "instance": "left",
@@ -29,14 +29,14 @@ COLUMNS: dict[str, Justify] = {
 STYLES = {"silent": "red", "rebalancing": "yellow"}
 
 
-def group_verb(url: str, token_file: Path | None, output: Output) -> int:
+def group_verb(url: str, token_file: Path | None, output: OutputFormat) -> int:
     """Print the instances of a group; return 3 unless all are known to be healthy."""
     token = None if token_file is None else read_token(str(token_file))
     # The first query waits for the beats of the other instances.
     view = AdminClient(url, token, timeout=30.0).group()
     if view.source == "none":
         raise KeySharedError(f"{url}: {view.text}")
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         write_table(f"group {view.group}", COLUMNS, [_row(each) for each in view.instances], STYLES)
         sys.stdout.write(f"{view.text}\n")
         for each in view.remarks[1:]:
@@ -57,7 +57,7 @@ def all_well(view: GroupView) -> bool:
     return well and view.healthy and not view.troubles
 
 
-def _row(each: Seen) -> tuple[str, ...]:
+def _row(each: SeenInstance) -> tuple[str, ...]:
     rate = each.per_second
     return (
         f"{each.label} (asked)" if each.here else each.label,
@@ -70,7 +70,7 @@ def _row(each: Seen) -> tuple[str, ...]:
     )
 
 
-def _verdict(each: Seen) -> str:
+def _verdict(each: SeenInstance) -> str:
     """Return the verdict on one instance, as one line."""
     if each.state == "silent":
         return f"silent for {in_words(each.heard_seconds)}; when last heard: {each.beat.text}"

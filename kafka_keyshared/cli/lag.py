@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
+from kafka_keyshared.cli.output import Justify, OutputFormat, write_note, write_result, write_table
 from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.diagnosis.causes import MOST_ATTEMPTS_FAIL
 from kafka_keyshared.observability.diagnosis.judge import diagnose
@@ -23,14 +23,14 @@ COLUMNS: dict[str, Justify] = {
 }
 
 
-def lag_verb(url: str, output: Output) -> int:
+def lag_verb(url: str, output: OutputFormat) -> int:
     """Print the lag of each partition, and the sums."""
     status = AdminClient(url).status()
     found = lags(status)
     for each in diagnose(status).findings:
         if each.code == MOST_ATTEMPTS_FAIL.code:
             write_note(each.sentence)
-    if output is not Output.TABLE:
+    if output is not OutputFormat.TABLE:
         write_result(found, output, "lag")
         return 0
     write_table(f"group {found['group']}", COLUMNS, [_row(each) for each in found["partitions"]])

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from kafka_keyshared.client.connection_log import ASK_WAIT, Outages
-from kafka_keyshared.dlq.read_timeout import Patience
+from kafka_keyshared.client.connection_log import ASK_WAIT, OutageLog
+from kafka_keyshared.dlq.read_timeout import ReadTimeout
 
 CREDIBLE = 1.0
 """Seconds without data before a client's report of an outage is checked.
@@ -24,7 +24,7 @@ LONGEST = 600.0
 """Maximum seconds of an outage until a verb gives up."""
 
 
-class Away(Patience):
+class Away(ReadTimeout):
     """Tolerates outages of up to :data:`LONGEST` seconds, and reports their begin and end.
 
     Several clients report their errors, one of them from its own thread. ``asks`` is the client
@@ -41,7 +41,7 @@ class Away(Patience):
         # A client's report of a possible outage, and the time since which no data came. The client
         # reports it once until it is connected again. Therefore only an answer clears the report.
         self._claim: tuple[KafkaError, float] | None = None
-        self._outages = Outages(
+        self._outages = OutageLog(
             self._answers,
             clock,
             tell=lambda _level, text: note(text),

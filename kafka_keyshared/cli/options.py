@@ -7,10 +7,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Short for -o json.")]
-OutputFlag = Annotated[Output, typer.Option("-o", "--output", help="How to print the result.")]
+OutputFlag = Annotated[
+    OutputFormat, typer.Option("-o", "--output", help="How to print the result.")
+]
 Bootstrap = Annotated[
     str | None,
     typer.Option(

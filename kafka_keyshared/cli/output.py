@@ -17,7 +17,7 @@ from kafka_keyshared.logs import JsonFormatter
 Justify: TypeAlias = Literal["left", "right"]
 
 
-class Output(enum.StrEnum):
+class OutputFormat(enum.StrEnum):
     """The format of a printed result."""
 
     TABLE = "table"
@@ -35,11 +35,11 @@ def write_note(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-def write_result(result: Mapping[str, Any], output: Output, title: str) -> None:
+def write_result(result: Mapping[str, Any], output: OutputFormat, title: str) -> None:
     """Print a result as JSON on one line, as YAML, or as a table of names and values."""
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         sys.stdout.write(json.dumps(result) + "\n")
-    elif output is Output.YAML:
+    elif output is OutputFormat.YAML:
         import yaml
 
         sys.stdout.write(yaml.safe_dump(result, sort_keys=False, allow_unicode=True))

@@ -20,7 +20,7 @@ from kafka_keyshared.executors.handling.outputs import (
     HEADER,
     PARQUET,
     TOPIC,
-    Place,
+    OutputTarget,
     Take,
     identity,
     place_of,
@@ -36,7 +36,7 @@ DELIVERY_TIMEOUT = 40.0
 """Seconds after which an output counts as not written; the client gives up before that."""
 
 
-def checked_place(text: str, conf: Mapping[str, Any], topics: Sequence[str]) -> Place:
+def checked_place(text: str, conf: Mapping[str, Any], topics: Sequence[str]) -> OutputTarget:
     """Return the place for outputs, after a check that it can be used.
 
     Raises :class:`ConfigError` for an invalid place or a topic that the handler itself reads, and
@@ -56,7 +56,7 @@ def checked_place(text: str, conf: Mapping[str, Any], topics: Sequence[str]) -> 
     return place
 
 
-def whole_place(place: Place) -> Place:
+def whole_place(place: OutputTarget) -> OutputTarget:
     """Return a place with its full path.
 
     Executors may run in another folder than the driver. A URI is left to Spark, which writes to any
@@ -67,7 +67,7 @@ def whole_place(place: Place) -> Place:
     return place._replace(name=str(Path(place.name).resolve()))
 
 
-def require_here(place: Place) -> None:
+def require_here(place: OutputTarget) -> None:
     """Raise :class:`ConfigError` for a place that a pod cannot write, only Spark."""
     if place.kind == PARQUET:
         raise ConfigError(
@@ -78,19 +78,19 @@ def require_here(place: Place) -> None:
         _folder(place)
 
 
-def _folder(place: Place) -> Path:
+def _folder(place: OutputTarget) -> Path:
     return local_path("--outputs", place.name, f"{FOLDER}, or {TOPIC}:NAME")
 
 
 @contextmanager
-def outputs_to(place: Place, conf: Mapping[str, Any]) -> Iterator[Take]:
+def outputs_to(place: OutputTarget, conf: Mapping[str, Any]) -> Iterator[Take]:
     """Yield a function that writes the outputs of a record and returns once they are written.
 
     Raises :class:`ConfigError` for a place that cannot be written.
     """
     require_here(place)
     if place.kind == TOPIC:
-        with _Topic(place.name, conf).open() as take:
+        with _TopicSink(place.name, conf).open() as take:
             yield take
         return
     folder = _folder(place)
@@ -113,7 +113,7 @@ def outputs_to(place: Place, conf: Mapping[str, Any]) -> Iterator[Take]:
         file.close()
 
 
-class _Topic:
+class _TopicSink:
     """Writes outputs to a topic and waits for the brokers, one record at a time per worker."""
 
     def __init__(self, name: str, conf: Mapping[str, Any]) -> None:

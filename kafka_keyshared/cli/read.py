@@ -13,10 +13,10 @@ from kafka_keyshared.app.reader import Reader
 from kafka_keyshared.app.reader_bounds import moment_of, single_of
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.dlq_options import cut, moment, printable, words
-from kafka_keyshared.cli.output import Output, standard_output, write_note
+from kafka_keyshared.cli.output import OutputFormat, standard_output, write_note
 from kafka_keyshared.cli.run import layer, missing
 from kafka_keyshared.cli.settings import file_here, typed_time
-from kafka_keyshared.client.bounds import Bound, Everywhere
+from kafka_keyshared.client.bounds import Everywhere, ReadingBound
 from kafka_keyshared.client.standalone import address_of
 from kafka_keyshared.config import Layers, make_options, refuse
 from kafka_keyshared.core.routing.slot_ranges import SlotRange, parse_ranges
@@ -54,7 +54,7 @@ class ReadArguments:
     decoder: Decoder
 
 
-def read_verb(arguments: ReadArguments, output: Output) -> int:
+def read_verb(arguments: ReadArguments, output: OutputFormat) -> int:
     """Print the chosen records, one per line."""
     if arguments.follow and arguments.until is not None:
         raise ConfigError("--follow goes on and --until ends: give one of them")
@@ -68,14 +68,16 @@ def read_verb(arguments: ReadArguments, output: Output) -> int:
         _tell_start(arguments, layers, starts, ranges)
         several = len({topic for topic, _ in starts}) > 1
         line = {
-            Output.TABLE: _Table(reader, arguments.decoder, several=several).line,
-            Output.JSON: lambda record: json.dumps(whole(reader, record, arguments.decoder)) + "\n",
-            Output.YAML: lambda record: _yaml(whole(reader, record, arguments.decoder)),
+            OutputFormat.TABLE: _Table(reader, arguments.decoder, several=several).line,
+            OutputFormat.JSON: lambda record: (
+                json.dumps(whole(reader, record, arguments.decoder)) + "\n"
+            ),
+            OutputFormat.YAML: lambda record: _yaml(whole(reader, record, arguments.decoder)),
         }[output]
         reading = _Reading(reader, line, arguments.limit, told=not arguments.follow)
         try:
             with standard_output() as out:
-                if output is Output.TABLE:
+                if output is OutputFormat.TABLE:
                     out.write(heading(several=several).encode())
                     out.flush()
                 reading.write(out)
@@ -110,7 +112,7 @@ def _reader(arguments: ReadArguments, layers: Layers, ranges: tuple[SlotRange, .
     if arguments.until is not None:
         until = parse_bound("--until", arguments.until, layers.topics)
     elif not arguments.follow:
-        until = Bound("the end", "latest")
+        until = ReadingBound("the end", "latest")
         if start.everywhere == "latest" and not start.single:
             raise ConfigError("--from latest: nothing is there yet; give --follow to wait for it")
     given = ("key", "key_schema", "slot_function")
@@ -134,7 +136,7 @@ def _reader(arguments: ReadArguments, layers: Layers, ranges: tuple[SlotRange, .
 
 def parse_bound(
     flag: str, text: str, topics: Sequence[str], clock: Callable[[], float] = time.time
-) -> Bound:
+) -> ReadingBound:
     """Parse a bound: pieces separated by commas, at most one of them for all partitions.
 
     Raises :class:`ConfigError` for an invalid bound.
@@ -153,7 +155,7 @@ def parse_bound(
             raise ConfigError(f"{flag} {text}: {piece!r} is one too many for all partitions")
         else:
             everywhere = _everywhere(flag, piece, clock)
-    return Bound(flag, everywhere, single)
+    return ReadingBound(flag, everywhere, single)
 
 
 def _everywhere(flag: str, piece: str, clock: Callable[[], float]) -> Everywhere:

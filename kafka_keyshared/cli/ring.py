@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import mmh3
 
-from kafka_keyshared.cli.output import Output, write_result, write_table
+from kafka_keyshared.cli.output import OutputFormat, write_result, write_table
 from kafka_keyshared.cli.settings import typed_key
 from kafka_keyshared.core.routing.modes import MODES, RoutingSettings
-from kafka_keyshared.core.routing.port import Routing, Span, Unowned
+from kafka_keyshared.core.routing.port import Routing, SlotSpan, Unowned
 from kafka_keyshared.core.routing.ring import VnodeRing
 from kafka_keyshared.core.routing.slot_ranges import parse_ranges
 from kafka_keyshared.core.subscription.settings import worker_names
@@ -38,7 +38,7 @@ _HASHES: Mapping[str, Callable[[bytes], int]] = {
 }
 
 
-class Chosen(NamedTuple):
+class RoutingArguments(NamedTuple):
     """The routing from the command line."""
 
     workers: int
@@ -90,7 +90,12 @@ def _number(name: str, text: str) -> float:
 
 
 def where_verb(
-    key: str | None, *, null: bool, chosen: Chosen, slot_function: str, output: Output
+    key: str | None,
+    *,
+    null: bool,
+    chosen: RoutingArguments,
+    slot_function: str,
+    output: OutputFormat,
 ) -> int:
     """Print the steps from a key to its worker: hash, slot, vnode, worker."""
     routing = chosen.make()
@@ -110,7 +115,7 @@ def where_verb(
     else:
         result = where(typed_key(key), routing, slot_function)
     title = f"where a key goes among {chosen.workers} workers"
-    if output is Output.TABLE and key is not None:
+    if output is OutputFormat.TABLE and key is not None:
         write_table(title, {"": "left", " ": "left", "  ": "left"}, steps(result))
     else:
         write_result(result, output, title)
@@ -175,11 +180,11 @@ _WHY = {
 }
 
 
-def show_verb(chosen: Chosen, output: Output) -> int:
+def show_verb(chosen: RoutingArguments, output: OutputFormat) -> int:
     """Print each worker's share of the slots, and its ranges if the routing has ranges."""
     routing = chosen.make()
     rows = shares(routing)
-    if output is not Output.TABLE:
+    if output is not OutputFormat.TABLE:
         write_result({"slots": SLOTS, "workers": rows}, output, "ring")
         return 0
     even = SLOTS / chosen.workers
@@ -211,7 +216,7 @@ def shares(routing: Routing) -> list[dict[str, Any]]:
             }
             for name, share in routing.share().items()
         ]
-    spans: dict[str, list[Span]] = {name: [] for name in routing.workers}
+    spans: dict[str, list[SlotSpan]] = {name: [] for name in routing.workers}
     for span in routing.spans():
         name = span.owner.name.lower() if isinstance(span.owner, Unowned) else span.owner
         spans.setdefault(name, []).append(span)
@@ -227,7 +232,7 @@ def shares(routing: Routing) -> list[dict[str, Any]]:
 
 
 def simulate_verb(  # noqa: PLR0917 - each is an option of the command line
-    workers: int, vnodes: int, add: int, remove: int, keys: int, seed: int, output: Output
+    workers: int, vnodes: int, add: int, remove: int, keys: int, seed: int, output: OutputFormat
 ) -> int:
     """Print the effect of a resize."""
     if (add > 0) == (remove > 0):
@@ -238,7 +243,7 @@ def simulate_verb(  # noqa: PLR0917 - each is an option of the command line
         )
     before, after = make_ring(workers, vnodes), make_ring(workers + add - remove, vnodes)
     result = simulate(before, after, keys, seed)
-    if output is not Output.TABLE:
+    if output is not OutputFormat.TABLE:
         write_result(result, output, "ring simulate")
         return 0
     write_table(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafka_keyshared.cli.instances import may_order, only_subscription, status_of
-from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
+from kafka_keyshared.cli.output import Justify, OutputFormat, write_note, write_result, write_table
 from kafka_keyshared.core.routing.port import Move, Unowned, moves
 from kafka_keyshared.core.routing.ranges import read_back
 from kafka_keyshared.core.routing.slot_ranges import SlotRange, parse_ranges
@@ -23,7 +23,7 @@ AWAY = "away"
 # --- show ---
 
 
-def show_running_verb(url: str, output: Output) -> int:
+def show_running_verb(url: str, output: OutputFormat) -> int:
     """Print the slots of each worker in an instance, and its draining slots."""
     status = status_of(url, pending=True)
     sub = only_subscription(status)
@@ -37,7 +37,7 @@ def show_running_verb(url: str, output: Output) -> int:
         "draining": [*_draining(sub)],
         "drained": sub.draining_hashes_cleared_total,
     }
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         _print(found)
     else:
         write_result(found, output, "ring")
@@ -123,7 +123,7 @@ def _print(found: dict[str, Any]) -> None:
 # --- assign ---
 
 
-class Assignment(NamedTuple):
+class SlotAssignment(NamedTuple):
     """The values from the command line: the slots, and their new worker or None for no worker.
 
     ``timeout`` is in seconds.
@@ -137,7 +137,7 @@ class Assignment(NamedTuple):
     @classmethod
     def typed(
         cls, text: str, worker: str | None, *, nobody: bool, take_over: bool, timeout: float
-    ) -> Assignment:
+    ) -> SlotAssignment:
         """Return the request; raise :class:`ConfigError` unless ``text`` is exactly one range.
 
         It also raises for both a worker and ``nobody``, and for neither.
@@ -151,14 +151,19 @@ class Assignment(NamedTuple):
 
 
 def assign_verb(
-    url: str | None, asked: Assignment, token_file: Path | None, *, execute: bool, output: Output
+    url: str | None,
+    asked: SlotAssignment,
+    token_file: Path | None,
+    *,
+    execute: bool,
+    output: OutputFormat,
 ) -> int:
     """Print the planned moves; with ``execute`` make them, and print the new ranges."""
     url, token = may_order("ring assign", url, token_file, execute=execute)
     found = plan(only_subscription(status_of(url)), asked)
     if token is None:
         _print_plan(found, output)
-        if output is Output.TABLE:
+        if output is OutputFormat.TABLE:
             write_note("nothing has changed; --execute does it")
         return 0
     first, last = asked.slots
@@ -170,7 +175,7 @@ def assign_verb(
     return 0
 
 
-def plan(sub: SubscriptionStatus, asked: Assignment) -> list[Move]:
+def plan(sub: SubscriptionStatus, asked: SlotAssignment) -> list[Move]:
     """Return the planned moves; raise :class:`KeySharedError` if the instance would refuse them."""
     if sub.routing != "sticky":
         raise KeySharedError(
@@ -186,13 +191,13 @@ def plan(sub: SubscriptionStatus, asked: Assignment) -> list[Move]:
         raise KeySharedError(f"{error}{overlaps}") from error
 
 
-def _print_plan(found: list[Move], output: Output) -> None:
+def _print_plan(found: list[Move], output: OutputFormat) -> None:
     rows = [
         {"slots": f"{each.first}-{each.last}", "before": _named(each.before),
          "after": _named(each.after)}
         for each in found
     ]  # fmt: skip
-    if output is not Output.TABLE:
+    if output is not OutputFormat.TABLE:
         write_result({"moves": rows}, output, "ring assign")
         return
     columns: dict[str, Justify] = {"slots": "left", "of": "left", "goes to": "left"}

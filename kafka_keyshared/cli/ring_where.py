@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafka_keyshared.cli.instances import only_subscription, status_of
-from kafka_keyshared.cli.output import Output, write_result, write_table
-from kafka_keyshared.cli.ring import Chosen, steps, where
+from kafka_keyshared.cli.output import OutputFormat, write_result, write_table
+from kafka_keyshared.cli.ring import RoutingArguments, steps, where
 from kafka_keyshared.cli.settings import typed_key
 from kafka_keyshared.core.keys.key_text import key_text
 from kafka_keyshared.core.routing.ranges import read_back
@@ -29,13 +29,15 @@ _ELSEWHERE = ("running", "stuck", "opening")
 """States of a lane whose head is at a worker, or gone."""
 
 
-def where_running_verb(url: str, key: str | None, chosen: Chosen, output: Output) -> int:
+def where_running_verb(
+    url: str, key: str | None, chosen: RoutingArguments, output: OutputFormat
+) -> int:
     """Print the steps from a key to its worker in a running instance, and its current records."""
     if key is None:
         raise ConfigError("ring where --status-url: give a key, as text or as hex:…")
     status = status_of(url, pending=True)
     found = where_running(only_subscription(status), typed_key(key), chosen)
-    if output is not Output.TABLE:
+    if output is not OutputFormat.TABLE:
         write_result(found, output, "ring where")
         return 0
     write_table(
@@ -46,7 +48,7 @@ def where_running_verb(url: str, key: str | None, chosen: Chosen, output: Output
     return 0
 
 
-def where_running(sub: SubscriptionStatus, key: bytes, chosen: Chosen) -> dict[str, Any]:
+def where_running(sub: SubscriptionStatus, key: bytes, chosen: RoutingArguments) -> dict[str, Any]:
     """Return the steps from a key to its worker, and its unsettled records.
 
     ``now`` has the records at workers, and those that keep the key's lane closed. ``hot`` has the

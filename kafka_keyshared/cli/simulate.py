@@ -6,9 +6,15 @@ import os
 import time
 from collections.abc import Sequence
 
-from kafka_keyshared.cli.output import Output, write_error, write_note, write_result
-from kafka_keyshared.lab.simulator.many import OFTEN, WHOLE_SEEDS, WHOLE_STEPS, Report, run_seeds
-from kafka_keyshared.lab.simulator.run import Outcome
+from kafka_keyshared.cli.output import OutputFormat, write_error, write_note, write_result
+from kafka_keyshared.lab.simulator.many import (
+    OFTEN,
+    WHOLE_SEEDS,
+    WHOLE_STEPS,
+    SeedsReport,
+    run_seeds,
+)
+from kafka_keyshared.lab.simulator.run import SeedOutcome
 
 TELL_EVERY = 5.0
 """Seconds between two progress messages."""
@@ -18,7 +24,7 @@ FAILED = 1
 
 
 def simulate_verb(
-    seeds: Sequence[int], steps: int, processes: int | None, *, one: bool, shown: Output
+    seeds: Sequence[int], steps: int, processes: int | None, *, one: bool, shown: OutputFormat
 ) -> int:
     """Run the seeds and print the result; a single seed also has its digest."""
     told = _Progress(len(seeds))
@@ -26,7 +32,7 @@ def simulate_verb(
     result = report.shown()
     if one:
         result["digest"] = report.digest
-    if shown is Output.TABLE:
+    if shown is OutputFormat.TABLE:
         _tell(report)
         result.pop("sometimes")
         result.pop("broken")
@@ -35,7 +41,7 @@ def simulate_verb(
     return FAILED if report.failed else 0
 
 
-def _tell(report: Report) -> None:
+def _tell(report: SeedsReport) -> None:
     for seed, violations in sorted(report.broken.items()):
         for words in violations:
             write_error(f"seed {seed}: {words}")
@@ -62,7 +68,7 @@ class _Progress:
         self._ended = 0
         self._next = time.monotonic() + TELL_EVERY
 
-    def heard(self, outcome: Outcome) -> None:
+    def heard(self, outcome: SeedOutcome) -> None:
         """Note a seed that has ended."""
         self._ended += 1
         if outcome.violations:

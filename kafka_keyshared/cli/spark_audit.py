@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from kafka_keyshared.cli.audit_log import log_folder
-from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
+from kafka_keyshared.cli.output import OutputFormat, write_note, write_result, write_table
 from kafka_keyshared.cli.spark_tools import (
-    OnSpark,
+    SparkPlaceArguments,
     Topics,
     on_spark,
     source_of,
@@ -29,7 +29,7 @@ from kafka_keyshared.spark.audit_report import (
     plots,
     write_report,
 )
-from kafka_keyshared.spark.logs import Span, processed_log
+from kafka_keyshared.spark.logs import OffsetSpan, processed_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class AuditArguments:
     scope: str
     tolerance: float
     out: Path | None
-    spark: OnSpark
+    spark: SparkPlaceArguments
 
 
-def audit_verb(arguments: AuditArguments, output: Output) -> int:
+def audit_verb(arguments: AuditArguments, output: OutputFormat) -> int:
     """Judge a processed log; return 0 if no rule was broken, else 1."""
     if arguments.scope not in LANES:
         raise ConfigError(f"--order-scope {arguments.scope}: give one of {', '.join(LANES)}")
@@ -56,8 +56,8 @@ def audit_verb(arguments: AuditArguments, output: Output) -> int:
     if arguments.out is not None:
         arguments = replace(arguments, out=local_path("--out", arguments.out))
     conf: dict[str, Any] = {}
-    log_spans: list[Span] = []
-    spans: list[Span] = []
+    log_spans: list[OffsetSpan] = []
+    spans: list[OffsetSpan] = []
     if log_topic is not None or topics.topics:
         conf = topics.conf()
         log_spans = [] if log_topic is None else spans_of(conf, [log_topic], None)
@@ -77,14 +77,14 @@ def audit_verb(arguments: AuditArguments, output: Output) -> int:
         text = json.dumps(result, indent=2) + "\n"
         write_report(arguments.out, {"audit.json": text, "audit.md": page, **plots(found)})
         write_note(f"the report is in {arguments.out / 'audit.md'}")
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         _write(found)
     else:
         write_result(result, output, "audit")
     return 0 if found.clean else 1
 
 
-def _require_records(spans: list[Span], topic: str | None) -> None:
+def _require_records(spans: list[OffsetSpan], topic: str | None) -> None:
     if topic is not None and not any(span.end > span.begin for span in spans):
         raise KeySharedError(f"topic:{topic}: there is not one row in it; was it written?")
 

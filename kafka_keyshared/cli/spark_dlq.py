@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka_keyshared.cli.dlq_options import (
-    Wanted,
-    Where,
+    LetterOptions,
+    LetterTopicOptions,
     cut,
     hint,
     moment,
@@ -19,21 +19,21 @@ from kafka_keyshared.cli.dlq_options import (
     reading,
     words,
 )
-from kafka_keyshared.cli.dlq_progress import Known, loaded, others
+from kafka_keyshared.cli.dlq_progress import ProgressPlace, loaded, others
 from kafka_keyshared.cli.no_broker import Away
-from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
-from kafka_keyshared.cli.spark_tools import OnSpark, on_spark
+from kafka_keyshared.cli.output import OutputFormat, write_note, write_result, write_table
+from kafka_keyshared.cli.spark_tools import SparkPlaceArguments, on_spark
 from kafka_keyshared.config.local_paths import local_path
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.json_view import in_a_line, when
-from kafka_keyshared.dlq.letter import Kind
-from kafka_keyshared.dlq.payload import Decoder, Payload
+from kafka_keyshared.dlq.letter import LetterForm
+from kafka_keyshared.dlq.payload import Decoder, PayloadFormat
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.spark import letters as on_letters
 from kafka_keyshared.spark.audit_report import write_report
 from kafka_keyshared.spark.letters import Groups
-from kafka_keyshared.spark.logs import Span, whole_records
+from kafka_keyshared.spark.logs import OffsetSpan, whole_records
 from kafka_keyshared.spark.plots import columns
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class DlqArguments:
     the dead letters themselves, in one of :data:`FORMS`.
     """
 
-    where: Where
-    wanted: Wanted
-    known: Known
+    where: LetterTopicOptions
+    wanted: LetterOptions
+    known: ProgressPlace
     outstanding: bool
     whole_keys: bool
     most: int
@@ -64,10 +64,10 @@ class DlqArguments:
     export: str | None
     form: str
     out: Path | None
-    spark: OnSpark
+    spark: SparkPlaceArguments
 
 
-def dlq_verb(arguments: DlqArguments, output: Output) -> int:
+def dlq_verb(arguments: DlqArguments, output: OutputFormat) -> int:
     """Group the chosen dead letters; write their places or contents on request."""
     topic, choice = arguments.where.name(), arguments.wanted.choice()
     select, out = arguments.select, arguments.out
@@ -95,14 +95,14 @@ def dlq_verb(arguments: DlqArguments, output: Output) -> int:
         if choice != Choice():
             result["same_keys"] = on_letters.same_keys(every).count()
         _write_out(arguments, found, records, meant)
-    if found.kinds.get(Kind.FOREIGN.value) and not found.letters:
+    if found.kinds.get(LetterForm.FOREIGN.value) and not found.letters:
         with reading(conf, Away(write_note)) as consumer:
             hint(consumer, topic)
     if arguments.out is not None:
         plot = _plot(found)
         text = json.dumps(result, indent=2) + "\n"
         write_report(arguments.out, {"dlq.json": text, **plot})
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         _write(result)
     else:
         write_result(result, output, topic)
@@ -140,13 +140,13 @@ def _check(arguments: DlqArguments) -> None:
         raise ConfigError(f"--select {file}: there is no folder {file.parent}")
 
 
-def _spans(conf: Mapping[str, Any], topic: str) -> list[Span]:
+def _spans(conf: Mapping[str, Any], topic: str) -> list[OffsetSpan]:
     """Return the current content of the topic as spans; raise if it is empty."""
     with reading(conf) as consumer:
         bounds = scan.bounds_of(consumer, topic)
     if not any(low < high for low, high in bounds.values()):
         raise KeySharedError(f"{topic!r} has not one record, so there is no dead letter to look at")
-    return [Span(topic, partition, *bound) for partition, bound in bounds.items()]
+    return [OffsetSpan(topic, partition, *bound) for partition, bound in bounds.items()]
 
 
 def _write_out(
@@ -178,7 +178,7 @@ def _write_places(file: Path, lines: Iterable[str]) -> None:
 
 
 def _told(topic: str, found: Groups) -> dict[str, Any]:
-    plain = Decoder(Payload.AUTO).plain
+    plain = Decoder(PayloadFormat.AUTO).plain
 
     def times(row: Mapping[str, Any]) -> dict[str, Any]:
         return {**row, "first": when(row["first"]), "last": when(row["last"])}
@@ -186,7 +186,10 @@ def _told(topic: str, found: Groups) -> dict[str, Any]:
     return {
         "topic": topic,
         "letters": found.letters,
-        **{kind.value: found.kinds.get(kind.value, 0) for kind in (Kind.FOREIGN, Kind.UNREADABLE)},
+        **{
+            kind.value: found.kinds.get(kind.value, 0)
+            for kind in (LetterForm.FOREIGN, LetterForm.UNREADABLE)
+        },
         "errors": [times(each) for each in found.errors],
         "keys": [{**times(each), "key": plain(bytes(each["key"]))} for each in found.keys],
         "topics": [times(each) for each in found.topics],

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.cli.output import Output, write_note, write_result
+from kafka_keyshared.cli.output import OutputFormat, write_note, write_result
 from kafka_keyshared.spark.jars import SPARK_JARS, SPARK_VERSION, needed_files
 
 
-def jars_verb(*, fetch: bool, output: Output) -> int:
+def jars_verb(*, fetch: bool, output: OutputFormat) -> int:
     """Print the directory and the files; with ``fetch`` Maven fills it first.
 
     Raises :class:`MissingPartError` when the jars are missing, or Maven could not fetch them.
@@ -18,7 +18,7 @@ def jars_verb(*, fetch: bool, output: Output) -> int:
     result = {"spark": SPARK_VERSION, "directory": str(files[0].parent)}
     names = [file.name for file in files]
     write_result(
-        {**result, "jars": ", ".join(names) if output is Output.TABLE else names},
+        {**result, "jars": ", ".join(names) if output is OutputFormat.TABLE else names},
         *(output, "jars"),
     )
     return 0

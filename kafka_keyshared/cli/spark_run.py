@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.audit_log import log_folder, require_folder, require_log_topic
-from kafka_keyshared.cli.output import Output, start_logging, write_result
+from kafka_keyshared.cli.output import OutputFormat, start_logging, write_result
 from kafka_keyshared.cli.output_sinks import checked_place, whole_place
 from kafka_keyshared.cli.run import build, layer, settle_app
 from kafka_keyshared.cli.settings import client_settings, load_object
@@ -29,10 +29,15 @@ from kafka_keyshared.observability.audit.processed import TOPIC
 from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.platform.signals import heard_at_once
 from kafka_keyshared.platform.stack_frames import is_users
-from kafka_keyshared.spark.batch_plan import BATCH_OFFSETS, Plan
+from kafka_keyshared.spark.batch_plan import BATCH_OFFSETS, BatchPlan
 from kafka_keyshared.spark.checks import require, require_pyspark
 from kafka_keyshared.spark.driver.ready import require_ready
-from kafka_keyshared.spark.driver.run import SHARED_FOLDER, Outcome, Wanted, run_batches
+from kafka_keyshared.spark.driver.run import (
+    SHARED_FOLDER,
+    SparkRunOutcome,
+    SparkRunRequest,
+    run_batches,
+)
 from kafka_keyshared.spark.driver.stop import Stop
 from kafka_keyshared.spark.packaging import modules_below, modules_zip
 from kafka_keyshared.spark.session import Session, SparkOptions, cause, start
@@ -48,7 +53,7 @@ TELL_EVERY = 5.0
 
 
 @dataclass(frozen=True)
-class OnSpark:
+class SparkRunArguments:
     """The Spark options from the command line; see :class:`SparkOptions`."""
 
     master: str = "local[*]"
@@ -78,8 +83,8 @@ class OnSpark:
 
 def spark_run_verb(
     arguments: RunArguments,
-    on: OnSpark,
-    output: Output,
+    on: SparkRunArguments,
+    output: OutputFormat,
     audit_log: str | None = None,
     outputs: str | None = None,
 ) -> int:
@@ -182,7 +187,9 @@ def bring_along(session: Session, app_dir: Path) -> None:
     environment["PYTHONPATH"] = ":".join(filter(None, known))
 
 
-def _run(session: Session, wanted: Wanted, stop: Stop, *, streams: bool) -> Outcome:
+def _run(
+    session: Session, wanted: SparkRunRequest, stop: Stop, *, streams: bool
+) -> SparkRunOutcome:
     try:
         with _telling(session.spark) as telling:
             return run_batches(session.spark, wanted, telling.watch, stop, streams=streams)
@@ -206,15 +213,15 @@ def _run(session: Session, wanted: Wanted, stop: Stop, *, streams: bool) -> Outc
         ) from error
 
 
-def _shown(done: Outcome, output: Output) -> Mapping[str, Any]:
+def _shown(done: SparkRunOutcome, output: OutputFormat) -> Mapping[str, Any]:
     told = done.told()
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         told["seconds"] = round(done.seconds, 1)
         told["positions"] = ", ".join(f"{name} {at}" for name, at in done.positions.items())
     return told
 
 
-class Telling:
+class SparkProgressLog:
     """Logs the progress of a run."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -223,7 +230,7 @@ class Telling:
         self._began = time.monotonic()
         self._records = 0
 
-    def watch(self, what: str, plan: Plan, done: Outcome) -> None:
+    def watch(self, what: str, plan: BatchPlan, done: SparkRunOutcome) -> None:
         """Log that a batch has begun, or its result."""
         if what == "begun":
             self._batch = (
@@ -261,8 +268,8 @@ class Telling:
 
 
 @contextmanager
-def _telling(spark: SparkSession) -> Iterator[Telling]:
-    telling, over = Telling(spark), threading.Event()
+def _telling(spark: SparkSession) -> Iterator[SparkProgressLog]:
+    telling, over = SparkProgressLog(spark), threading.Event()
 
     def live() -> None:
         while not over.wait(TELL_EVERY):

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from kafka_keyshared.cli.audit_log import log_folder
-from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
+from kafka_keyshared.cli.output import OutputFormat, write_note, write_result, write_table
 from kafka_keyshared.cli.spark_tools import (
-    OnSpark,
+    SparkPlaceArguments,
     Topics,
     on_spark,
     source_of,
@@ -21,9 +21,9 @@ from kafka_keyshared.cli.weights import write_weights
 from kafka_keyshared.config.local_paths import local_path
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.spark.audit_report import write_report
-from kafka_keyshared.spark.logs import Span, processed_log
+from kafka_keyshared.spark.logs import OffsetSpan, processed_log
 from kafka_keyshared.spark.plots import bars
-from kafka_keyshared.spark.skew import MEASURES, Measured, Spread, balanced, measure, spread
+from kafka_keyshared.spark.skew import MEASURES, SlotCounts, Spread, balanced, measure, spread
 
 SLOTS_SHOWN = 10
 
@@ -40,10 +40,10 @@ class SkewArguments:
     by: str | None
     weights_file: Path | None
     out: Path | None
-    spark: OnSpark
+    spark: SparkPlaceArguments
 
 
-def skew_verb(arguments: SkewArguments, output: Output) -> int:
+def skew_verb(arguments: SkewArguments, output: OutputFormat) -> int:
     """Measure, print, and write weights on request."""
     topics, log = arguments.topics, arguments.log
     if log is not None and topic_of(log) is None:
@@ -78,19 +78,19 @@ def skew_verb(arguments: SkewArguments, output: Output) -> int:
         plot = bars(f"load of {most} workers", loads, ["as it is", "with weights"], by)
         text = json.dumps(result, indent=2) + "\n"
         write_report(arguments.out, {"skew.json": text, "skew.svg": plot})
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         _write(result, by)
     else:
         write_result(result, output, "skew")
     return 0
 
 
-def _measured(arguments: SkewArguments) -> Measured:
+def _measured(arguments: SkewArguments) -> SlotCounts:
     topics, log = arguments.topics, arguments.log
     log_topic = None if log is None else topic_of(log)
     conf: dict[str, Any] = topics.conf() if topics.topics or log_topic else {}
     spans = spans_of(conf, topics.topics, topics.group) if topics.topics else []
-    log_spans: list[Span] = [] if log_topic is None else spans_of(conf, [log_topic], None)
+    log_spans: list[OffsetSpan] = [] if log_topic is None else spans_of(conf, [log_topic], None)
     with on_spark(arguments.spark) as spark:
         source = (
             source_of(spark, conf, spans, arguments.since, arguments.until)
@@ -107,7 +107,7 @@ def _measured(arguments: SkewArguments) -> Measured:
 
 
 def _told(
-    found: Measured, by: str, rings: dict[int, Spread], weights: dict[str, float], after: Spread
+    found: SlotCounts, by: str, rings: dict[int, Spread], weights: dict[str, float], after: Spread
 ) -> dict[str, Any]:
     heavy = sorted(found.slots[by].items(), key=lambda item: (-item[1], item[0]))[:SLOTS_SHOWN]
     return {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafka_keyshared.cli.advice.logs import Logs
+from kafka_keyshared.cli.advice.logs import LogQueries
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.cli.run import gather
@@ -17,7 +17,7 @@ from kafka_keyshared.client.probe import require_broker
 from kafka_keyshared.client.standalone import READ_ONLY, outsider
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.observability.audit.processed import TOPIC
-from kafka_keyshared.spark.logs import Span, source_records
+from kafka_keyshared.spark.logs import OffsetSpan, source_records
 from kafka_keyshared.spark.session import SparkOptions, cause, start
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class OnSpark:
+class SparkPlaceArguments:
     """The Spark options, as they were typed; ``memory`` is the driver's."""
 
     master: str = "local[*]"
@@ -49,7 +49,7 @@ class OnSpark:
 
 
 @contextmanager
-def on_spark(options: OnSpark) -> Iterator[SparkSession]:
+def on_spark(options: SparkPlaceArguments) -> Iterator[SparkSession]:
     """Start Spark for one tool, and turn its errors into one line."""
     from kafka_keyshared.errors import KeySharedError
 
@@ -90,7 +90,7 @@ class Topics:
         return layers.conf
 
 
-def spans_of(conf: dict[str, Any], topics: Sequence[str], group: str | None) -> list[Span]:
+def spans_of(conf: dict[str, Any], topics: Sequence[str], group: str | None) -> list[OffsetSpan]:
     """Return the current spans of the topics; with a group, up to its committed positions.
 
     Raises :class:`TopicMissingError` for a missing topic.
@@ -99,11 +99,11 @@ def spans_of(conf: dict[str, Any], topics: Sequence[str], group: str | None) -> 
     own.pop("group.instance.id", None)
     consumer = outsider(own, [])
     try:
-        logs = Logs(consumer, own).look(topics, with_group=group is not None)
+        logs = LogQueries(consumer, own).look(topics, with_group=group is not None)
     finally:
         consumer.close()
     return [
-        Span(
+        OffsetSpan(
             log.partition.topic,
             log.partition.partition,
             log.begin,
@@ -116,7 +116,7 @@ def spans_of(conf: dict[str, Any], topics: Sequence[str], group: str | None) -> 
 def source_of(
     spark: SparkSession,
     conf: dict[str, Any],
-    spans: Sequence[Span],
+    spans: Sequence[OffsetSpan],
     since: int | None,
     until: int | None,
 ) -> DataFrame:

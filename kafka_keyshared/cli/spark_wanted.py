@@ -13,7 +13,7 @@ from kafka_keyshared.config import Options
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.spark.batch_plan import BATCH_OFFSETS
-from kafka_keyshared.spark.driver.run import Wanted
+from kafka_keyshared.spark.driver.run import SparkRunRequest
 
 log = log_of("kafka_keyshared.spark")
 
@@ -21,7 +21,9 @@ SERVERS = ("http_port", "console_port", "group_view_topic")
 STOPS = ("commit_interval", "stop_timeout", "revoke_deadline")
 
 
-def wanted_of(app: KeyShared, most: int = BATCH_OFFSETS, state: Path | None = None) -> Wanted:
+def wanted_of(
+    app: KeyShared, most: int = BATCH_OFFSETS, state: Path | None = None
+) -> SparkRunRequest:
     """Return the Spark run of an app; log a warning for each setting without effect there.
 
     ``most`` is the maximum number of offsets of a partition in a batch. ``state`` is the folder for
@@ -31,7 +33,7 @@ def wanted_of(app: KeyShared, most: int = BATCH_OFFSETS, state: Path | None = No
     for line in without_effect(app):
         log.warning("%s", line)
     options = app.options
-    return Wanted(
+    return SparkRunRequest(
         app.conf,
         app.topics,
         app.subscription,

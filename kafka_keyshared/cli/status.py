@@ -26,7 +26,7 @@ WAITING_EVERY = 15.0
 """The same before the first assignment; a dead member times out within three such lines."""
 
 
-class Progress(NamedTuple):
+class InstanceProgress(NamedTuple):
     """The progress of the instance. ``lag`` is None while the end of a partition is not known.
 
     ``running`` counts records whose handlers have not returned, ``held`` all unsettled ones. Keys
@@ -122,7 +122,7 @@ class StatusLine:
         self._look_at = 0.0
         self._began_at: float | None = None
         self._said_at = clock()
-        self._said: Progress | None = None
+        self._said: InstanceProgress | None = None
 
     def __call__(self, view: InstanceView) -> None:
         """Check the instance a few times a second, and log changes."""
@@ -166,7 +166,7 @@ class StatusLine:
     def _was_caught_up(self) -> bool:
         return self._said is not None and self._said.caught_up
 
-    def _tell(self, status: Progress, now: float) -> None:
+    def _tell(self, status: InstanceProgress, now: float) -> None:
         if status.caught_up:
             line = status.end_line(now - (self._began_at or now))
         else:
@@ -176,7 +176,7 @@ class StatusLine:
         self._said, self._said_at = status, now
         self._say(line)
 
-    def _waiting(self, status: Progress, now: float) -> str:
+    def _waiting(self, status: InstanceProgress, now: float) -> str:
         """Return how long no partitions have been assigned, and a possible reason."""
         if status.joined or self._waiting_since is None:
             return ""
@@ -193,7 +193,7 @@ class StatusLine:
             self._rated = now, settled, rate
         return rate
 
-    def _progress(self, view: InstanceView) -> Progress:
+    def _progress(self, view: InstanceView) -> InstanceProgress:
         subscriptions = view.subscriptions.values()
         states: Counter[LaneState] = Counter()
         for sub in subscriptions:
@@ -201,7 +201,7 @@ class StatusLine:
         progress = view.progress()
         # The core counts a slice as a whole, at its end. With a slow handler that may take minutes.
         early = sum(sub.ended_early(progress) for sub in subscriptions)
-        return Progress(
+        return InstanceProgress(
             settled=view.settled() + early,
             dead_lettered=sum(sub.counts.dead_lettered for sub in subscriptions),
             held=max(0, _held(view) - early),

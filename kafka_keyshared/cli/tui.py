@@ -17,7 +17,13 @@ from textual.widgets import DataTable, Footer, Static
 from kafka_keyshared.cli.lag import number, seconds
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.observability.diagnosis.judge import diagnose
-from kafka_keyshared.observability.web.snapshot import REFRESH, Totals, stuck, totals, without_keys
+from kafka_keyshared.observability.web.snapshot import (
+    REFRESH,
+    SnapshotTotals,
+    stuck,
+    totals,
+    without_keys,
+)
 from kafka_keyshared.status import Status, WorkerStatus
 
 COLUMNS = {
@@ -98,7 +104,7 @@ class Screen(App[None]):
                 table.add_row(*map(Text, row))
 
 
-def in_a_line(sums: Totals) -> str:
+def in_a_line(sums: SnapshotTotals) -> str:
     """Return the sums as one line."""
     return (
         f"ok {sums.ok:,}  failed {sums.failed:,}  retried {sums.retried:,}  "

@@ -33,7 +33,7 @@ Everywhere: TypeAlias = Literal["earliest", "latest"] | int | Moment
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ReadingBound:
     """A requested start or end of a reading. ``name`` is its name in error messages.
 
     ``single`` has positions of single partitions; below 0 they count back from the end. A start
@@ -46,7 +46,7 @@ class Bound:
     single: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
-def check_pair(start: Bound, until: Bound | None) -> None:
+def check_pair(start: ReadingBound, until: ReadingBound | None) -> None:
     """Raise :class:`ConfigError` for bounds with no room for a record between them."""
     if until is None:
         return
@@ -70,7 +70,7 @@ def check_pair(start: Bound, until: Bound | None) -> None:
 
 
 def meant(
-    partitions: Sequence[TopicPartition], start: Bound, until: Bound | None
+    partitions: Sequence[TopicPartition], start: ReadingBound, until: ReadingBound | None
 ) -> list[TopicPartition]:
     """Return those of the existing partitions that are to be read.
 
@@ -112,7 +112,7 @@ def ask_logs(consumer: Consumer, partitions: Sequence[TopicPartition]) -> LogsBo
 
 
 def positions(
-    bound: Bound,
+    bound: ReadingBound,
     logs: LogsBounds,
     at: Callable[[Moment, Iterable[TopicPartition]], Positions],
 ) -> Positions:

@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared.client.offset_queries import epoch_of
 from kafka_keyshared.client.port import classify_commit, refused_right
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
-from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult
 from kafka_keyshared.model import TopicPartition
 
 
@@ -26,7 +26,7 @@ class CommitsInFlight:
 
     def send(
         self, consumer: Consumer, commit: Commit, ends: Mapping[TopicPartition, ClientPartition]
-    ) -> CommitAnswered | None:
+    ) -> CommitAnswer | None:
         """Send a commit asynchronously. Return an answer if the client refuses it at once.
 
         ``ends`` are the received ends of partitions, with the leader epochs there (KIP-320).
@@ -48,7 +48,7 @@ class CommitsInFlight:
 
     def answered(
         self, error: KafkaError | None, partitions: list[ClientPartition]
-    ) -> CommitAnswered | None:
+    ) -> CommitAnswer | None:
         """Return the answer that a client callback carries; None if it matches no commit."""
         commit = commit_of(partitions, self._sent)
         if commit is None:
@@ -58,14 +58,14 @@ class CommitsInFlight:
             commit, error or next((each.error for each in partitions if each.error), None)
         )
 
-    def give_up(self, why: str) -> list[CommitAnswered]:
+    def give_up(self, why: str) -> list[CommitAnswer]:
         """Return an answer for each commit that will get none, because its client has ended."""
         given_up, self._sent = self._sent, []
-        return [CommitAnswered(each, CommitResult.LOST, why) for each in given_up]
+        return [CommitAnswer(each, CommitResult.LOST, why) for each in given_up]
 
 
-def _answer(commit: Commit, error: KafkaError | None) -> CommitAnswered:
-    return CommitAnswered(commit, classify_commit(error), str(error or ""), refused_right(error))
+def _answer(commit: Commit, error: KafkaError | None) -> CommitAnswer:
+    return CommitAnswer(commit, classify_commit(error), str(error or ""), refused_right(error))
 
 
 def _epoch(entry: CommitEntry, end: ClientPartition | None) -> int:

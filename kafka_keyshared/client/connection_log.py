@@ -45,7 +45,7 @@ def _to_log(level: int, text: str) -> None:
     log.log(level, "%s", text)
 
 
-class Outages:
+class OutageLog:
     """Logs the client's errors. ``answers`` returns whether a broker answers in time.
 
     ``tell`` receives a log level and a line. ``meanwhile`` is the part of the line about the work

@@ -23,7 +23,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.callback_calls import CallbackCalls
 from kafka_keyshared.client.commit_match import CommitsInFlight
-from kafka_keyshared.client.connection_log import Outages
+from kafka_keyshared.client.connection_log import OutageLog
 from kafka_keyshared.client.kept_admin import KeptAdmin
 from kafka_keyshared.client.leave_group import JOIN_TIMEOUT, Left, leave
 from kafka_keyshared.client.metadata_limit import KafkaMetadataLimit
@@ -33,7 +33,7 @@ from kafka_keyshared.client.port import (
     Committed,
     LogBounds,
     Rebalance,
-    Refusal,
+    RightRefusal,
     ended_by_the_group,
     is_cooperative,
     unreachable,
@@ -47,7 +47,7 @@ from kafka_keyshared.config.client import is_kip_848
 from kafka_keyshared.config.properties import FOR_LETTERS
 from kafka_keyshared.config.tokens import no_token, with_guarded_tokens
 from kafka_keyshared.core.contract.commands import Commit
-from kafka_keyshared.core.contract.events import CommitAnswered
+from kafka_keyshared.core.contract.events import CommitAnswer
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import Seldom, log_of, quietly
 from kafka_keyshared.model import Record, TopicPartition
@@ -83,7 +83,7 @@ class KafkaClient:
         self,
         conf: Mapping[str, Any],
         topics: Sequence[str],
-        answer: Callable[[CommitAnswered], None],
+        answer: Callable[[CommitAnswer], None],
     ) -> None:
         self._conf = conf = with_guarded_tokens(conf)
         self._topics = list(topics)
@@ -96,12 +96,12 @@ class KafkaClient:
         self._epochs: dict[TopicPartition, int] = {}
         self._subscribed = False
         self._seldom = Seldom(log)
-        self._refusals: list[Refusal] = []
+        self._refusals: list[RightRefusal] = []
         # Number of partitions of each topic at the start.
         self._counts: dict[str, int] | None = None
         # Ids of the brokers at the start.
         self._brokers: frozenset[int] = frozenset()
-        self._outages = Outages(self.answers, no_token=lambda why: no_token(conf, why))
+        self._outages = OutageLog(self.answers, no_token=lambda why: no_token(conf, why))
         own = dict(conf)
         self.admin = KeptAdmin(own)
         for name in FOR_LETTERS:
@@ -278,7 +278,7 @@ class KafkaClient:
         """Request the ids of topics without waiting."""
         return KafkaTopicIds(self.admin, topics)
 
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[RightRefusal]:
         """Return the refusals that brokers have answered since the last call."""
         found, self._refusals = self._refusals, []
         return found
@@ -430,7 +430,7 @@ class KafkaClient:
         if known:
             act(known)
 
-    def commit(self, commit: Commit) -> CommitAnswered | None:
+    def commit(self, commit: Commit) -> CommitAnswer | None:
         """Send a commit asynchronously."""
         return self._commits.send(self.consumer, commit, self._ends)
 

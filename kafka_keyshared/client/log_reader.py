@@ -14,8 +14,15 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.client.bounds import Bound, Positions, ask_at, ask_logs, meant, positions
-from kafka_keyshared.client.connection_log import Outages
+from kafka_keyshared.client.bounds import (
+    Positions,
+    ReadingBound,
+    ask_at,
+    ask_logs,
+    meant,
+    positions,
+)
+from kafka_keyshared.client.connection_log import OutageLog
 from kafka_keyshared.client.port import LogBounds, refused_right
 from kafka_keyshared.client.probe import require_broker
 from kafka_keyshared.client.safe_callbacks import in_turn, shielded
@@ -60,7 +67,7 @@ class LogReader:
         self,
         conf: Mapping[str, Any],
         topics: Sequence[str],
-        bounds: tuple[Bound, Bound | None],
+        bounds: tuple[ReadingBound, ReadingBound | None],
         tell: Callable[[str], None],
         clock: Callable[[], float],
     ) -> None:
@@ -71,7 +78,7 @@ class LogReader:
         self._clock = clock
         self._reasons: list[str] = []
         self._ended: BaseException | None = None
-        self._outages = Outages(
+        self._outages = OutageLog(
             self._answers,
             clock,
             tell=lambda _level, text: tell(text),

@@ -16,7 +16,7 @@ from kafka_keyshared.client.port import (
     Committed,
     CommittedOffset,
     LogBounds,
-    Refusal,
+    RightRefusal,
     refusal_of,
 )
 from kafka_keyshared.logs import Seldom, log_of
@@ -36,7 +36,7 @@ def ask_committed(
     consumer: Consumer,
     partitions: Sequence[TopicPartition],
     timeout: float,
-    refused: Callable[[Refusal], None],
+    refused: Callable[[RightRefusal], None],
 ) -> Committed:
     """Query committed positions and their metadata.
 
@@ -66,7 +66,7 @@ def _ask_committed(
     consumer: Consumer,
     partitions: Sequence[TopicPartition],
     timeout: float,
-    refused: Callable[[Refusal], None],
+    refused: Callable[[RightRefusal], None],
 ) -> Committed:
     asked = [ClientPartition(*partition) for partition in partitions]
     found: Committed = {}

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError
 from kafka_keyshared.config.client import is_kip_848
 from kafka_keyshared.config.tokens import no_token
 from kafka_keyshared.core.contract.commands import Commit
-from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult, Right
+from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult, Right
 from kafka_keyshared.errors import BrokerUnavailableError
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.status import ClientStatus
@@ -40,7 +40,7 @@ class LogBounds(NamedTuple):
     leader_epoch: int = -1
 
 
-class Refusal(NamedTuple):
+class RightRefusal(NamedTuple):
     """A right that a broker refused in an answer: READ or DESCRIBE on a topic, READ on the group.
 
     ``partition`` is the requested one. It is None where the answer names only the topic or is about
@@ -139,7 +139,7 @@ class Client(Protocol):
         the answer drops the returned query.
         """
 
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[RightRefusal]:
         """Return the refusals that brokers have answered since the last call.
 
         Refused fetches and joins come as events of a poll instead.
@@ -202,7 +202,7 @@ class Client(Protocol):
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch again from those partitions that are assigned. Harmless if not paused."""
 
-    def commit(self, commit: Commit) -> CommitAnswered | None:
+    def commit(self, commit: Commit) -> CommitAnswer | None:
         """Send a commit. The answer comes through the callback, or here if it failed at once."""
 
     def answers(self, timeout: float) -> bool:
@@ -292,14 +292,14 @@ def refused_right(error: KafkaError | None) -> Right | None:
     return None if error is None else _RIGHTS.get(error.code())
 
 
-def refusal_of(error: KafkaError, partition: TopicPartition | None) -> Refusal | None:
+def refusal_of(error: KafkaError, partition: TopicPartition | None) -> RightRefusal | None:
     """Return an error as a refusal; None for any error other than a missing right."""
     right = refused_right(error)
     if right is None:
         return None
     if right is Right.GROUP or partition is None:
-        return Refusal(right, "", None, error.str())
-    return Refusal(right, partition.topic, partition, error.str())
+        return RightRefusal(right, "", None, error.str())
+    return RightRefusal(right, partition.topic, partition, error.str())
 
 
 def ended_by_the_group(error: KafkaError) -> bool:

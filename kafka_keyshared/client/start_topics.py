@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]
 
 from kafka_keyshared.client.patterns import is_pattern, matching, visible
-from kafka_keyshared.client.port import Refusal, refused_right
+from kafka_keyshared.client.port import RightRefusal, refused_right
 from kafka_keyshared.core.contract.events import Right
 from kafka_keyshared.errors import TopicMissingError
 from kafka_keyshared.logs import log_of
@@ -24,7 +24,7 @@ def find(
     timeout: float,
     *,
     refresh_seconds: float,
-) -> list[Refusal]:
+) -> list[RightRefusal]:
     """Look up the topics of a subscription in a cluster's metadata.
 
     A pattern (``^...``) that matches nothing gets a warning. Its topic may be created later; the
@@ -43,7 +43,7 @@ def _refused(
     topics: Sequence[str],
     timeout: float,
     refresh_seconds: float,
-) -> Iterator[Refusal]:
+) -> Iterator[RightRefusal]:
     there = sorted(metadata.topics)
     for topic in topics:
         if is_pattern(topic):
@@ -69,7 +69,7 @@ def _refused(
         yield refusal
 
 
-def _refusal(consumer: Consumer, topic: str, timeout: float) -> Refusal | None:
+def _refusal(consumer: Consumer, topic: str, timeout: float) -> RightRefusal | None:
     """Return the refusal of a topic that is not listed because this user may not DESCRIBE it.
 
     A metadata listing omits such topics, while a request for a committed position is refused. The
@@ -82,4 +82,4 @@ def _refusal(consumer: Consumer, topic: str, timeout: float) -> Refusal | None:
         return None
     if answer.error is None or refused_right(answer.error) is None:
         return None
-    return Refusal(Right.TOPIC, topic, None, answer.error.str())
+    return RightRefusal(Right.TOPIC, topic, None, answer.error.str())

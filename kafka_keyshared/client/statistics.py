@@ -27,7 +27,7 @@ class _Partition(msgspec.Struct, frozen=True):
     consumer_lag: int = -1
 
 
-class _Topic(msgspec.Struct, frozen=True):
+class _TopicStatistics(msgspec.Struct, frozen=True):
     partitions: dict[str, _Partition] = {}
 
 
@@ -39,7 +39,7 @@ class _Group(msgspec.Struct, frozen=True):
 
 class _Statistics(msgspec.Struct, frozen=True):
     brokers: dict[str, _Broker] = {}
-    topics: dict[str, _Topic] = {}
+    topics: dict[str, _TopicStatistics] = {}
     cgrp: _Group = _Group()
 
 

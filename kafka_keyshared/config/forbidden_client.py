@@ -12,7 +12,7 @@ from typing import NamedTuple
 _FALSE = ("false", "f", "0")
 
 
-class Refused(NamedTuple):
+class RefusedSetting(NamedTuple):
     """A refused setting. ``values`` describes the refused values in words.
 
     ``injected`` settings are refused only where no code review covers them: in the environment and
@@ -47,22 +47,22 @@ _COMMITS = "it would commit records that are not done"
 _CODE = "runs what it names in this process or as a command"
 _REVIEWED = "put it in the file or in the program, where it is reviewed"
 
-REFUSED: tuple[Refused, ...] = (
-    Refused(
+REFUSED: tuple[RefusedSetting, ...] = (
+    RefusedSetting(
         "enable.auto.commit",
         "true",
         _not_false,
         _COMMITS,
         "leave it out, this package commits what is safe",
     ),
-    Refused(
+    RefusedSetting(
         "enable.auto.offset.store",
         "true",
         _not_false,
         _COMMITS,
         "leave it out, this package commits what is safe",
     ),
-    Refused(
+    RefusedSetting(
         "default.topic.config",
         "anything",
         _any,
@@ -70,14 +70,14 @@ REFUSED: tuple[Refused, ...] = (
         "repeat or skip records by itself",
         "put its settings beside the others",
     ),
-    Refused(
+    RefusedSetting(
         "test.mock.num.brokers",
         "all but 0",
         _not_zero,
         "the client would talk to brokers of its own making and not to bootstrap.servers",
         "leave it out",
     ),
-    Refused(
+    RefusedSetting(
         "broker.version.fallback",
         "0.8 and 0.9",
         _before_0_10,
@@ -85,7 +85,7 @@ REFUSED: tuple[Refused, ...] = (
         "error",
         "leave it out",
     ),
-    Refused("plugin.library.paths", "anything", _any, _CODE, _REVIEWED, injected=True),
-    Refused("ssl.engine.location", "anything", _any, _CODE, _REVIEWED, injected=True),
-    Refused("sasl.kerberos.kinit.cmd", "anything", _any, _CODE, _REVIEWED, injected=True),
+    RefusedSetting("plugin.library.paths", "anything", _any, _CODE, _REVIEWED, injected=True),
+    RefusedSetting("ssl.engine.location", "anything", _any, _CODE, _REVIEWED, injected=True),
+    RefusedSetting("sasl.kerberos.kinit.cmd", "anything", _any, _CODE, _REVIEWED, injected=True),
 )

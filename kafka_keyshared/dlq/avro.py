@@ -44,7 +44,7 @@ class UnreadableError(ValueError):
     """A value is marked as a dead letter in Avro but cannot be decoded."""
 
 
-class Known(NamedTuple):
+class LetterSchemas(NamedTuple):
     """The writer schemas of dead letters, and the reader schema."""
 
     writers: Mapping[bytes, Schema]
@@ -79,11 +79,13 @@ def _without_logical_type(node: dict[str, Any]) -> Any:
 
 
 @cache
-def known() -> Known:
+def known() -> LetterSchemas:
     """Return the schemas of this package's versions."""
     schemas = [load_schema(schema_text(version)) for version in range(1, VERSION + 1)]
     writers = {fingerprint_of(schema): _parsed(schema) for schema in schemas}
-    return Known(MappingProxyType(writers), _parsed(schemas[-1]), fingerprint_of(schemas[-1]))
+    return LetterSchemas(
+        MappingProxyType(writers), _parsed(schemas[-1]), fingerprint_of(schemas[-1])
+    )
 
 
 def _parsed(schema: Schema) -> Schema:
@@ -126,7 +128,7 @@ def _text(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def encode(letter: Mapping[str, Any], schemas: Known | None = None) -> bytes:
+def encode(letter: Mapping[str, Any], schemas: LetterSchemas | None = None) -> bytes:
     """Return the single-object encoding of a dead letter, written with the newest schema."""
     schemas = schemas or known()
     out = io.BytesIO()
@@ -144,7 +146,7 @@ def is_known(value: object) -> bool:
     )
 
 
-def decode(value: object, schemas: Known | None = None) -> dict[str, Any]:
+def decode(value: object, schemas: LetterSchemas | None = None) -> dict[str, Any]:
     """Decode the dead letter in a value; raise :class:`UnreadableError` with the reason.
 
     Fields that the writer's version lacks get the defaults of our version. Fields that our version

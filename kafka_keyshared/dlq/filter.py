@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kafka_keyshared.dlq.letter import Letter, Told
-from kafka_keyshared.dlq.selection import Selection
+from kafka_keyshared.dlq.letter import Letter, LetterFailure
+from kafka_keyshared.dlq.selection import LetterSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Choice:
     until: int | None = None
     partition: int | None = None
     offset: int | None = None
-    selection: Selection | None = None
+    selection: LetterSelection | None = None
 
     def takes(self, letter: Letter) -> bool:
         """Return whether a dead letter meets the conditions."""
@@ -45,7 +45,7 @@ class Choice:
             and (self.until is None or (written is not None and written < self.until))
         )
 
-    def _takes_told(self, told: Told | None) -> bool:
+    def _takes_told(self, told: LetterFailure | None) -> bool:
         if told is None:
             return (self.source_topic, self.source_group, self.error) == (None, None, None)
         return (

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kafka_keyshared.dlq.letter import Letter
-from kafka_keyshared.dlq.payload import Decoder, Payload
+from kafka_keyshared.dlq.payload import Decoder, PayloadFormat
 from kafka_keyshared.model import Output
 
 
@@ -63,7 +63,7 @@ def in_a_line(letter: Letter) -> dict[str, Any]:
         "written": when(letter.written),
         "source": str(told.source) if told else None,
         "group": told.group if told else None,
-        "key": Decoder(Payload.AUTO).plain(letter.key),
+        "key": Decoder(PayloadFormat.AUTO).plain(letter.key),
         "error": told.error if told else letter.problem,
         "attempts": told.attempts if told else None,
         "replays": told.replays if told else None,
@@ -72,7 +72,7 @@ def in_a_line(letter: Letter) -> dict[str, Any]:
 
 def output_line(identity: str, output: Output) -> str:
     """Return an output of a handler as a line of JSON, with its identity."""
-    decoder = Decoder(Payload.AUTO)
+    decoder = Decoder(PayloadFormat.AUTO)
     headers = [{"name": name, "value": decoder.plain(value)} for name, value in output.headers]
     shown = {"key": decoder.plain(output.key), "value": decoder.value(_bytes(output.value))}
     return json.dumps({"output": identity, **shown, "headers": headers})

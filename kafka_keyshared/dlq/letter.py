@@ -15,7 +15,7 @@ from kafka_keyshared.dlq.envelope import Headers, is_place, own_headers, replays
 from kafka_keyshared.headers import HeadersError, read_headers
 
 
-class Kind(enum.StrEnum):
+class LetterForm(enum.StrEnum):
     """The form of a dead letter; the last two are not usable dead letters."""
 
     HEADERS = "headers"
@@ -24,7 +24,7 @@ class Kind(enum.StrEnum):
     UNREADABLE = "unreadable"
 
 
-class Source(NamedTuple):
+class LetterSource(NamedTuple):
     """The record that a dead letter was made from."""
 
     topic: str
@@ -46,14 +46,14 @@ class LetterPlace(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LetterFailure:
     """The failure that a dead letter describes; None for missing parts.
 
     Times are in milliseconds since 1970. ``trace`` is the ``traceparent`` of the last attempt's
     span, if there was a span.
     """
 
-    source: Source
+    source: LetterSource
     timestamp: int | None = None
     group: str | None = None
     attempts: int | None = None
@@ -82,11 +82,11 @@ class Letter:
 
     at: LetterPlace
     written: int | None
-    kind: Kind
+    kind: LetterForm
     key: bytes | None
     value: bytes | None
     headers: Headers = field(default_factory=list)
-    told: Told | None = None
+    told: LetterFailure | None = None
     problem: str = ""
 
 
@@ -99,23 +99,25 @@ def read_letter(message: Any) -> Letter:
     try:
         headers = read_headers(message)
     except HeadersError as error:
-        return Letter(at, written, Kind.UNREADABLE, key, value, problem=str(error))
+        return Letter(at, written, LetterForm.UNREADABLE, key, value, problem=str(error))
     if (source := source_of(headers)) is not None:
-        told = _told_by_headers(Source(*source), headers)
-        return Letter(at, written, Kind.HEADERS, key, value, own_headers(headers), told)
+        told = _told_by_headers(LetterSource(*source), headers)
+        return Letter(at, written, LetterForm.HEADERS, key, value, own_headers(headers), told)
     if dict(headers).get(envelope.CONTENT) != envelope.CONTENT_AVRO and not avro.is_known(value):
         problem = "it has no headers of a dead letter of this package"
-        return Letter(at, written, Kind.FOREIGN, key, value, list(headers), problem=problem)
+        return Letter(at, written, LetterForm.FOREIGN, key, value, list(headers), problem=problem)
     try:
         found = avro.decode(value)
         told = replace(_told_by_envelope(found), trace=_trace(headers))
     except avro.UnreadableError as error:
-        return Letter(at, written, Kind.UNREADABLE, key, value, list(headers), problem=str(error))
+        return Letter(
+            at, written, LetterForm.UNREADABLE, key, value, list(headers), problem=str(error)
+        )
     own: Headers = [(each["name"], each["value"]) for each in found["headers"]]
-    return Letter(at, written, Kind.AVRO, found["key"], found["value"], own, told)
+    return Letter(at, written, LetterForm.AVRO, found["key"], found["value"], own, told)
 
 
-def _told_by_headers(source: Source, headers: list[tuple[str, Any]]) -> Told:
+def _told_by_headers(source: LetterSource, headers: list[tuple[str, Any]]) -> LetterFailure:
     found = dict(headers)
 
     def text(name: str) -> str:
@@ -128,7 +130,7 @@ def _told_by_headers(source: Source, headers: list[tuple[str, Any]]) -> Told:
         except ValueError:
             return None
 
-    return Told(
+    return LetterFailure(
         source,
         timestamp=_time(number(envelope.SOURCE_TIMESTAMP)),
         group=text(envelope.SOURCE_GROUP) or None,
@@ -148,11 +150,11 @@ def _trace(headers: list[tuple[str, Any]]) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
 
 
-def _told_by_envelope(found: dict[str, Any]) -> Told:
-    source = Source(found["source_topic"], found["source_partition"], found["source_offset"])
+def _told_by_envelope(found: dict[str, Any]) -> LetterFailure:
+    source = LetterSource(found["source_topic"], found["source_partition"], found["source_offset"])
     if not is_place(*source):
         raise avro.UnreadableError(f"it says that it is of {source}, where no record can be")
-    return Told(
+    return LetterFailure(
         source,
         timestamp=_time(found["source_timestamp"]),
         group=found["source_group"] or None,

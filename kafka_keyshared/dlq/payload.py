@@ -34,7 +34,7 @@ WIRE_HEAD_BYTES = 5
 """Confluent's wire format: a zero byte, the schema's id in the registry (4 bytes), the record."""
 
 
-class Payload(enum.StrEnum):
+class PayloadFormat(enum.StrEnum):
     """The display form of keys and values."""
 
     AUTO = "auto"
@@ -51,20 +51,20 @@ class Decoder:
     then hex. Keys and headers are never Avro.
     """
 
-    def __init__(self, payload: Payload, schema: Path | None = None) -> None:
+    def __init__(self, payload: PayloadFormat, schema: Path | None = None) -> None:
         self._payload = payload
-        self.is_default = payload is Payload.AUTO and schema is None
+        self.is_default = payload is PayloadFormat.AUTO and schema is None
         self._schema = _load(schema) if schema is not None else None
-        if payload is Payload.AVRO and schema is None:
+        if payload is PayloadFormat.AVRO and schema is None:
             raise ConfigError("--payload avro needs the schema of the values: --schema FILE")
 
     def value(self, data: bytes | None) -> Shown:
         """Show a record's value."""
         if data is None:
             return None
-        if self._payload is Payload.AVRO:
+        if self._payload is PayloadFormat.AVRO:
             return self._avro(data) or _hex(data, "not Avro of the schema given")
-        if self._payload is Payload.AUTO:
+        if self._payload is PayloadFormat.AUTO:
             return (self._avro(data) if self._schema is not None else None) or _auto(data)
         return _AS[self._payload](data)
 
@@ -73,7 +73,7 @@ class Decoder:
         if data is None or isinstance(data, str):
             return None if data is None else {"text": data}
         how = self._payload
-        return _hex(data) if how is Payload.HEX else _text(data)
+        return _hex(data) if how is PayloadFormat.HEX else _text(data)
 
     def _avro(self, data: bytes) -> Shown:
         """Decode a record that uses all bytes; return None if no encoding fits.
@@ -143,7 +143,7 @@ def _hex(data: bytes, problem: str = "") -> dict[str, Any]:
     return {**shown, "problem": problem} if problem else shown
 
 
-_AS = {Payload.TEXT: _text, Payload.JSON: _json, Payload.HEX: _hex}
+_AS = {PayloadFormat.TEXT: _text, PayloadFormat.JSON: _json, PayloadFormat.HEX: _hex}
 
 
 def _jsonable(value: Any) -> Any:

@@ -19,7 +19,7 @@ from enum import IntEnum
 from itertools import groupby
 from typing import Literal, Self, TypeAlias
 
-from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace
+from kafka_keyshared.dlq.letter import Letter, LetterForm, LetterPlace
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import lane_hash
 
@@ -80,7 +80,7 @@ def is_replayed(letter: Letter, done: Collection[int]) -> bool:
 
 
 @dataclass(slots=True)
-class Refused:
+class RefusedLetters:
     """Counts of the records that are not replayed, with some places as examples."""
 
     guarded: int = 0
@@ -97,7 +97,7 @@ class Refused:
             places.append(at)
 
 
-class Plan:
+class ReplayPlan:
     """The dead letters to be sent, collected by :meth:`add` and sorted by :meth:`close`.
 
     ``max_replays`` is the loop guard: a record with that many earlier replays is refused. ``order``
@@ -115,7 +115,7 @@ class Plan:
         self._places: dict[int, tuple[array[int], array[int]]] = {}
         self._copies: dict[int, list[bytes]] = {}
         self._copies_of_done: list[bytes] = []
-        self.refused = Refused()
+        self.refused = RefusedLetters()
         self.letters = 0
         self.rows: list[bytes] = []
         self.state = bytearray()
@@ -126,7 +126,7 @@ class Plan:
         """Add a dead letter to the plan; ``done`` has the marks of the replayed ones."""
         told = letter.told
         if told is None:
-            foreign = letter.kind is Kind.FOREIGN
+            foreign = letter.kind is LetterForm.FOREIGN
             self.refused.foreign += foreign
             self.refused.unreadable += not foreign
             self.refused.example(letter.kind.value, letter.at)

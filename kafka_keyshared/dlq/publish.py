@@ -18,7 +18,7 @@ from kafka_keyshared.config import connection_conf
 from kafka_keyshared.config.client import ask
 from kafka_keyshared.config.properties import FOR_LETTERS
 from kafka_keyshared.core.contract.commands import Publish
-from kafka_keyshared.core.contract.events import DeadLettered
+from kafka_keyshared.core.contract.events import DeadLetterAnswer
 from kafka_keyshared.dlq import envelope
 from kafka_keyshared.logs import quietly
 from kafka_keyshared.model import name_of
@@ -44,7 +44,7 @@ REMAKE_AFTER = 0.9
 _ALONE: Mapping[str, Any] = {"batch.num.messages": 1}
 
 
-class _Line:
+class _LetterProducer:
     """A producer with its count of unanswered dead letters.
 
     ``fatal`` is the error after which the producer refuses everything, even after the broker is
@@ -84,7 +84,7 @@ class DeadLetterPublisher:
         self,
         conf: Mapping[str, Any],
         topic_for: Callable[[str], str],
-        post: Callable[[DeadLettered], None],
+        post: Callable[[DeadLetterAnswer], None],
         clock: Callable[[], float] = time.monotonic,
         form: Form = "headers",
     ) -> None:
@@ -98,7 +98,7 @@ class DeadLetterPublisher:
         self._topic_for = topic_for
         self._post = post
         self._clock = clock
-        self._lines: list[_Line] = []
+        self._lines: list[_LetterProducer] = []
         # The last fatal error, and the time until which no new producer is created.
         self._failed: tuple[KafkaError, float] | None = None
 
@@ -117,7 +117,7 @@ class DeadLetterPublisher:
         def delivered(error: KafkaError | None, letter: Any) -> None:
             line.unanswered -= 1
             if error is None:
-                self._post(DeadLettered(publish, None, name_of(letter)))
+                self._post(DeadLetterAnswer(publish, None, name_of(letter)))
             elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE and not alone:
                 self._send(publish, alone=True)
             else:
@@ -138,18 +138,18 @@ class DeadLetterPublisher:
             reason = error.args[0] if isinstance(error, KafkaException) else error
             self._refused(publish, reason, line)
 
-    def _line(self, *, alone: bool) -> _Line:
+    def _line(self, *, alone: bool) -> _LetterProducer:
         for line in self._lines:
             if line.alone is alone and line.fatal is None:
                 return line
         if self._failed is not None and self._clock() < self._failed[1]:
             raise KafkaException(self._failed[0])
-        line = _Line(self._conf, alone=alone)
+        line = _LetterProducer(self._conf, alone=alone)
         self._lines.append(line)
         return line
 
     def _refused(
-        self, publish: Publish, error: Exception | KafkaError, line: _Line | None = None
+        self, publish: Publish, error: Exception | KafkaError, line: _LetterProducer | None = None
     ) -> None:
         if line is not None and isinstance(error, KafkaError):
             if error.fatal() or error.code() == KafkaError._FATAL:
@@ -159,7 +159,7 @@ class DeadLetterPublisher:
                 error = line.fatal
                 self._failed = (error, self._clock() + REMAKE_AFTER)
         why = why_refused(self._topic_for, publish, error)
-        self._post(DeadLettered(publish, why, for_good=is_for_good(error)))
+        self._post(DeadLetterAnswer(publish, why, for_good=is_for_good(error)))
 
     def serve(self) -> None:
         """Process the broker's answers."""

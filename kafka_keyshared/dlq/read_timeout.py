@@ -11,7 +11,7 @@ PATIENCE = 30.0
 """Seconds without any answer after which the cluster counts as unavailable."""
 
 
-class Patience:
+class ReadTimeout:
     """Counts the seconds since the last answer; all clients of a command share one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from kafka_keyshared.dlq.envelope import REPLAYS, Headers
 from kafka_keyshared.dlq.letter import Letter, LetterPlace
-from kafka_keyshared.dlq.plan import PASSED, STOPPED, Plan, State
+from kafka_keyshared.dlq.plan import PASSED, STOPPED, ReplayPlan, State
 
 BATCH = 500
 HELD_BYTES = 32 << 20
@@ -34,7 +34,7 @@ RECORD_OVERHEAD = 500
 _WAIT = 0.1
 
 
-class Refusal(NamedTuple):
+class LetterRefusal(NamedTuple):
     """The reason for a refusal. ``everywhere``: every other dead letter would be refused too."""
 
     why: str
@@ -45,7 +45,7 @@ class Sender(Protocol):
     """Sends records and reports their outcome, only from inside :meth:`serve`."""
 
     def send(
-        self, letter: Letter, headers: Headers, tell: Callable[[Refusal | None], None]
+        self, letter: Letter, headers: Headers, tell: Callable[[LetterRefusal | None], None]
     ) -> None:
         """Send the record of a dead letter."""
 
@@ -61,7 +61,7 @@ class Keeper(Protocol):
 
 
 @dataclass(slots=True)
-class Outcome:
+class ReplayOutcome:
     """The outcome of a plan.
 
     ``why`` counts the reasons of refusals, and ``examples`` has some of their places. ``halted`` is
@@ -99,7 +99,7 @@ class Replay:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ReplayPlan,
         sender: Sender,
         keeper: Keeper,
         *,
@@ -124,9 +124,9 @@ class Replay:
         self._on_the_way = 0
         self._unkept: list[tuple[LetterPlace, int]] = []
         self._unkept_since = 0.0
-        self.outcome = Outcome()
+        self.outcome = ReplayOutcome()
 
-    def run(self, read: Callable[[], Iterable[Letter]]) -> Outcome:
+    def run(self, read: Callable[[], Iterable[Letter]]) -> ReplayOutcome:
         """Send all dead letters that can be sent."""
         plan = self._plan
         if copies := plan.settled_before():
@@ -234,7 +234,7 @@ class Replay:
         self._plan.state[index] = State.SENT
         self._on_the_way += 1
 
-        def tell(refusal: Refusal | None) -> None:
+        def tell(refusal: LetterRefusal | None) -> None:
             self._on_the_way -= 1
             if refusal is None:
                 self._acknowledged(index)
@@ -255,7 +255,7 @@ class Replay:
         if behind is not None and self._plan.state[behind] == State.HELD:
             self._free.append(behind)
 
-    def _refused(self, index: int, refusal: Refusal) -> None:
+    def _refused(self, index: int, refusal: LetterRefusal) -> None:
         plan, outcome = self._plan, self.outcome
         if refusal.everywhere:
             # It is unknown whether it was written. The next replay sends it again.

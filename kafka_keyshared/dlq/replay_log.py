@@ -33,7 +33,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.letter import LetterPlace
-from kafka_keyshared.dlq.read_timeout import Patience
+from kafka_keyshared.dlq.read_timeout import ReadTimeout
 from kafka_keyshared.dlq.replay_marks import marks_in, places_in, told_of
 from kafka_keyshared.dlq.replay_record import Key, packed, read, this_run
 from kafka_keyshared.dlq.sync_writer import Writer
@@ -74,7 +74,7 @@ class KafkaProgress:
         topic: str,
         id_: str,
         *,
-        patience: Patience | None = None,
+        patience: ReadTimeout | None = None,
         clock: Callable[[], float] = time.monotonic,
         silence: float = SILENCE,
     ) -> None:
@@ -86,7 +86,7 @@ class KafkaProgress:
         self.foreign: list[str] = []
         self._conf = conf
         self._connect = connect
-        self._patience = patience or Patience(clock)
+        self._patience = patience or ReadTimeout(clock)
         self._clock = clock
         self._silence = silence
         self._marks: set[int] = set()

@@ -19,7 +19,7 @@ from kafka_keyshared.client.standalone import outsider, polled
 from kafka_keyshared.config.poison import DLQ_SUFFIX
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.letter import Letter, read_letter
-from kafka_keyshared.dlq.read_timeout import Patience
+from kafka_keyshared.dlq.read_timeout import ReadTimeout
 from kafka_keyshared.errors import BrokerUnavailableError, ConfigError, TopicMissingError
 
 ANSWER_TIMEOUT = 10.0
@@ -55,7 +55,7 @@ def reader_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def connected(conf: Mapping[str, Any], patience: Patience | None = None) -> Consumer:
+def connected(conf: Mapping[str, Any], patience: ReadTimeout | None = None) -> Consumer:
     """Return a consumer without a group, closed by the caller; ``patience`` gets its errors."""
     return outsider(reader_conf(conf), [], patience.heard if patience else lambda _: None)
 
@@ -145,7 +145,7 @@ def letters(
     choice: Choice,
     bounds: Bounds | None = None,
     *,
-    patience: Patience | None = None,
+    patience: ReadTimeout | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[Letter]:
     """Yield the chosen dead letters within ``bounds`` (None: the current bounds).
@@ -179,7 +179,7 @@ def messages(
     topic: str,
     bounds: Bounds,
     *,
-    patience: Patience | None = None,
+    patience: ReadTimeout | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[Message]:
     """Yield the records within the bounds, each partition in the order of its offsets.
@@ -187,7 +187,7 @@ def messages(
     Ends early when no record comes and ``stopped`` returns true. Raises :class:`ConfigError` when
     the topic may not be read, and :class:`BrokerUnavailableError` when ``patience`` is over.
     """
-    patience = patience or Patience()
+    patience = patience or ReadTimeout()
     left = {partition: bound for partition, bound in bounds.items() if bound[0] < bound[1]}
     consumer.assign([ClientPartition(topic, number, low) for number, (low, _) in left.items()])
     patience.began()

@@ -29,13 +29,13 @@ _OFFSET = slice(0, 8)
 _AT = re.compile(r"(\d{1,10}):(\d{1,19})")
 
 
-class _Line(msgspec.Struct):
+class _SelectionLine(msgspec.Struct):
     at: str
     topic: str = ""
     mark: str = ""
 
 
-class Selection:
+class LetterSelection:
     """The dead letters that a file names; each takes some 70 bytes of memory.
 
     Raises :class:`ConfigError` for a file that cannot be read, or that is no selection.
@@ -47,7 +47,7 @@ class Selection:
         self._rows: dict[int, list[bytes]] = {}
         self.met = 0
         """Number of selected dead letters that were found at their place."""
-        decode = msgspec.json.Decoder(_Line).decode
+        decode = msgspec.json.Decoder(_SelectionLine).decode
         number = 0
         try:
             with file.open("rb") as lines:
@@ -66,7 +66,7 @@ class Selection:
         if not self._rows:
             raise ConfigError(f"--selection {file}: there is not one letter in it")
 
-    def _add(self, line: _Line) -> None:
+    def _add(self, line: _SelectionLine) -> None:
         place = _AT.fullmatch(line.at)
         partition, offset = (int(place[1]), int(place[2])) if place else (-1, -1)
         if not (0 <= partition <= INT_MAX and 0 <= offset <= LONG_MAX):

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from kafka_keyshared.dlq.envelope import Headers
 from kafka_keyshared.dlq.letter import Letter
 from kafka_keyshared.dlq.publish import JAVAS_PARTITIONER, cure_for, producer_conf
-from kafka_keyshared.dlq.read_timeout import Patience
-from kafka_keyshared.dlq.replay import Refusal
+from kafka_keyshared.dlq.read_timeout import ReadTimeout
+from kafka_keyshared.dlq.replay import LetterRefusal
 from kafka_keyshared.dlq.sync_writer import GIVEN_UP_MS
 
 ANY_PARTITION = -1
@@ -30,7 +30,7 @@ _EVERYWHERE = {
     KafkaError._PURGE_INFLIGHT,
 }
 
-Tell = Callable[[Refusal | None], None]
+Tell = Callable[[LetterRefusal | None], None]
 
 
 class KafkaSender:
@@ -50,9 +50,9 @@ class KafkaSender:
         to: str | None,
         partitions: Mapping[str, int],
         partitioner: str | None = None,
-        patience: Patience | None = None,
+        patience: ReadTimeout | None = None,
     ) -> None:
-        self._patience = patience or Patience()
+        self._patience = patience or ReadTimeout()
         self._to = to
         self._partitions = partitions
         self._by_key = to is not None or partitioner is not None
@@ -84,7 +84,9 @@ class KafkaSender:
         count = self._partitions.get(topic)
         if count is None:
             tell(
-                Refusal(f"there is no topic {topic!r}: create it, or name another with --to", False)
+                LetterRefusal(
+                    f"there is no topic {topic!r}: create it, or name another with --to", False
+                )
             )
             return
         partition = ANY_PARTITION
@@ -94,7 +96,7 @@ class KafkaSender:
         def delivered(error: KafkaError | None, _message: Any) -> None:
             self._unanswered -= 1
             if self._given_up is not None and error is not None:
-                tell(Refusal(self._given_up, True))
+                tell(LetterRefusal(self._given_up, True))
                 return
             if error is None or error.code() > 0:  # codes below zero are the client's own
                 self._patience.came()
@@ -149,6 +151,6 @@ class KafkaSender:
             producer.purge()
 
 
-def _refusal(topic: str, error: KafkaError) -> Refusal:
+def _refusal(topic: str, error: KafkaError) -> LetterRefusal:
     everywhere = error.fatal() or error.code() in _EVERYWHERE
-    return Refusal(f"{topic!r}: {error.str()}; {cure_for(error)}", everywhere)
+    return LetterRefusal(f"{topic!r}: {error.str()}; {cure_for(error)}", everywhere)

@@ -17,9 +17,9 @@ from kafka_keyshared.config import connection_conf
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.letter import Letter, LetterPlace
-from kafka_keyshared.dlq.plan import Plan, is_replayed
-from kafka_keyshared.dlq.read_timeout import Patience
-from kafka_keyshared.dlq.replay import Outcome, Replay
+from kafka_keyshared.dlq.plan import ReplayPlan, is_replayed
+from kafka_keyshared.dlq.read_timeout import ReadTimeout
+from kafka_keyshared.dlq.replay import Replay, ReplayOutcome
 from kafka_keyshared.dlq.replay_log import DEFAULT_ID, KafkaProgress
 from kafka_keyshared.dlq.send import KafkaSender
 from kafka_keyshared.dlq.summary import Summary
@@ -30,7 +30,7 @@ LETTERS_MOST = 10_000
 """Maximum number of dead letters in one replay."""
 
 
-class Wanted(NamedTuple):
+class ReplayRequest(NamedTuple):
     """The scope and options of a replay.
 
     ``at`` is the place of a single dead letter; None means all. A record that was replayed
@@ -54,7 +54,7 @@ class Desk:
         self._given = conf
         self._topic = topic
         self._group = group
-        self._patience = Patience()
+        self._patience = ReadTimeout()
 
     def newest(self, most: int) -> list[tuple[Letter, bool]]:
         """Return at most ``most`` of the newest dead letters, and whether each was replayed.
@@ -76,13 +76,15 @@ class Desk:
                 summary.add(letter, replayed=is_replayed(letter, progress))
         return summary.newest()
 
-    def plan(self, wanted: Wanted) -> Plan:
+    def plan(self, wanted: ReplayRequest) -> ReplayPlan:
         """Return the plan of a replay; nothing is written."""
         with self._reader() as consumer:
             bounds = scan.bounds_of(consumer, self._topic)
             return self._plan(wanted, consumer, bounds, self._progress().load())
 
-    def replay(self, wanted: Wanted, stopped: Callable[[], bool]) -> tuple[Plan, Outcome]:
+    def replay(
+        self, wanted: ReplayRequest, stopped: Callable[[], bool]
+    ) -> tuple[ReplayPlan, ReplayOutcome]:
         """Replay dead letters until ``stopped`` returns true; return the plan and the outcome."""
         with self._progress() as progress, self._reader() as consumer:
             bounds = scan.bounds_of(consumer, self._topic)
@@ -114,14 +116,18 @@ class Desk:
         return plan, outcome
 
     def _plan(
-        self, wanted: Wanted, consumer: Consumer, bounds: scan.Bounds, progress: KafkaProgress
-    ) -> Plan:
+        self,
+        wanted: ReplayRequest,
+        consumer: Consumer,
+        bounds: scan.Bounds,
+        progress: KafkaProgress,
+    ) -> ReplayPlan:
         found = scan.letters(
             consumer, self._topic, self._choice(wanted), bounds, patience=self._patience
         )
-        return Plan(wanted.max_replays, "key", LETTERS_MOST).filled(_few(found), progress)
+        return ReplayPlan(wanted.max_replays, "key", LETTERS_MOST).filled(_few(found), progress)
 
-    def _choice(self, wanted: Wanted) -> Choice:
+    def _choice(self, wanted: ReplayRequest) -> Choice:
         partition, offset = wanted.at or (None, None)
         return Choice(source_group=self._group, partition=partition, offset=offset)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 
-from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace
+from kafka_keyshared.dlq.letter import Letter, LetterForm, LetterPlace
 
 MOST_GROUPS = 1_000
 """Maximum number of groups, because error types and names come from outside; others are merged."""
 
 OTHERS = "(others)"
 
-NO_LETTERS = frozenset(f"({kind.value})" for kind in (Kind.FOREIGN, Kind.UNREADABLE))
+NO_LETTERS = frozenset(f"({kind.value})" for kind in (LetterForm.FOREIGN, LetterForm.UNREADABLE))
 """Group names in place of a source topic, for records that are no readable dead letters."""
 
 
@@ -47,7 +47,7 @@ class Summary:
 
     limit: int
     counts: dict[tuple[str, str, str], Count] = field(default_factory=dict)
-    kinds: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
+    kinds: dict[LetterForm, int] = field(default_factory=lambda: dict.fromkeys(LetterForm, 0))
     _newest: list[tuple[int, LetterPlace, Letter, bool]] = field(default_factory=list)
 
     def add(self, letter: Letter, *, replayed: bool = False) -> None:
@@ -72,7 +72,7 @@ class Summary:
     @property
     def letters(self) -> int:
         """The number of readable dead letters."""
-        return self.kinds[Kind.HEADERS] + self.kinds[Kind.AVRO]
+        return self.kinds[LetterForm.HEADERS] + self.kinds[LetterForm.AVRO]
 
     @property
     def replayed(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka_keyshared.dlq.publish import cure_for, producer_conf
-from kafka_keyshared.dlq.read_timeout import Patience
+from kafka_keyshared.dlq.read_timeout import ReadTimeout
 from kafka_keyshared.errors import ConfigError, KeySharedError
 
 AT_LEAST = 5.0
@@ -33,7 +33,7 @@ class Writer:
         conf: Mapping[str, Any],
         topic: str,
         partition: int,
-        patience: Patience,
+        patience: ReadTimeout,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._topic = topic

@@ -24,10 +24,10 @@ from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.executors.port import Pool
 from kafka_keyshared.model import Record, TopicPartition
 
-Mail: TypeAlias = ev.Report | ev.Recalled | ev.DeadLettered | ev.CommitAnswered | None
+Mail: TypeAlias = ev.Report | ev.Recalled | ev.DeadLetterAnswer | ev.CommitAnswer | None
 """Mail to the thread that drives a core; None only wakes it."""
 
-ANSWERS = (ev.Recalled, ev.DeadLettered, ev.CommitAnswered)
+ANSWERS = (ev.Recalled, ev.DeadLetterAnswer, ev.CommitAnswer)
 """Mail that is an event of its own; all other mail is reports."""
 
 
@@ -45,7 +45,7 @@ class Actor(ABC):
         self.lane_answers: list[cmd.LaneAnswer] = []
         self._answers: deque[ev.Recalled] = deque()
         self._actions: dict[type[Any], Callable[[Any], object]] = {
-            cmd.Lease: lambda command: self.pool.submit(command.slice),
+            cmd.LeaseSlice: lambda command: self.pool.submit(command.slice),
             cmd.Fence: lambda c: self.pool.fence(c),  # noqa: PLW0108 - the pool may be another
             cmd.Recall: self._recall,
             cmd.TimeOut: lambda c: self.pool.time_out(c),  # noqa: PLW0108 - the pool may be another
@@ -58,7 +58,7 @@ class Actor(ABC):
             cmd.Release: lambda c: self.pool.release(c),  # noqa: PLW0108 - the pool may be another
             cmd.Adopt: lambda c: self.pool.adopt(c),  # noqa: PLW0108 - the pool may be another
             cmd.Publish: self.publish,
-            cmd.Dropped: self.dropped,
+            cmd.RecordsDropped: self.dropped,
             cmd.Commit: self.send,
             cmd.ClientEvents: lambda command: self.client_events(command.events),
             cmd.AssignAt: lambda command: self.assign_at(command.positions),
@@ -143,7 +143,7 @@ class Actor(ABC):
     def publish(self, publish: cmd.Publish) -> None:
         """Send a dead letter; the answer comes as mail."""
 
-    def dropped(self, dropped: cmd.Dropped) -> None:
+    def dropped(self, dropped: cmd.RecordsDropped) -> None:
         """Log records that were settled without a handler call, if the driver keeps a log."""
         del dropped
 

@@ -16,7 +16,7 @@ from kafka_keyshared.core.contract.slices import (
     UNSTARTED,
     WAITS,
     Scattered,
-    Serial,
+    SerialProgress,
     Slice,
 )
 from kafka_keyshared.core.records.lane_identity import Lane
@@ -47,12 +47,12 @@ class Given:
         self.awaited = False
         self.gone: frozenset[TopicPartition] = frozenset()
 
-    def progress(self) -> Serial:
+    def progress(self) -> SerialProgress:
         """Return whether the record counts as running for other threads; from any thread."""
         return STARTED if self.started or self.awaited else UNSTARTED
 
 
-STARTED = Serial(1)
+STARTED = SerialProgress(1)
 
 
 class Handed:

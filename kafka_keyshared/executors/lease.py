@@ -15,7 +15,7 @@ from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import Record, TopicPartition, name_of, partition_of
 
 
-class Leased(Protocol):
+class SliceView(Protocol):
     """A leased slice: the part that this module reads."""
 
     @property
@@ -23,7 +23,7 @@ class Leased(Protocol):
         """Return the number of partition changes (assigned or gone) before the lease."""
 
 
-class OneLeased(Leased, Protocol):
+class OneLeased(SliceView, Protocol):
     """A slice of one record."""
 
     @property
@@ -31,11 +31,11 @@ class OneLeased(Leased, Protocol):
         """Return the record, as a sequence of one."""
 
 
-class Held(Protocol):
+class LeasedSlice(Protocol):
     """A slice at a worker, and the partitions whose leases are over."""
 
     @property
-    def slice(self) -> Leased:
+    def slice(self) -> SliceView:
         """Return the slice."""
 
     @property
@@ -43,7 +43,7 @@ class Held(Protocol):
         """Return the partitions whose leases are over."""
 
 
-class OneHeld(Held, Protocol):
+class OneHeld(LeasedSlice, Protocol):
     """A slice of one record at a worker."""
 
     @property
@@ -57,12 +57,12 @@ class Together:
     def __init__(self, held: Iterable[OneHeld]) -> None:
         self._held = {name_of(each.slice.records[0]): each for each in held}
 
-    def of(self, record: Record) -> Held | None:
+    def of(self, record: Record) -> LeasedSlice | None:
         """Return the slice of a record of the call."""
         return self._held.get(name_of(record))
 
 
-class Worker(Protocol):
+class RunningWorker(Protocol):
     """A worker that runs slices one after the other; it is in one of them or in none."""
 
     @property
@@ -70,11 +70,11 @@ class Worker(Protocol):
         """Return the worker's name."""
 
     @property
-    def current(self) -> Held | Together | None:
+    def current(self) -> LeasedSlice | Together | None:
         """Return the slice that the worker runs, or the several slices of its call."""
 
 
-WORKER: ContextVar[Worker] = ContextVar("worker")
+WORKER: ContextVar[RunningWorker] = ContextVar("worker")
 """The worker of this thread or task. Tasks and calls of ``asyncio.to_thread`` inherit it."""
 
 
@@ -97,7 +97,7 @@ class Lease:
     worker: str
     partition: TopicPartition
     epoch: int
-    _held: Held = field(repr=False, compare=False)
+    _held: LeasedSlice = field(repr=False, compare=False)
 
     def over(self) -> bool:
         """Return whether the partition has gone; another member may have run the record again.

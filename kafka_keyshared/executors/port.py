@@ -21,7 +21,7 @@ from kafka_keyshared.core.contract.commands import (
     TimeOut,
 )
 from kafka_keyshared.core.contract.events import Recalled
-from kafka_keyshared.core.contract.slices import Progress, Serial, Slice
+from kafka_keyshared.core.contract.slices import Progress, SerialProgress, Slice
 from kafka_keyshared.executors.failed_lanes import Lanes, own_lanes
 from kafka_keyshared.model import Record, TopicPartition
 
@@ -49,9 +49,9 @@ class Handover:
         self._back = 0
         self._seen = 0
 
-    def progress(self) -> Serial:
+    def progress(self) -> SerialProgress:
         """Return how many records the worker has started."""
-        return Serial(len(self.slice.records) - self._back - length_hint(self.todo))
+        return SerialProgress(len(self.slice.records) - self._back - length_hint(self.todo))
 
     def index_of(self, record: Record) -> int:
         """Return the index of a started record; records must be asked for in slice order."""

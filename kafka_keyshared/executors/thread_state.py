@@ -17,7 +17,7 @@ from kafka_keyshared.executors.failed_lanes import FailedLanes
 from kafka_keyshared.executors.handling.call_record import Called
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.handling.outputs import Take
-from kafka_keyshared.executors.lease import Held, Together
+from kafka_keyshared.executors.lease import LeasedSlice, Together
 from kafka_keyshared.executors.port import Handover
 
 Handle: TypeAlias = Callable[[Any], Any]
@@ -74,7 +74,7 @@ class ThreadCell(ABC):
 
     @property
     @abstractmethod
-    def current(self) -> Held | Together | None:
+    def current(self) -> LeasedSlice | Together | None:
         """Return the slice or call that it runs."""
 
     def make(self) -> Made:

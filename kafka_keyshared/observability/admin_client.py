@@ -32,10 +32,10 @@ from kafka_keyshared.observability.web.command_list import (
     LettersOrder,
     LimitOrder,
     LogLevelOrder,
-    Order,
+    OrderRefused,
+    OrderRequest,
     PauseOrder,
     RangeOrder,
-    Refused,
     ReleaseOrder,
     ReplayOrder,
     ResumeOrder,
@@ -44,7 +44,7 @@ from kafka_keyshared.observability.web.command_list import (
 )
 from kafka_keyshared.observability.web.commands import ACTIONS, NAME_HEADER
 from kafka_keyshared.observability.web.group.view import GroupView
-from kafka_keyshared.observability.web.snapshot import VERSION, Diagnosed, Snapshot
+from kafka_keyshared.observability.web.snapshot import VERSION, DiagnosisView, InstanceSnapshot
 from kafka_keyshared.status import Status
 
 MORE_SECONDS = 15.0
@@ -64,7 +64,7 @@ class _Answer(NamedTuple):
     body: bytes
 
 
-class _Layout(msgspec.Struct):
+class _SnapshotLayout(msgspec.Struct):
     version: int
 
 
@@ -86,7 +86,7 @@ class AdminClient:
 
     # --- queries ---
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> InstanceSnapshot:
         """Return the snapshot of the instance; needs the port of the admin API."""
         found = self._snapshot()
         if found is None:
@@ -99,23 +99,23 @@ class AdminClient:
             "logs at its start (admin API at …), or start it with console_port"
         )
 
-    def _snapshot(self) -> Snapshot | None:
+    def _snapshot(self) -> InstanceSnapshot | None:
         path = "/api/v1/snapshot"
         answer = self._ask("GET", path)
         if answer.status == NOT_FOUND:
             return None
-        version = self._read(path, answer, _Layout).version
+        version = self._read(path, answer, _SnapshotLayout).version
         if version != VERSION:
             raise KeySharedError(
                 f"{self._url}: its snapshot is of version {version}, and this release reads "
                 f"version {VERSION}; use the release that the instance is of"
             )
-        return self._read(path, answer, Snapshot)
+        return self._read(path, answer, InstanceSnapshot)
 
-    def diagnosis(self) -> Diagnosed:
+    def diagnosis(self) -> DiagnosisView:
         """Return the findings, the most urgent first; needs the port of the admin API."""
         path = "/api/v1/diagnosis"
-        return self._read(path, self._ask("GET", path), Diagnosed)
+        return self._read(path, self._ask("GET", path), DiagnosisView)
 
     def group(self) -> GroupView:
         """Return the instances of its group as it sees them; needs the port of the admin API.
@@ -222,7 +222,7 @@ class AdminClient:
         """Set the log level, from ``debug`` to ``critical``."""
         return self.order(LogLevelOrder(level=level, logger=logger))
 
-    def order(self, order: Order) -> Done:
+    def order(self, order: OrderRequest) -> Done:
         """Send any order (:mod:`kafka_keyshared.observability.web.command_list`) and return its
         result."""
         path = ACTIONS + _VERB_OF[type(order)]
@@ -265,7 +265,7 @@ class AdminClient:
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise KeySharedError(f"{self._url}{path}: {error}") from error
         try:
-            why = msgspec.json.decode(answer.body, type=Refused).refused
+            why = msgspec.json.decode(answer.body, type=OrderRefused).refused
         except (msgspec.DecodeError, UnicodeDecodeError):
             why = answer.body[:2_000].decode("utf-8", "replace").strip()
         raise KeySharedError(f"{self._url}{path}: {why or answer.status}")

@@ -36,7 +36,7 @@ LINE_EVERY = 10.0
 """Minimum seconds between two lines."""
 
 
-class Diagnosed:
+class DiagnosisLog:
     """Logs the first finding when it changes, and logs when no finding is left.
 
     ``keys`` says whether the lines may name keys. Times are monotonic, in seconds.

@@ -33,7 +33,7 @@ def flush(instance: Instance, timeout: float) -> Positions:
     Raises :class:`OrderRefusedError` with the reason, and :class:`TimeoutError`, which names the
     records that are still running.
     """
-    order = Flush()
+    order = FlushOrder()
     try:
         return instance.ask("flush", order, timeout)
     except TimeoutError as error:
@@ -74,7 +74,7 @@ def waits_for(records: Collection[Runs]) -> str:
     return told + (f" ({names})" if records else "")
 
 
-class Flush:
+class FlushOrder:
     """Waits until all current leases have ended, commits, and returns committed positions.
 
     The answer has the committed position of each partition that stayed assigned throughout. A

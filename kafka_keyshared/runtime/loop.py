@@ -13,7 +13,13 @@ from queue import Empty
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_keyshared.client.port import EventKind, Refusal, classify_event, refusal_of, with_cure
+from kafka_keyshared.client.port import (
+    EventKind,
+    RightRefusal,
+    classify_event,
+    refusal_of,
+    with_cure,
+)
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
@@ -33,8 +39,8 @@ from kafka_keyshared.runtime.notice_log import log_notice
 from kafka_keyshared.runtime.partition_ends import PartitionEnds
 from kafka_keyshared.runtime.partition_fairness import Shares
 from kafka_keyshared.runtime.ports import Ports
-from kafka_keyshared.runtime.received_positions import Ends
-from kafka_keyshared.runtime.rights import Rights
+from kafka_keyshared.runtime.received_positions import ReceivedPositions
+from kafka_keyshared.runtime.rights import DeniedRights
 from kafka_keyshared.runtime.seeking import Reseek
 from kafka_keyshared.runtime.topic_ids import TopicIds
 from kafka_keyshared.runtime.watchdog import Watchdog
@@ -87,11 +93,11 @@ class Loop(Actor):
         self.orders = Orders(lambda: ports.mailbox.put(None))
         self.released_in_call: set[TopicPartition] = set()
         # Called with each commit answer after the core; set by a stop, which reads its own commit.
-        self.on_answer: Callable[[ev.CommitAnswered], None] | None = None
-        self.on_dropped: Callable[[cmd.Dropped], None] | None = None
+        self.on_answer: Callable[[ev.CommitAnswer], None] | None = None
+        self.on_dropped: Callable[[cmd.RecordsDropped], None] | None = None
         self.pauses = Pauses(ports.client, dispatcher.holds, ports.clock)
         self.by_hand = ByHand(dispatcher.holds)
-        self.rights = Rights(ports.client, dispatcher.commits, self._received_end)
+        self.rights = DeniedRights(ports.client, dispatcher.commits, self._received_end)
         refused = self.rights.unreadable
         self.watchdog = Watchdog(
             ports.client, dispatcher.holds, self.pauses, self.reseek, unreadable=refused
@@ -100,7 +106,7 @@ class Loop(Actor):
             ports.client, dispatcher.holds, self.core.subscriptions.values(), unreadable=refused
         )
         self._room = Room(sub.window for sub in self.core.subscriptions.values())
-        self._ends = Ends(ports.client, ports.clock)
+        self._ends = ReceivedPositions(ports.client, ports.clock)
         self._chunk = chunk
         self._plenty = False
         self._next_beat = 0.0
@@ -146,7 +152,7 @@ class Loop(Actor):
         self.hear(mail)
         if self.on_answer is not None:
             for item in mail:
-                if isinstance(item, ev.CommitAnswered):
+                if isinstance(item, ev.CommitAnswer):
                     self.on_answer(item)
         return True
 
@@ -206,7 +212,7 @@ class Loop(Actor):
             pool = self.ports.pool
             pool.beat()
             progress, dead, wall = pool.progress(), pool.dead(), self.ports.clock.wall()
-            self.tell(ev.Beat(progress, dead, wall, pool.departed(), pool.late(), pool.revived()))
+            self.tell(ev.Tick(progress, dead, wall, pool.departed(), pool.late(), pool.revived()))
 
     def _look_at_rights(self, now: float) -> None:
         """Log missing rights; halt when nothing has been authorized for too long."""
@@ -215,7 +221,7 @@ class Loop(Actor):
         if over is not None:
             self.halt(over)
 
-    def note_refusals(self, *more: Refusal) -> None:
+    def note_refusals(self, *more: RightRefusal) -> None:
         """Note the rights that brokers refused in answers to queries, and ``more``."""
         assigned = self.core.holds.assigned(self.core.partitions)
         for refusal in (*self.ports.client.refusals(), *more):
@@ -410,7 +416,7 @@ class Loop(Actor):
         if self.ports.publisher is not None:
             self.ports.publisher.publish(publish)
 
-    def dropped(self, dropped: cmd.Dropped) -> None:
+    def dropped(self, dropped: cmd.RecordsDropped) -> None:
         """Pass dropped records on to :attr:`on_dropped`."""
         if self.on_dropped is not None:
             self.on_dropped(dropped)
@@ -451,7 +457,7 @@ class Loop(Actor):
                 self.commits_stopped = True
             elif kind is EventKind.FATAL and self.ports.client.start_over(error):
                 log.warning("%s; the client is replaced and joins again", error.str())
-                self.note_refusals(Refusal(ev.Right.GROUP, "", None, error.str()))
+                self.note_refusals(RightRefusal(ev.Right.GROUP, "", None, error.str()))
             elif kind in (EventKind.FATAL, EventKind.OUT_OF_RANGE):
                 self.halt(with_cure(error))
             else:

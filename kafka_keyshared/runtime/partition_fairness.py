@@ -63,7 +63,7 @@ PASSED_OVER = 10.0
 
 
 @dataclass(slots=True)
-class Seen:
+class FetchShare:
     """The received end of a partition, since when, and how often others waited in vain."""
 
     end: int | None
@@ -100,7 +100,7 @@ class Shares:
         # The most records of one fetch. None: as many as there is room for.
         self.most: int | None = None
         self._paused_at: dict[TopicPartition, float] = {}
-        self._seen: dict[TopicPartition, Seen] = {}
+        self._seen: dict[TopicPartition, FetchShare] = {}
         self._without: set[TopicPartition] = set()
         self._slow = False
         # Whether ``_slow`` has been judged yet.
@@ -148,7 +148,7 @@ class Shares:
         for partition, state in states.items():
             seen = self._seen.get(partition)
             if seen is None or seen.end != state.received_end:
-                self._seen[partition] = Seen(state.received_end, now)
+                self._seen[partition] = FetchShare(state.received_end, now)
         self._without.intersection_update(states)
         self.most = None
         if self._slow and len(states) > 1:

@@ -19,7 +19,7 @@ ALL_EVERY = 5.0
 """Seconds between queries of all positions when there are more than :data:`AT_ONCE`."""
 
 
-class Ends:
+class ReceivedPositions:
     """Queries positions from the client of one instance. ``clock`` is in monotonic seconds."""
 
     def __init__(self, client: Client, clock: Callable[[], float]) -> None:

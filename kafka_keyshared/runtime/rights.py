@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
-from kafka_keyshared.client.port import Client, Refusal, RightsAsked
+from kafka_keyshared.client.port import Client, RightRefusal, RightsAsked
 from kafka_keyshared.core.contract.events import Right
 from kafka_keyshared.core.offsets.commit import Commits
 from kafka_keyshared.core.offsets.denials import AUTHORIZATION_TIMEOUT
@@ -57,7 +57,7 @@ class Subject:
 
 
 @dataclass(slots=True)
-class _Refused:
+class _MissingRight:
     """A missing right. ``partitions`` are those whose fetches were refused.
 
     ``whole`` is True for a topic that the client does not see at all because DESCRIBE is missing.
@@ -72,7 +72,7 @@ class _Refused:
     partitions: set[TopicPartition] = field(default_factory=set)
 
 
-class Rights:
+class DeniedRights:
     """The missing rights of one instance. Times are monotonic, in seconds.
 
     ``subject`` says whose rights they are and how long they may be missing. It is set before the
@@ -90,8 +90,8 @@ class Rights:
         self._received = received
         self._commits = commits
         self._denials = commits.denials
-        self._topics: dict[str, _Refused] = {}
-        self._group: _Refused | None = None
+        self._topics: dict[str, _MissingRight] = {}
+        self._group: _MissingRight | None = None
         # When the group last refused this member, and how many commits were accepted by then. None
         # when only commits are refused.
         self._group_refused_at: float | None = None
@@ -108,7 +108,9 @@ class Rights:
 
     # --- events and answers ---
 
-    def refused(self, refusal: Refusal, assigned: Collection[TopicPartition], now: float) -> None:
+    def refused(
+        self, refusal: RightRefusal, assigned: Collection[TopicPartition], now: float
+    ) -> None:
         """Note a refusal that came as an event or as an answer."""
         if refusal.right is Right.GROUP:
             self._group_refused_at, self._accepted = now, self._commits.accepted_count
@@ -184,14 +186,14 @@ class Rights:
 
     # --- bookkeeping ---
 
-    def _refuse_topic(self, topic: str, error: str, now: float) -> _Refused:
-        it = self._topics.setdefault(topic, _Refused(now, error, now))
+    def _refuse_topic(self, topic: str, error: str, now: float) -> _MissingRight:
+        it = self._topics.setdefault(topic, _MissingRight(now, error, now))
         it.error = error
         return it
 
-    def _refuse_group(self, error: str, now: float) -> _Refused:
+    def _refuse_group(self, error: str, now: float) -> _MissingRight:
         if self._group is None:
-            self._group = _Refused(now, error, now)
+            self._group = _MissingRight(now, error, now)
         self._group.error, self._group.whole = error, False
         return self._group
 
@@ -278,7 +280,7 @@ class Rights:
         self._settle(now)
 
     @staticmethod
-    def _concerns(it: _Refused, assigned: Collection[TopicPartition]) -> bool:
+    def _concerns(it: _MissingRight, assigned: Collection[TopicPartition]) -> bool:
         """Return whether this member lacks the right now; not if others own all its partitions."""
         return it.whole or it.commits or any(each in assigned for each in it.partitions)
 
@@ -334,7 +336,7 @@ class Rights:
 
     # --- log texts ---
 
-    def _topic_line(self, name: str, it: _Refused) -> str:
+    def _topic_line(self, name: str, it: _MissingRight) -> str:
         if it.whole or it.partitions:
             stops = "none of its records are fetched; the client asks again, other topics go on"
         else:
@@ -345,7 +347,7 @@ class Rights:
             f"to {self._grantee()}"
         )
 
-    def _group_line(self, it: _Refused) -> str:
+    def _group_line(self, it: _MissingRight) -> str:
         if it.whole:
             return (
                 f"group {self.subject.group}: a topic of the subscription is refused ({it.error}); "
@@ -368,7 +370,7 @@ def _words(error: str) -> str:
     return words.rstrip('"}') if found else error
 
 
-def _allowed(it: _Refused) -> bool:
+def _allowed(it: _MissingRight) -> bool:
     return not (it.whole or it.commits or it.partitions)
 
 

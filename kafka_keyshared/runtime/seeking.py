@@ -23,7 +23,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.log_position import LogPosition
-from kafka_keyshared.core.offsets.positions import PartitionState, Snapshot
+from kafka_keyshared.core.offsets.positions import OffsetSnapshot, PartitionState
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.executors.port import Pool
 from kafka_keyshared.logs import log_of
@@ -302,7 +302,7 @@ def anew(  # noqa: PLR0917 - all that is known of one partition
     partition: TopicPartition,
     on: ReadOn,
     log_bounds: LogBounds,
-    snapshot: Snapshot | None,
+    snapshot: OffsetSnapshot | None,
     state: PartitionState,
     limit: TextLimit,
 ) -> ev.StartPoint:

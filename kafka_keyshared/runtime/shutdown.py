@@ -304,7 +304,7 @@ class _LastCommit:
         self._sent |= commits.in_flight.keys() - before
         self._earlier = {each: last for each, last in commits.carrying().items() if each in before}
 
-    def hear(self, answer: ev.CommitAnswered) -> None:
+    def hear(self, answer: ev.CommitAnswer) -> None:
         """Take an answer."""
         entries = answer.commit.entries
         if answer.result is ev.CommitResult.ACCEPTED:

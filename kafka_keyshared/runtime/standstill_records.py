@@ -9,7 +9,7 @@ from kafka_keyshared.model import Coordinates, coordinates_of
 from kafka_keyshared.runtime.loop import Loop
 
 
-class Ran:
+class StandstillRecords:
     """Remembers what ran at the last heartbeat. The core keeps that list anyway."""
 
     def __init__(self, loop: Loop) -> None:

@@ -13,17 +13,17 @@ import msgspec
 
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.status.builder import take
-from kafka_keyshared.core.status.environment import Beats, Stand, Surroundings
+from kafka_keyshared.core.status.environment import Beats, CodePosition, StatusInputs
 from kafka_keyshared.core.status.since import Lasting
 from kafka_keyshared.logs import check_logging
 from kafka_keyshared.model import TopicPartition, counted
 from kafka_keyshared.observability.diagnosis.causes import MOST_ATTEMPTS_FAIL
 from kafka_keyshared.observability.diagnosis.findings import Diagnosis
 from kafka_keyshared.observability.diagnosis.judge import diagnose
-from kafka_keyshared.runtime.diagnosis_log import Diagnosed
+from kafka_keyshared.runtime.diagnosis_log import DiagnosisLog
 from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.standstill import StandstillWatch
-from kafka_keyshared.runtime.standstill_records import Ran
+from kafka_keyshared.runtime.standstill_records import StandstillRecords
 from kafka_keyshared.runtime.trend import Minute
 from kafka_keyshared.status import Health, Phase, RefusedRight, Standstill, Status
 
@@ -40,7 +40,7 @@ SILENT_MAX = 30.0
 """Longer than the sum of all waits of the owner in a rebalance."""
 
 KNOWN_FOR = 60.0
-"""Seconds for which :meth:`Board.ready` uses the findings of a status."""
+"""Seconds for which :meth:`StatusBoard.ready` uses the findings of a status."""
 
 STOOD_FOR = 300.0
 """Seconds for which a status shows a standstill that has ended."""
@@ -53,7 +53,7 @@ The time is in seconds. A process has to be asked for its stack and may answer l
 """
 
 
-class Board:
+class StatusBoard:
     """The latest status and the health of the instance. Any thread may read it.
 
     ``clock`` is the loop's clock, monotonic and in seconds. ``keys`` says whether a diagnosis may
@@ -237,7 +237,7 @@ class Observer:
     def __init__(
         self,
         loop: Loop,
-        board: Board,
+        board: StatusBoard,
         *,
         group: str,
         pool: str,
@@ -255,10 +255,10 @@ class Observer:
         self._beats = -1
         self._lasting = Lasting()
         self._minute = Minute()
-        self._diagnosed = Diagnosed(keys=board.keys)
+        self._diagnosed = DiagnosisLog(keys=board.keys)
         self._was_failing = False
         self._standstill = standstill
-        self._ran = Ran(loop)
+        self._ran = StandstillRecords(loop)
 
     def step(self) -> None:
         """Handle a heartbeat that happened since the last call."""
@@ -317,7 +317,7 @@ class Observer:
         wall = loop.ports.clock.wall()
         client = loop.ports.client
         joined = stats.joined or self._board.phase != "running"
-        around = Surroundings(
+        around = StatusInputs(
             wall=wall,
             started_at=self._started_at,
             phase=self._board.phase,
@@ -361,7 +361,7 @@ class Observer:
             records=last.records,
         )
 
-    def _stands(self, now: float) -> dict[tuple[str, int, int, int], Stand]:
+    def _stands(self, now: float) -> dict[tuple[str, int, int, int], CodePosition]:
         """Read the stacks of long-running handlers, the longest first."""
         pool = self._loop.ports.pool
         running = [
@@ -372,7 +372,7 @@ class Observer:
         ]
         running.sort(key=lambda known: known.since)
         return {
-            each.whose: Stand(pool.where(*each.whose), pool.stack(*each.whose))
+            each.whose: CodePosition(pool.where(*each.whose), pool.stack(*each.whose))
             for each in running[:STANDS_MOST]
         }
 

@@ -16,7 +16,7 @@ When only the beats to the group make statuses, they are five seconds apart.
 """
 
 
-class _Look(NamedTuple):
+class _TrendSample(NamedTuple):
     at: float
     backlog: int
     busy: float
@@ -29,7 +29,7 @@ class Minute:
     """A summary of the statuses of the last minute. Times are monotonic, in seconds."""
 
     def __init__(self) -> None:
-        self._looks: deque[_Look] = deque()
+        self._looks: deque[_TrendSample] = deque()
         self._known: frozenset[tuple[str, int]] = frozenset()
 
     def note(self, status: Status, now: float) -> None:
@@ -55,7 +55,7 @@ class Minute:
         settled = settled_in(status)
         full = any(sub.full_seconds > 0 for sub in status.subscriptions)
         fetched = sum(status.fetched.values())
-        looks.append(_Look(now, sum(backlogs.values()), busy, full, fetched, settled))
+        looks.append(_TrendSample(now, sum(backlogs.values()), busy, full, fetched, settled))
         while len(looks) > 1 and now - looks[1].at >= MINUTE:
             looks.popleft()
 

@@ -48,7 +48,7 @@ LANES: dict[str, tuple[str, ...]] = {
 
 
 @dataclass
-class Finding:
+class AuditFinding:
     """How often a rule was broken, and the first cases."""
 
     count: int = 0
@@ -59,7 +59,7 @@ class Finding:
 class Audit:
     """The findings by rule, the totals of the log, and the spread of the load."""
 
-    findings: dict[str, Finding]
+    findings: dict[str, AuditFinding]
     totals: dict[str, int]
     workers: list[dict[str, Any]]
     timeline: list[dict[str, Any]]
@@ -94,14 +94,16 @@ def audit(
             "have no record in this range, and the log has no rows of a producer"
         )
     with suspects(whole, lane, by_record=totals.pop("suspects") > 0) as few:
-        found = {rule: Finding() for rule in RULES} if few is None else _judged(few, lane, tick)
+        found = (
+            {rule: AuditFinding() for rule in RULES} if few is None else _judged(few, lane, tick)
+        )
     workers = load_by_worker(handled)
     totals["failed_calls"] = sum(each["failed"] for each in workers)
     totals["incarnations"] = len({each["incarnation"] for each in workers})
     return Audit(found, totals, workers, _timeline(handled, workers), tolerance)
 
 
-def _judged(rows: DataFrame, lane: tuple[str, ...], tick: int) -> dict[str, Finding]:
+def _judged(rows: DataFrame, lane: tuple[str, ...], tick: int) -> dict[str, AuditFinding]:
     """Apply every rule to the suspects.
 
     Each key in ``rows`` has all its rows, or can only break a rule with the rows that are present.
@@ -305,7 +307,7 @@ def _who() -> Column:
     return f.concat_ws("/", "incarnation", "worker")
 
 
-def _findings(broken: Mapping[str, DataFrame]) -> dict[str, Finding]:
+def _findings(broken: Mapping[str, DataFrame]) -> dict[str, AuditFinding]:
     """Count the cases of all rules in one pass, and collect the first few of each."""
     from pyspark import StorageLevel
     from pyspark.sql import functions as f
@@ -320,7 +322,7 @@ def _findings(broken: Mapping[str, DataFrame]) -> dict[str, Finding]:
         if rule in counts:
             some = together.where(f.col("rule") == rule).drop("rule").orderBy(*RECORD)
             examples = [each.asDict() for each in some.limit(EXAMPLES).collect()]
-        found[rule] = Finding(
+        found[rule] = AuditFinding(
             counts.get(rule, 0), [{**each, "key": shown(each["key"])} for each in examples]
         )
     together.unpersist()

@@ -18,7 +18,7 @@ from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.offsets.commit import encode
 from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
 from kafka_keyshared.core.offsets.metadata import set_rooms
-from kafka_keyshared.core.offsets.positions import PartitionState, Snapshot
+from kafka_keyshared.core.offsets.positions import OffsetSnapshot, PartitionState
 from kafka_keyshared.core.offsets.ranges import bitmap_span
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.partitions.assignment import start
@@ -28,7 +28,7 @@ from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.placement import derived_key
 from kafka_keyshared.spark.settled_offsets import common, to_position
-from kafka_keyshared.spark.task import Report, Share
+from kafka_keyshared.spark.task import BatchShare, TaskReport
 
 SET_SHARE = 0.75
 """Share of a set's room that a batch may need; the rest is for the members that resume after it."""
@@ -47,13 +47,13 @@ def leaves_nothing(settings: SubscriptionSettings) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """A batch: the share of each partition that has one, and notices for the log.
 
     ``states`` are those of all partitions as the core starts them; ``ends`` the ends of the logs.
     """
 
-    shares: Mapping[TopicPartition, Share]
+    shares: Mapping[TopicPartition, BatchShare]
     states: Mapping[TopicPartition, PartitionState]
     ends: Mapping[TopicPartition, int]
     notices: tuple[str, ...] = ()
@@ -68,13 +68,13 @@ def plan(
     starts: Mapping[TopicPartition, StartPoint],
     settings: SubscriptionSettings,
     most: int = BATCH_OFFSETS,
-) -> Plan:
+) -> BatchPlan:
     """Plan the next batch from the group's positions.
 
     ``starts`` have positions and the bounds of the logs. ``most`` is the maximum number of offsets
     of a partition in a batch.
     """
-    shares: dict[TopicPartition, Share] = {}
+    shares: dict[TopicPartition, BatchShare] = {}
     states: dict[TopicPartition, PartitionState] = {}
     ends: dict[TopicPartition, int] = {}
     notices: list[str] = []
@@ -88,8 +88,8 @@ def plan(
         if not leaves_nothing(settings):
             end = min(end, _reach(begin, state, settings.name))
         if end > begin:
-            shares[partition] = Share(point, begin, end)
-    return Plan(shares, states, ends, tuple(notices))
+            shares[partition] = BatchShare(point, begin, end)
+    return BatchPlan(shares, states, ends, tuple(notices))
 
 
 def _reach(begin: int, state: PartitionState, name: str) -> int:
@@ -102,10 +102,12 @@ def _reach(begin: int, state: PartitionState, name: str) -> int:
     return reach
 
 
-def outcome(plan: Plan, reports: Iterable[Report], name: str) -> dict[TopicPartition, CommitEntry]:
+def outcome(
+    plan: BatchPlan, reports: Iterable[TaskReport], name: str
+) -> dict[TopicPartition, CommitEntry]:
     """Return the commit entries: for each partition the offsets that all tasks have settled."""
     told = list(reports)
-    snapshots: dict[TopicPartition, Snapshot] = {}
+    snapshots: dict[TopicPartition, OffsetSnapshot] = {}
     for partition, share in plan.shares.items():
         [first, *others] = [report.settled[partition] for report in told]
         runs, notes = first
@@ -113,7 +115,7 @@ def outcome(plan: Plan, reports: Iterable[Report], name: str) -> dict[TopicParti
             runs, notes = common(runs, each.runs), together(notes, each.notes)
         position, beyond = to_position(share.begin, runs)
         tried = {each: tried for each, tried in notes.tried.items() if each >= position}
-        snapshots[partition] = Snapshot(
+        snapshots[partition] = OffsetSnapshot(
             position,
             {name: beyond} if beyond else {},
             notes={name: LaneNotes(notes.diverted, tried)},

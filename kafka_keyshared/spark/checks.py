@@ -34,7 +34,7 @@ _JAR = re.compile(r"(?P<what>.+?)(?:_(?P<scala>2\.\d+))?-(?P<version>\d+\.\d.*)\
 _PYTHON_TIMEOUT = 60.0
 
 
-class Part(enum.StrEnum):
+class SparkMismatch(enum.StrEnum):
     """The part that does not fit; the value is the name of the doctor's finding."""
 
     SPARK = "spark-unfit"
@@ -46,7 +46,7 @@ class Part(enum.StrEnum):
 class Misfit(NamedTuple):
     """A mismatch because of which Spark would not start, or would fail later."""
 
-    part: Part
+    part: SparkMismatch
     why: str
     cure: str
 
@@ -129,7 +129,7 @@ def seen() -> str:
     )
 
 
-def _split(error: KeySharedError, part: Part) -> Misfit:
+def _split(error: KeySharedError, part: SparkMismatch) -> Misfit:
     why, _, cure = str(error).partition(": ")
     return Misfit(part, why, cure)
 
@@ -139,15 +139,17 @@ def _of_spark() -> Iterator[Misfit]:
         require_pyspark()
         installed = version("pyspark")
     except MissingPartError as missing:
-        yield _split(missing, Part.SPARK)
+        yield _split(missing, SparkMismatch.SPARK)
         return
     except PackageNotFoundError:
-        yield Misfit(Part.SPARK, "pyspark is there without its metadata", HOW_TO_GET_PYSPARK)
+        yield Misfit(
+            SparkMismatch.SPARK, "pyspark is there without its metadata", HOW_TO_GET_PYSPARK
+        )
         return
     if series(installed) != series(SPARK_VERSION):
         wanted = series(SPARK_VERSION)
         yield Misfit(
-            Part.SPARK,
+            SparkMismatch.SPARK,
             f"pyspark {installed} is installed, and this package goes with Spark {wanted}",
             f"pip install 'pyspark=={wanted}.*'",
         )
@@ -156,7 +158,7 @@ def _of_spark() -> Iterator[Misfit]:
     if core is None or core.version != installed:
         which = "no Spark" if core is None else f"Spark {core.version}"
         yield Misfit(
-            Part.SPARK,
+            SparkMismatch.SPARK,
             f"pyspark {installed} would start what is in {spark_home()}, which is {which}",
             f"unset SPARK_HOME, or set it to a Spark {installed}",
         )
@@ -171,19 +173,19 @@ def _of_java() -> Iterator[Misfit]:
     try:
         java_of_spark()
     except MissingPartError as missing:
-        yield _split(missing, Part.JAVA)
+        yield _split(missing, SparkMismatch.JAVA)
 
 
 def _of_jars() -> Iterator[Misfit]:
     try:
         directory = SPARK_JARS.find()
     except ConfigError as refused:
-        yield Misfit(Part.JARS, str(refused), FETCH)
+        yield Misfit(SparkMismatch.JARS, str(refused), FETCH)
         return
     if directory is None:
         why = f"the jars of {SPARK_JARS.what} are not in {SPARK_JARS.cache_directory()}"
         cure = f"{FETCH}, or set {JARS_VARIABLE} to a directory that holds them"
-        yield Misfit(Part.JARS, why, cure)
+        yield Misfit(SparkMismatch.JARS, why, cure)
         return
     cure = f"keep one of each, for Spark {SPARK_VERSION}; or unset {JARS_VARIABLE} and {FETCH}"
     core = _core() if find_spec("pyspark") is not None or "SPARK_HOME" in os.environ else None
@@ -191,7 +193,7 @@ def _of_jars() -> Iterator[Misfit]:
         files = sorted(directory.glob(pattern))
         if len(files) > 1:
             names = " and ".join(file.name for file in files)
-            yield Misfit(Part.JARS, f"{names} are both in {directory}", cure)
+            yield Misfit(SparkMismatch.JARS, f"{names} are both in {directory}", cure)
         for file in files:
             yield from _of_jar(file, core, cure)
 
@@ -202,10 +204,10 @@ def _of_jar(file: Path, core: Jar | None, cure: str) -> Iterator[Misfit]:
         return
     if series(one.version) != series(SPARK_VERSION):
         why = f"{file} is for Spark {one.version}, and this is {SPARK_VERSION}"
-        yield Misfit(Part.JARS, why, cure)
+        yield Misfit(SparkMismatch.JARS, why, cure)
     elif core is not None and one.scala != core.scala:
         why = f"{file} is for Scala {one.scala}, and this Spark is of {core.scala}"
-        yield Misfit(Part.JARS, why, cure)
+        yield Misfit(SparkMismatch.JARS, why, cure)
 
 
 def python_of_executors(master: str, conf: Mapping[str, str]) -> str | None:
@@ -235,9 +237,9 @@ def _of_python(master: str, conf: Mapping[str, str]) -> Iterator[Misfit]:
     except (OSError, subprocess.TimeoutExpired) as failed:
         if master.startswith("local"):  # on a cluster the command need not exist on this machine
             why = f"the Python of executors, {command}, does not run: {failed}"
-            yield Misfit(Part.PYTHON, why, cure)
+            yield Misfit(SparkMismatch.PYTHON, why, cure)
         return
     theirs = ran.stdout.strip()
     if theirs != ours:
         why = f"the Python of executors, {command}, is {theirs or 'none'}, and this one is {ours}"
-        yield Misfit(Part.PYTHON, why, cure)
+        yield Misfit(SparkMismatch.PYTHON, why, cure)

@@ -17,8 +17,15 @@ from typing import TYPE_CHECKING, Any, cast
 from kafka_keyshared.dlq.envelope import LONG_MAX
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.json_view import whole
-from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace, Source, Told, read_letter
-from kafka_keyshared.dlq.payload import Decoder, Payload
+from kafka_keyshared.dlq.letter import (
+    Letter,
+    LetterFailure,
+    LetterForm,
+    LetterPlace,
+    LetterSource,
+    read_letter,
+)
+from kafka_keyshared.dlq.payload import Decoder, PayloadFormat
 from kafka_keyshared.dlq.plan import digest_of, mark_of
 from kafka_keyshared.spark.rows import COLUMNS, records_of
 from kafka_keyshared.spark.time_buckets import by_time
@@ -41,7 +48,7 @@ WHOLE = (
 
 LINE = "chosen boolean, partition int, offset bigint, line string"
 
-READABLE = (Kind.HEADERS.value, Kind.AVRO.value)
+READABLE = (LetterForm.HEADERS.value, LetterForm.AVRO.value)
 
 PLACE = ("partition", "offset")
 LANE = ("source_topic", "key")
@@ -118,7 +125,7 @@ def whole_of(letter: Letter) -> dict[str, Any]:
 
 def line_of(letter: Letter, topic: str) -> dict[str, Any]:
     """Return a dead letter as a line of ``keyshared dlq export``, with its mark."""
-    told = {"topic": topic, **whole(letter, Decoder(Payload.AUTO))}
+    told = {"topic": topic, **whole(letter, Decoder(PayloadFormat.AUTO))}
     mark = f"{mark_of(letter, digest_of(letter)):016x}"
     place = dict(zip(PLACE, letter.at, strict=True))
     return {**place, "line": json.dumps({**told, "mark": mark})}
@@ -134,8 +141,8 @@ def letter_of(row: Mapping[str, Any]) -> Letter:
     key = None if row["key"] is None else bytes(row["key"])
     told = None
     if row["source_topic"] is not None:
-        source = Source(row["source_topic"], row["source_partition"], row["source_offset"])
-        told = Told(
+        source = LetterSource(row["source_topic"], row["source_partition"], row["source_offset"])
+        told = LetterFailure(
             source,
             group=row["source_group"] or None,
             attempts=row["attempts"],
@@ -145,7 +152,7 @@ def letter_of(row: Mapping[str, Any]) -> Letter:
         )
     at = LetterPlace(row["partition"], row["offset"])
     return Letter(
-        at, row["written"], Kind(row["kind"]), key, None, [], told, problem=row["problem"]
+        at, row["written"], LetterForm(row["kind"]), key, None, [], told, problem=row["problem"]
     )
 
 

@@ -24,14 +24,14 @@ ROW = (
     "event string, topic string, partition int, offset bigint, incarnation string, "
     "started bigint, ended bigint, key {key}, worker string, attempt int, outcome string"
 )
-"""The columns of a processed log (:class:`kafka_keyshared.observability.audit.processed.Row`)."""
+"""The columns of a processed log, as in ``observability.audit.processed.ProcessedRow``."""
 
 _NEEDED = ("event", "topic", "partition", "offset", "incarnation", "started", "ended")
 _NAMES = [part.split()[0] for part in ROW.split(", ")]
 _DAMAGED = "_damaged"
 
 
-class Span(NamedTuple):
+class OffsetSpan(NamedTuple):
     """An offset range of a partition, from ``begin`` up to ``end``, exclusive."""
 
     topic: str
@@ -41,7 +41,7 @@ class Span(NamedTuple):
 
 
 def processed_log(
-    spark: SparkSession, place: str, conf: Mapping[str, Any], spans: Sequence[Span] = ()
+    spark: SparkSession, place: str, conf: Mapping[str, Any], spans: Sequence[OffsetSpan] = ()
 ) -> DataFrame:
     """Return the rows of a processed log; ``spans`` are those of its topic, if it is a topic.
 
@@ -66,7 +66,7 @@ def processed_log(
 
 
 def source_records(
-    spark: SparkSession, conf: Mapping[str, Any], spans: Sequence[Span]
+    spark: SparkSession, conf: Mapping[str, Any], spans: Sequence[OffsetSpan]
 ) -> DataFrame:
     """Return topic, partition, offset, key, bytes and time (ms) of the records of the topics."""
     from pyspark.sql import functions as f
@@ -84,13 +84,15 @@ def source_records(
     )
 
 
-def whole_records(spark: SparkSession, conf: Mapping[str, Any], spans: Sequence[Span]) -> DataFrame:
+def whole_records(
+    spark: SparkSession, conf: Mapping[str, Any], spans: Sequence[OffsetSpan]
+) -> DataFrame:
     """Return the records of these spans with their full content, by :data:`.rows.COLUMNS`."""
     found = _kafka(spark, conf, spans)
     return found.selectExpr(*(f"{made} AS {name}" for name, made in SPARK_COLUMNS.items()))
 
 
-def _kafka(spark: SparkSession, conf: Mapping[str, Any], spans: Sequence[Span]) -> DataFrame:
+def _kafka(spark: SparkSession, conf: Mapping[str, Any], spans: Sequence[OffsetSpan]) -> DataFrame:
     """Return the records of these spans, without those that were deleted since.
 
     As in pods, records of aborted transactions are never seen.

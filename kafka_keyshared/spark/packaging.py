@@ -98,7 +98,7 @@ def without_java() -> None:
         sys.path_importer_cache.pop(place, None)
 
 
-class Found(NamedTuple):
+class ExecutorReport(NamedTuple):
     """The answer of one executor."""
 
     host: str
@@ -107,7 +107,7 @@ class Found(NamedTuple):
     missing: tuple[str, ...]
 
 
-def look_around(modules: tuple[str, ...]) -> Found:
+def look_around(modules: tuple[str, ...]) -> ExecutorReport:
     """Return this host, its Python, and the ``modules`` that fail to import, with the reason."""
     import importlib
     import socket
@@ -119,10 +119,12 @@ def look_around(modules: tuple[str, ...]) -> Found:
         except Exception as error:  # noqa: BLE001 - whatever a module raises is told
             missing.append(f"{name} ({type(error).__name__}: {error})")
     version = (sys.version_info[0], sys.version_info[1])
-    return Found(socket.gethostname(), sys.executable, version, tuple(missing))
+    return ExecutorReport(socket.gethostname(), sys.executable, version, tuple(missing))
 
 
-def probe(context: Any, modules: tuple[str, ...] = (), patience: float = PATIENCE) -> list[Found]:
+def probe(
+    context: Any, modules: tuple[str, ...] = (), patience: float = PATIENCE
+) -> list[ExecutorReport]:
     """Make executors import their required modules and ``modules``; return their answers.
 
     Raises :class:`ConfigError` when an import fails, or when no executor takes work within
@@ -140,11 +142,11 @@ def probe(context: Any, modules: tuple[str, ...] = (), patience: float = PATIENC
     return found
 
 
-def _within(patience: float, context: Any, modules: tuple[str, ...]) -> list[Found]:
-    answers: queue.Queue[list[Found] | Exception] = queue.Queue()
+def _within(patience: float, context: Any, modules: tuple[str, ...]) -> list[ExecutorReport]:
+    answers: queue.Queue[list[ExecutorReport] | Exception] = queue.Queue()
     count = max(2, context.defaultParallelism)
 
-    def look(_: Iterable[int]) -> Iterator[Found]:
+    def look(_: Iterable[int]) -> Iterator[ExecutorReport]:
         yield look_around(modules)
 
     def ask() -> None:

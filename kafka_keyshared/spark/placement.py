@@ -47,7 +47,7 @@ def place_numbers(workers: int) -> tuple[int, ...]:
     raise AssertionError("count() does not end")
 
 
-class Places:
+class RecordPlacement:
     """The places of the records of a subscription. It is small, and is sent to every executor.
 
     ``table`` has the place of each slot, ``numbers`` that of each worker. ``nulls`` is the place of

@@ -30,7 +30,7 @@ WEIGHT_MIN, WEIGHT_MAX = 0.05, 20.0
 
 
 @dataclass(frozen=True)
-class Measured:
+class SlotCounts:
     """The counts of each measure: the total, the part of records without a key, and by slot."""
 
     keys: int
@@ -55,7 +55,7 @@ class Spread:
     bound: float
 
 
-def measure(source: DataFrame | None, rows: DataFrame | None) -> Measured:
+def measure(source: DataFrame | None, rows: DataFrame | None) -> SlotCounts:
     """Count records and bytes of the topics, and records and seconds of a processed log, by key.
 
     With both, records are those of the topics. Raises :class:`KeySharedError` if there is no
@@ -84,7 +84,7 @@ def measure(source: DataFrame | None, rows: DataFrame | None) -> Measured:
     if not totals["records"]:
         raise KeySharedError("there is not one record in this range, so there is no skew to find")
     keys = sum(each["keys"] for each in slots.values())
-    return Measured(keys, totals, keyless, by_slot, heaviest)
+    return SlotCounts(keys, totals, keyless, by_slot, heaviest)
 
 
 def _by_key(source: DataFrame | None, rows: DataFrame | None) -> DataFrame:
@@ -132,7 +132,7 @@ def _heaviest(keyed: DataFrame, name: str) -> list[dict[str, Any]]:
     return [{"key": shown(each["key"]), **{what: each[what] for what in MEASURES}} for each in top]
 
 
-def spread(found: Measured, name: str, workers: int, weights: Mapping[str, float] = {}) -> Spread:
+def spread(found: SlotCounts, name: str, workers: int, weights: Mapping[str, float] = {}) -> Spread:
     """Return the load of each worker by one measure, on a ring of this many workers."""
     names = worker_names(workers)
     table = VnodeRing(names, ROUTING_VNODES, weights).table()
@@ -155,7 +155,7 @@ def spread(found: Measured, name: str, workers: int, weights: Mapping[str, float
     )
 
 
-def balanced(found: Measured, name: str, workers: int) -> dict[str, float]:
+def balanced(found: SlotCounts, name: str, workers: int) -> dict[str, float]:
     """Return weights that reduce the load of the busiest worker; 1 for each if none help.
 
     Each round reduces the ring share of workers with too much load, and the best result is kept.

@@ -32,7 +32,7 @@ Positions = Mapping[TopicPartition, tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StateFile:
     """The state of some slots: its file, and the slots as inclusive pairs of first and last."""
 
     file: str
@@ -54,7 +54,7 @@ def slots_of(settings: SubscriptionSettings, worker: int) -> tuple[tuple[int, in
 
 
 def adopt(
-    made: Made, spec: WorkerSpec, mine: Sequence[tuple[int, int]], kept: Sequence[Kept]
+    made: Made, spec: WorkerSpec, mine: Sequence[tuple[int, int]], kept: Sequence[StateFile]
 ) -> None:
     """Make a worker's handler adopt the stored state of its slots.
 
@@ -135,7 +135,7 @@ class StateStore:
 
     def find(
         self, positions: Positions, added: Collection[TopicPartition] = ()
-    ) -> tuple[tuple[Kept, ...], bool]:
+    ) -> tuple[tuple[StateFile, ...], bool]:
         """Return the state at these positions, and whether there is only state at other positions.
 
         ``added`` are partitions without a committed position of the group. No member has read them.
@@ -149,7 +149,7 @@ class StateStore:
             if told["positions"] == {name: at for name, at in stood.items() if name not in new}:
                 files = told["files"].items()
                 return tuple(
-                    Kept(file, tuple((first, last) for first, last in slots))
+                    StateFile(file, tuple((first, last) for first, last in slots))
                     for file, slots in files
                 ), False
             others = True
@@ -162,7 +162,7 @@ class StateStore:
         folder.mkdir()
         return folder
 
-    def keep(self, folder: Path, kept: Sequence[Kept], positions: Positions) -> None:
+    def keep(self, folder: Path, kept: Sequence[StateFile], positions: Positions) -> None:
         """Write the index of a batch's states, before these positions are committed.
 
         The index is durable when this returns. If a crash lost the index of a committed batch,

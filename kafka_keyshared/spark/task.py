@@ -26,20 +26,26 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets.lane_section import LaneNotes
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
-from kafka_keyshared.core.offsets.positions import Snapshot
+from kafka_keyshared.core.offsets.positions import OffsetSnapshot
 from kafka_keyshared.core.offsets.ranges import Runs
 from kafka_keyshared.core.partitions.assignment import unreceived
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.dlq import envelope
 from kafka_keyshared.dlq.json_view import output_line
 from kafka_keyshared.executors.handling.handlers import Made
-from kafka_keyshared.executors.handling.outputs import HEADER, JSON, Place, handing_out, identity
+from kafka_keyshared.executors.handling.outputs import (
+    HEADER,
+    JSON,
+    OutputTarget,
+    handing_out,
+    identity,
+)
 from kafka_keyshared.executors.inline.driver import CHUNK, Inline, InlinePool
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import Output, Record, TopicPartition, partition_of
 from kafka_keyshared.spark.placement import MadeKeys, alone, derived_key
 from kafka_keyshared.spark.settled_offsets import from_begin, without
-from kafka_keyshared.spark.state import Kept, adopt, release, slots_of
+from kafka_keyshared.spark.state import StateFile, adopt, release, slots_of
 from kafka_keyshared.spark.task_log import LogRow, TaskLog, ordered_by
 
 BEAT = 0.5
@@ -47,7 +53,7 @@ BEAT = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class BatchShare:
     """A batch's part of one partition: its offsets from ``begin`` up to ``end``, exclusive.
 
     ``start`` is the group's position, with its metadata.
@@ -66,7 +72,7 @@ class Settled(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Job:
+class SparkJob:
     """The input of every task. ``specs`` say how each worker is made.
 
     ``letter_topics`` maps each topic to its dead-letter topic. ``letter_form`` is the format of the
@@ -79,19 +85,19 @@ class Job:
 
     settings: SubscriptionSettings
     specs: Sequence[WorkerSpec]
-    shares: Mapping[TopicPartition, Share]
+    shares: Mapping[TopicPartition, BatchShare]
     group: str
     letter_topics: Mapping[str, str] = field(default_factory=dict)
     letter_form: str = "headers"
-    kept: Sequence[Kept] = ()
+    kept: Sequence[StateFile] = ()
     state_to: Path | None = None
     last: bool = True
     audit_log: str | None = None
-    outputs: Place | None = None
+    outputs: OutputTarget | None = None
     check_invariants: bool = False
 
 
-def _room_for_all(shares: Iterable[Share]) -> int:
+def _room_for_all(shares: Iterable[BatchShare]) -> int:
     """Return a budget for settled sets in which every offset of a batch has room.
 
     A task commits nothing, and parks nothing for the sake of the metadata. The plan ensures that
@@ -108,7 +114,7 @@ def _next_partition(chunk: Sequence[Record], at: int) -> int:
     return bisect_left(chunk, True, lo=at, key=lambda each: partition_of(each) != partition)
 
 
-class Letter(NamedTuple):
+class TaskLetter(NamedTuple):
     """A dead letter, to be written before anything is committed."""
 
     topic: str
@@ -117,7 +123,7 @@ class Letter(NamedTuple):
     headers: envelope.Headers
 
 
-class HandedOut(NamedTuple):
+class NamedOutput(NamedTuple):
     """An output of a handler, with its identity; for JSON it is a line."""
 
     identity: str
@@ -127,7 +133,7 @@ class HandedOut(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Report:
+class TaskReport:
     """The result of a task: its worker, the settled offsets of each partition, and counts.
 
     Records of other workers count as settled here. The reports of all tasks are intersected.
@@ -143,7 +149,7 @@ class Report:
     skipped: int = 0
     letters: int = 0
     notices: Sequence[str] = ()
-    state: Kept | None = None
+    state: StateFile | None = None
     rows: int = 0
     outputs: int = 0
 
@@ -151,7 +157,9 @@ class Report:
 class Drive(Inline):
     """Runs the records of a source through the core; yields dead letters and, last, a report."""
 
-    def __init__(self, job: Job, worker: int, clock: Clock | None = None, attempt: int = 0) -> None:
+    def __init__(
+        self, job: SparkJob, worker: int, clock: Clock | None = None, attempt: int = 0
+    ) -> None:
         self.made_keys = None if derived_key(job.settings) is None else MadeKeys()
         settings = alone(job.settings, worker, self.made_keys)
         self._now = clock or Clock()
@@ -175,8 +183,8 @@ class Drive(Inline):
             from kafka_keyshared.dlq import avro
 
             self._pack = avro.pack
-        self._letters: list[Letter] = []
-        self._outputs: list[HandedOut] = []
+        self._letters: list[TaskLetter] = []
+        self._outputs: list[NamedOutput] = []
         self._handed_out = 0
         self._written = 0
         self._rows = 0
@@ -201,7 +209,7 @@ class Drive(Inline):
 
     def run_all(
         self, source: Iterable[Sequence[Record]]
-    ) -> Iterator[Letter | HandedOut | LogRow | Report]:
+    ) -> Iterator[TaskLetter | NamedOutput | LogRow | TaskReport]:
         """Run the records of a source, which come in batches; yield dead letters, then the report.
 
         It also yields outputs, and the processed-log rows that the task does not write itself.
@@ -240,7 +248,7 @@ class Drive(Inline):
             self._log.close()
         yield report
 
-    def _release(self) -> Kept | None:
+    def _release(self) -> StateFile | None:
         """Write the handler's state, if it is handed over."""
         folder = self._job.state_to
         if folder is None:
@@ -249,7 +257,7 @@ class Drive(Inline):
         # If Spark runs a task twice, each attempt has its own file.
         file = folder / f"{self._worker}-{self._attempt}.state"
         release(self._pool.made(name, 0), self._slots, file, go_on=self._job.last)
-        return Kept(str(file), self._slots)
+        return StateFile(str(file), self._slots)
 
     def _share_diversions(self) -> None:
         """Limit the diverted lanes so that they fit in the metadata for all tasks together."""
@@ -297,7 +305,7 @@ class Drive(Inline):
         now = self._clock()
         if now - self._beat_at >= BEAT:
             self._beat_at = now
-            self.tell(ev.Beat(self.progress(), wall=self._now.wall()))
+            self.tell(ev.Tick(self.progress(), wall=self._now.wall()))
 
     # --- output ---
 
@@ -306,15 +314,15 @@ class Drive(Inline):
         record = publish.record
         value, headers = self._pack(publish, self._job.group)
         topic = self._job.letter_topics[record.topic()]
-        self._letters.append(Letter(topic, record.key(), value, headers))
+        self._letters.append(TaskLetter(topic, record.key(), value, headers))
         if self._log is not None and not publish.copy:
             # Timed now, because the next record of its lane starts as soon as the dead letter is
             # handed out.
             place = record.topic(), record.partition(), record.offset()
             self._log.ledger.dead_letter_acknowledged(*place)
-        self.answer(ev.DeadLettered(publish))
+        self.answer(ev.DeadLetterAnswer(publish))
 
-    def dropped(self, dropped: cmd.Dropped) -> None:
+    def dropped(self, dropped: cmd.RecordsDropped) -> None:
         """Write the drops to the processed log, if there is one."""
         if self._log is not None:
             for each in dropped.records:
@@ -329,10 +337,12 @@ class Drive(Inline):
         for number, output in enumerate(outputs):
             name = identity(record, number)
             if is_line:
-                self._outputs.append(HandedOut(name, None, output_line(name, output).encode(), []))
+                self._outputs.append(
+                    NamedOutput(name, None, output_line(name, output).encode(), [])
+                )
                 continue
             headers = [*output.headers, (HEADER, name)]
-            self._outputs.append(HandedOut(name, output.key, output.value, headers))
+            self._outputs.append(NamedOutput(name, output.key, output.value, headers))
 
     def notice(self, notice: cmd.Notice) -> None:
         """Log the notice, and report it to the driver if it is a warning or worse."""
@@ -340,7 +350,7 @@ class Drive(Inline):
         if notice.level >= cmd.Level.WARNING and len(self._notices) < 20:
             self._notices.append(notice.text)
 
-    def _take_letters(self) -> list[Letter]:
+    def _take_letters(self) -> list[TaskLetter]:
         letters, self._letters = self._letters, []
         self._written += len(letters)
         return letters
@@ -350,17 +360,17 @@ class Drive(Inline):
         self._rows += len(rows)
         return rows
 
-    def _take_outputs(self) -> list[HandedOut]:
+    def _take_outputs(self) -> list[NamedOutput]:
         outputs, self._outputs = self._outputs, []
         self._handed_out += len(outputs)
         return outputs
 
-    def _report(self) -> Report:
+    def _report(self) -> TaskReport:
         progress = self.progress()
         found = self.core.snapshots.take(progress, self._clock())
         [sub] = self.core.subscriptions.values()
         counts = sub.counts
-        return Report(
+        return TaskReport(
             self._worker,
             {each: self._settled(each, found[each]) for each in self._job.shares},
             counts.ok,
@@ -375,7 +385,7 @@ class Drive(Inline):
             outputs=self._handed_out,
         )
 
-    def _settled(self, partition: TopicPartition, snapshot: Snapshot) -> Settled:
+    def _settled(self, partition: TopicPartition, snapshot: OffsetSnapshot) -> Settled:
         """Return the settled offsets without the records not run, which keep their old notes."""
         [name] = self.core.subscriptions
         begin = self._job.shares[partition].begin

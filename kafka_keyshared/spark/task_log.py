@@ -24,7 +24,7 @@ from kafka_keyshared.observability.audit.processed import (
     LINES_SUFFIX,
     TOPIC,
     ProcessedLog,
-    Row,
+    ProcessedRow,
     incarnation_name,
 )
 
@@ -53,7 +53,7 @@ class TaskLog:
         self.ledger.key_of = key_of
         _Running.log = self.ledger
 
-    def _put(self, row: Row, line: bytes) -> None:
+    def _put(self, row: ProcessedRow, line: bytes) -> None:
         if self._folder is None or row.event == DEAD_LETTERED:
             self._rows.append(LogRow(row.key, line))
             return

@@ -26,7 +26,7 @@ from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.model import TopicPartition
 
 
-class Stand(NamedTuple):
+class GroupPosition(NamedTuple):
     """The position of a group in a partition.
 
     Without ``stored`` the group has no position, and this one comes from the reset policy. The next
@@ -38,7 +38,7 @@ class Stand(NamedTuple):
     stored: bool = True
 
 
-class Fate(Enum):
+class OutputFate(Enum):
     """The fate of the outputs of a written batch."""
 
     STAY = "stay"
@@ -66,9 +66,9 @@ class Note:
 
     group: str
     batch: str
-    moves: Mapping[str, tuple[Stand, Stand]]
+    moves: Mapping[str, tuple[GroupPosition, GroupPosition]]
 
-    def fate(self, starts: Mapping[TopicPartition, StartPoint]) -> Fate:
+    def fate(self, starts: Mapping[TopicPartition, StartPoint]) -> OutputFate:
         """Return the fate of the batch's outputs, given the group's current positions.
 
         A commit moves all of its partitions or none. One partition at the position of the commit
@@ -81,14 +81,14 @@ class Note:
         now = {str(each): _stand(point) for each, point in starts.items()}
         seen = [(now[each], *move) for each, move in self.moves.items() if each in now]
         if not seen:
-            return Fate.UNKNOWN
+            return OutputFate.UNKNOWN
         if any(stands == after for stands, _, after in seen):
-            return Fate.STAY
+            return OutputFate.STAY
         if any(_same(stands, before) for stands, before, _ in seen):
-            return Fate.GO
+            return OutputFate.GO
         moving = [(stands, before) for stands, before, after in seen if after[0] > before[0]]
         none_past = all(stands.position <= before.position for stands, before in moving)
-        return Fate.GO if moving and none_past else Fate.STAY
+        return OutputFate.GO if moving and none_past else OutputFate.STAY
 
     def text(self) -> str:
         """Return the note as JSON."""
@@ -102,7 +102,10 @@ class Note:
         """
         try:
             told = json.loads(text)
-            moves = {each: (Stand(*a), Stand(*b)) for each, (a, b) in told["moves"].items()}
+            moves = {
+                each: (GroupPosition(*a), GroupPosition(*b))
+                for each, (a, b) in told["moves"].items()
+            }
             return cls(told["group"], told["batch"], moves)
         except (ValueError, KeyError, TypeError):
             return None
@@ -114,17 +117,17 @@ def note_of(
     entries: Mapping[TopicPartition, CommitEntry],
 ) -> Note:
     """Return the note of a batch that begins at ``starts``; ``entries`` are its commit entries."""
-    moves: dict[str, tuple[Stand, Stand]] = {}
+    moves: dict[str, tuple[GroupPosition, GroupPosition]] = {}
     for each, entry in entries.items():
-        before, after = _stand(starts[each]), Stand(entry.position, entry.metadata)
+        before, after = _stand(starts[each]), GroupPosition(entry.position, entry.metadata)
         if before != after:
             moves[str(each)] = before, after
     return Note(group, name_of_batch(group, starts), moves)
 
 
-def _stand(point: StartPoint) -> Stand:
-    return Stand(point.position or 0, point.metadata or "", point.stored)
+def _stand(point: StartPoint) -> GroupPosition:
+    return GroupPosition(point.position or 0, point.metadata or "", point.stored)
 
 
-def _same(one: Stand, other: Stand) -> bool:
+def _same(one: GroupPosition, other: GroupPosition) -> bool:
     return one[:2] == other[:2] or not (one.stored or other.stored)

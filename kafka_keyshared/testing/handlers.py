@@ -76,7 +76,7 @@ class Result:
 
 
 @dataclass
-class _Life:
+class _RecordLife:
     """The history of a record so far. ``called`` means since the last report about it."""
 
     record: ReceivedRecord
@@ -99,13 +99,13 @@ class _Lives:
 
     def __init__(self, app: KeyShared) -> None:
         self._app = app
-        self._known: dict[tuple[TopicPartition, int], _Life] = {}
+        self._known: dict[tuple[TopicPartition, int], _RecordLife] = {}
         self.interrupt: BaseException | None = None
 
     def begin(self, given: ReceivedRecord) -> None:
-        self._known[partition_of(given), given.offset()] = _Life(given)
+        self._known[partition_of(given), given.offset()] = _RecordLife(given)
 
-    def of(self, given: Any) -> _Life:
+    def of(self, given: Any) -> _RecordLife:
         return self._known[partition_of(given), given.offset()]
 
     def note(self, item: Mail, record_of: Callable[[int, int], Record]) -> None:
@@ -117,7 +117,7 @@ class _Lives:
             # In a call with several records, this one is behind a failed record of its key.
             if (life := self.of(record_of(item.slice, item.index))).called:
                 life.void()
-        elif isinstance(item, ev.Ended | ev.SomeEnded):
+        elif isinstance(item, ev.SliceEnded | ev.SomeEnded):
             for index in item.dropped:
                 self.of(record_of(item.slice, index)).dropped = True
 
@@ -169,7 +169,7 @@ class _Drive(Inline):
 
     def publish(self, publish: cmd.Publish) -> None:
         self._lives.written(publish)
-        self.answer(ev.DeadLettered(publish))
+        self.answer(ev.DeadLetterAnswer(publish))
 
 
 class HandlerTest:
@@ -297,7 +297,7 @@ class HandlerTest:
 
         return watched_async
 
-    def _begin(self, given: ReceivedRecord) -> _Life:
+    def _begin(self, given: ReceivedRecord) -> _RecordLife:
         life = self._lives.of(given)
         # Otherwise tests would compare sums of delays such as 0.1 and 0.2 with 0.30000000000000004.
         life.called_at.append(round(self.now, 6))

@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kafka_keyshared.lab.bench.processes import Meter, watched
+from kafka_keyshared.lab.bench.processes import watched
 from kafka_keyshared.spark.audit import RULES
 from kafka_keyshared.spark.session import SparkOptions, start
 from kafka_keyshared.testing.clusters.cluster import Cluster
+from tests.benchmarks.cpu_meter import CpuMeter
 from tests.support.planted_log import FAULTS, clean_log, planted
 
 KEYSHARED = (sys.executable, "-m", "kafka_keyshared.cli")
@@ -22,7 +23,7 @@ KEYSHARED = (sys.executable, "-m", "kafka_keyshared.cli")
 
 def audited(log: Path, *more: str) -> dict[str, Any]:
     """Run the verb over a log; return what it told, its seconds and the memory it had at most."""
-    began, meter = time.monotonic(), Meter(os.getpid())
+    began, meter = time.monotonic(), CpuMeter(os.getpid())
     command = [*KEYSHARED, "spark", "audit", str(log), "--json", *more]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     with process, watched(process.pid) as peak:

@@ -19,7 +19,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException
 
 from kafka_keyshared.app.keyshared import KeyShared
-from kafka_keyshared.lab.bench.child import COMMIT_INTERVAL, Patience
+from kafka_keyshared.lab.bench.child import COMMIT_INTERVAL, StallDetector
 from tests.benchmarks.coroutines import (
     TOPIC,
     AwaitingPlan,
@@ -47,7 +47,7 @@ async def bare(plan: BatchingPlan, conf: dict[str, Any]) -> float:
     consumer.subscribe([TOPIC])
     started = committed = 0.0
     done = 0
-    patience = Patience()
+    patience = StallDetector()
     while done < plan.records:
         messages = consumer.consume(min(plan.size, plan.records - done), 0.1)
         now = time.monotonic()

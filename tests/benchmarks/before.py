@@ -32,7 +32,7 @@ from kafka_keyshared.lab.bench.noop import (
     short_runs,
     slow_bare,
 )
-from kafka_keyshared.lab.bench.side import Result
+from kafka_keyshared.lab.bench.side import SideResult
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks.cases import OnCluster
 
@@ -104,7 +104,7 @@ class BeforePlan(OnCluster):
         with topic_of_our_own(cluster, noop.partitions, progress) as topic:
             fill(cluster.bootstrap, topic, noop)
             for number in range(noop.repeat):
-                found: dict[str, Result] = {}
+                found: dict[str, SideResult] = {}
                 for side in orders[number % len(orders)]:
                     of = noop.task(
                         "bare" if side == BARE else "keyshared", cluster.bootstrap, topic

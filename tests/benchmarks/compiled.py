@@ -127,13 +127,13 @@ def core_side(records: int = RECORDS) -> CoreSide:
         del messages
         while leased := _slices(said):
             del said
-            reports = [ev.Ended(each.id, 0.001) for each in leased]
+            reports = [ev.SliceEnded(each.id, 0.001) for each in leased]
             del leased
             said = core.handle(ev.Reported(reports), now)
         if number % 50 == 49:
             for each in core.handle(ev.CommitDue({}), now):
                 if isinstance(each, cmd.Commit):
-                    core.handle(ev.CommitAnswered(each, ev.CommitResult.ACCEPTED), now)
+                    core.handle(ev.CommitAnswer(each, ev.CommitResult.ACCEPTED), now)
         cpu += time.process_time() - began
     if core.unsettled_count():
         raise KeySharedError(f"{core.unsettled_count()} records are not settled")
@@ -144,7 +144,7 @@ def core_side(records: int = RECORDS) -> CoreSide:
 
 
 def _slices(said: list[cmd.Command]) -> list[Slice]:
-    return [each.slice for each in said if isinstance(each, cmd.Lease)]
+    return [each.slice for each in said if isinstance(each, cmd.LeaseSlice)]
 
 
 def side_of(where: Path, records: int) -> CoreSide:

@@ -16,9 +16,9 @@ from typing import Any
 
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.lab.bench.common import group_of, key_of, produce_rows
-from kafka_keyshared.lab.bench.compare_run import Running
+from kafka_keyshared.lab.bench.compare_run import RunningSystem
 from kafka_keyshared.lab.bench.systems import system_of
-from kafka_keyshared.lab.bench.workloads import Job, keys_of, value_of
+from kafka_keyshared.lab.bench.workloads import BenchJob, keys_of, value_of
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 
 TOPIC = "computing"
@@ -77,7 +77,7 @@ def largest_part(plan: ComputePlan) -> float:
 
 def _per_s(plan: ComputePlan, name: str, bootstrap: str) -> float:
     system = system_of(name)
-    job = Job(
+    job = BenchJob(
         family=system.family.name,
         size=system.size,
         bootstrap=bootstrap,
@@ -87,7 +87,7 @@ def _per_s(plan: ComputePlan, name: str, bootstrap: str) -> float:
         limit=plan.limit,
         work=plan.work,
     )
-    with Running(system, job) as running:
+    with RunningSystem(system, job) as running:
         # Nobody looks at its memory meanwhile: that would take of the same two cores.
         ran = running.ran()
     if ran.records < plan.records:

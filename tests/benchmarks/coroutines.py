@@ -25,7 +25,7 @@ from confluent_kafka import Consumer, KafkaException
 from kafka_keyshared.app.keyshared import Hooks, KeyShared
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.coroutines.event_loop import new_loop
-from kafka_keyshared.lab.bench.child import COMMIT_INTERVAL, Patience, settled
+from kafka_keyshared.lab.bench.child import COMMIT_INTERVAL, StallDetector, settled
 from kafka_keyshared.lab.bench.common import key_of, produce_all
 from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
@@ -78,7 +78,7 @@ async def bare(plan: CoroutinePlan, conf: dict[str, Any]) -> float:
     tasks: set[asyncio.Task[None]] = set()
     started = committed = 0.0
     done = 0
-    patience = Patience()
+    patience = StallDetector()
     while done < plan.records:
         # On another thread while there is nothing else to do, else without waiting.
         messages = (
@@ -127,7 +127,7 @@ def run_ours(
     Returns the seconds from the first record to the acknowledged last commit.
     """
     answered = 0.0
-    patience = Patience()
+    patience = StallDetector()
 
     def on_commit(error: Any, _partitions: Any) -> None:
         nonlocal answered

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from kafka_keyshared.lab.bench.common import Progress
 from kafka_keyshared.lab.bench.noop import NoopPlan, run_side
-from kafka_keyshared.lab.bench.side import Result
+from kafka_keyshared.lab.bench.side import SideResult
 from kafka_keyshared.testing.clusters.cluster import Cluster
 
 
@@ -28,7 +28,7 @@ def run_on(
     http_port: int | None = None,
     console_port: int | None = None,
     beats: str | None = None,
-) -> Result:
+) -> SideResult:
     """Run a side over the topic once; with ports it serves there meanwhile.
 
     With ``beats`` it tells that topic how it is.
@@ -39,8 +39,8 @@ def run_on(
 
 def lost_beside(
     plan: NoopPlan,
-    alone: Callable[[], Result],
-    beside: Callable[[], Result],
+    alone: Callable[[], SideResult],
+    beside: Callable[[], SideResult],
     progress: Progress,
     remark: Callable[[], str] = lambda: "",
 ) -> dict[str, Any]:

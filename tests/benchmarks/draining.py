@@ -68,7 +68,9 @@ class Run:
         partition = partition_of(chunk[-1])
         commands = self._handle(ev.Fetched(chunk, {partition: chunk[-1].offset() + 1}))
         while True:
-            ended = [ev.Ended(c.slice.id, 0.001) for c in commands if isinstance(c, cmd.Lease)]
+            ended = [
+                ev.SliceEnded(c.slice.id, 0.001) for c in commands if isinstance(c, cmd.LeaseSlice)
+            ]
             if not ended:
                 return
             commands = self._handle(ev.Reported(ended))

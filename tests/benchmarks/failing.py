@@ -91,7 +91,7 @@ class Failing:
             self._batch(records)
             if self.now - self._beat_at >= BEAT_SECONDS:
                 self._beat_at = self.now
-                self._tell(ev.Beat({}, (), None))
+                self._tell(ev.Tick({}, (), None))
             self.cpu += time.process_time() - began
         counted = self.core.subscriptions["default"].counts
         if not self.failed == counted.failed == counted.dropped * ATTEMPTS:
@@ -103,7 +103,7 @@ class Failing:
             reports: list[ev.Report] = []
             for slice_ in leases:
                 reports += [self._attempt(slice_, index) for index in range(len(slice_.records))]
-                reports.append(ev.Ended(slice_.id, 0.001))
+                reports.append(ev.SliceEnded(slice_.id, 0.001))
             if reports:
                 leases = self._tell(ev.Reported(reports))
             else:

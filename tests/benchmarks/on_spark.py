@@ -33,7 +33,7 @@ from confluent_kafka import Producer
 from kafka_keyshared import KeyShared
 from kafka_keyshared.cli.spark_run import by_value
 from kafka_keyshared.cli.spark_wanted import wanted_of
-from kafka_keyshared.lab.bench.processes import Meter, watched
+from kafka_keyshared.lab.bench.processes import watched
 from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver.run import run_batches
 from kafka_keyshared.spark.jars import needed_files
@@ -41,6 +41,7 @@ from kafka_keyshared.spark.session import Session, SparkOptions, start
 from kafka_keyshared.testing.clusters.broker import RealCluster
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks.auditing import KEYSHARED, measure_audit, measure_planted
+from tests.benchmarks.cpu_meter import CpuMeter
 
 PARTITIONS = 4
 KEYS = 1_000
@@ -141,7 +142,7 @@ def turns(count: int, sides: dict[str, Callable[[], float]]) -> dict[str, Any]:
     for number in range(count):
         pair: dict[str, Any] = {}
         for name in names if number % 2 == 0 else names[::-1]:
-            meter = Meter(os.getpid())
+            meter = CpuMeter(os.getpid())
             seconds = sides[name]()
             pair[name] = {"seconds": round(seconds, 2), "cpu": round(meter.seconds(), 2)}
         pairs.append({**pair, "load": round(os.getloadavg()[0], 1)})

@@ -18,7 +18,7 @@ from confluent_kafka import Message
 from kafka_keyshared.config.keys.sources import from_header
 from kafka_keyshared.config.pooled import slice_records
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.contract.commands import Lease
+from kafka_keyshared.core.contract.commands import LeaseSlice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import KeySharedError
@@ -131,7 +131,7 @@ def held_bytes(count: int, header: str | None = None, *, coroutines: bool = Fals
             chunk = chunks.pop(0)
             ends = {place: chunk[-1].offset() + 1 for place in places}
             commands = core.handle(ev.Fetched(chunk, ends), 1.0)
-            given += [Handover(each.slice) for each in commands if isinstance(each, Lease)]
+            given += [Handover(each.slice) for each in commands if isinstance(each, LeaseSlice)]
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

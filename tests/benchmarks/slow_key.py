@@ -14,7 +14,7 @@ from typing import Any
 
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.contract.slices import Progress, Serial, Slice
+from kafka_keyshared.core.contract.slices import Progress, SerialProgress, Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
@@ -67,7 +67,7 @@ class Run:
                 self._fetch(partition)
             if self._now - self._beat_at >= BEAT_SECONDS:
                 self._beat_at = self._now
-                self._tell(ev.Beat(self._progress()))
+                self._tell(ev.Tick(self._progress()))
 
     def _fetch(self, partition: TopicPartition) -> None:
         core = self._core
@@ -86,13 +86,13 @@ class Run:
             self.done += sum(
                 1 for slice_ in ended for each in slice_.records if each.partition() == 1
             )
-            self._tell(ev.Reported([ev.Ended(each.id, 0.001) for each in ended]))
+            self._tell(ev.Reported([ev.SliceEnded(each.id, 0.001) for each in ended]))
 
     def _tell(self, event: ev.Event) -> None:
         began = time.process_time()
         commands = self._core.handle(event, self._now)
         self.cpu += time.process_time() - began
-        leased = [each.slice for each in commands if isinstance(each, cmd.Lease)]
+        leased = [each.slice for each in commands if isinstance(each, cmd.LeaseSlice)]
         self._out += [each for each in leased if each.worker != self._hanging]
 
     def _progress(self) -> Progress:
@@ -100,7 +100,7 @@ class Run:
         if self._hanging is None:
             return {}
         slices = self._sub.workers[self._hanging].slices
-        return {id_: Serial(0 if at else 1) for at, id_ in enumerate(slices)}
+        return {id_: SerialProgress(0 if at else 1) for at, id_ in enumerate(slices)}
 
 
 def measure(plan: SlowPlan) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from kafka_keyshared.lab.bench.common import (
     topic_of_our_own,
 )
 from kafka_keyshared.lab.bench.noop import NoopPlan, fill
-from kafka_keyshared.lab.bench.side import Result, Task
+from kafka_keyshared.lab.bench.side import SideResult, Task
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.loop_stats import LoopStats
 from kafka_keyshared.runtime.shutdown import StopReport
@@ -94,7 +94,7 @@ REST, WORKERS, CLIENT = "the owner besides", "workers, all of them", "the client
 class Spent(msgspec.Struct):
     """What one run took: nanoseconds of processor time by step, and how often each was called."""
 
-    result: Result
+    result: SideResult
     own: dict[str, float]
     calls: dict[str, int]
 

@@ -15,7 +15,7 @@ from kafka_keyshared.config.keys import from_header
 from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
 from kafka_keyshared.lab.bench import noop
 from kafka_keyshared.lab.bench.noop import NoopPlan, fill, measure
-from kafka_keyshared.lab.bench.side import Result, Task, fails, handler_of, median_of
+from kafka_keyshared.lab.bench.side import SideResult, Task, fails, handler_of, median_of
 from kafka_keyshared.testing.clusters import jars
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import verify
@@ -186,8 +186,8 @@ def test_the_failing_records_are_scattered_over_all_keys() -> None:
 
 
 def test_a_run_that_hardly_committed_is_no_measurement() -> None:
-    def result(seconds: float, commits: int) -> Result:
-        return Result(seconds=seconds, records=1, commits=commits, median_batch=1)
+    def result(seconds: float, commits: int) -> SideResult:
+        return SideResult(seconds=seconds, records=1, commits=commits, median_batch=1)
 
     noop.check_commits("bare", result(0.2, 1))
     noop.check_commits("bare", result(4.5, 3))

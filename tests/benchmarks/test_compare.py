@@ -14,10 +14,10 @@ import pytest
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.lab.bench import compare
 from kafka_keyshared.lab.bench.compare import ComparePlan
-from kafka_keyshared.lab.bench.compare_run import Measured, PeerError, run_system
+from kafka_keyshared.lab.bench.compare_run import MeasuredRun, PeerError, run_system
 from kafka_keyshared.lab.bench.jars import JARS_VARIABLE
 from kafka_keyshared.lab.bench.systems import FAMILIES, System, every_system
-from kafka_keyshared.lab.bench.workloads import Job
+from kafka_keyshared.lab.bench.workloads import BenchJob
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.integration.test_compare import OTHERS
 
@@ -85,7 +85,7 @@ def test_a_hot_key_is_sent_to_each_system_and_the_others_are_timed(
 def test_one_that_fails_is_named_and_the_others_go_on(
     embedded_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(system: System, job: Job, java: object) -> Measured:
+    def run(system: System, job: BenchJob, java: object) -> MeasuredRun:
         if system.family.name == "thread-pool":
             raise PeerError("it ended with status 1: out of threads")
         return run_system(system, job)

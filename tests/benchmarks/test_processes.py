@@ -11,7 +11,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from kafka_keyshared.lab.bench.processes import Meter, watched
+from kafka_keyshared.lab.bench.processes import watched
+from tests.benchmarks.cpu_meter import CpuMeter
 from tests.benchmarks.on_spark import turns
 
 HOLDS = "held = b'x' * (64 << 20); print('held', flush=True); input()"
@@ -37,7 +38,7 @@ def test_memory_is_that_of_the_children_too() -> None:
 
 
 def test_processor_time_of_a_child_that_has_ended_counts() -> None:
-    meter = Meter(os.getpid())
+    meter = CpuMeter(os.getpid())
     subprocess.run([sys.executable, "-c", COMPUTES], check=True)
     assert meter.seconds() >= 0.25
 

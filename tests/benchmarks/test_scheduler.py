@@ -10,10 +10,10 @@ import pytest
 
 from kafka_keyshared.lab.bench import fair, scale, skew, stuck
 from kafka_keyshared.lab.bench.fair import FairPlan
-from kafka_keyshared.lab.bench.fair_side import Waits
+from kafka_keyshared.lab.bench.fair_side import OtherKeyWaits
 from kafka_keyshared.lab.bench.noop import NoopPlan
 from kafka_keyshared.lab.bench.paced import Paced
-from kafka_keyshared.lab.bench.resize_side import Resized
+from kafka_keyshared.lab.bench.resize_side import ResizeTimes
 from kafka_keyshared.lab.bench.scale import ScalePlan
 from kafka_keyshared.lab.bench.skew import Pair, SkewPlan
 from kafka_keyshared.lab.bench.sleeping_side import Makespan
@@ -30,13 +30,13 @@ PACED = Paced(late_p50_ms=0.1, late_p99_ms=0.2, late_max_ms=0.3)
 
 
 def fair_result(plan: FairPlan, *_: object) -> dict[str, Any]:
-    waits = Waits(others_p50_ms=1.0, others_p99_ms=40.0, others_unseen=0, hot_per_s=50.0)
-    return fair.summary(plan, "real", [fair.Run(waits=waits, paced=PACED)] * plan.repeat)
+    waits = OtherKeyWaits(others_p50_ms=1.0, others_p99_ms=40.0, others_unseen=0, hot_per_s=50.0)
+    return fair.summary(plan, "real", [fair.FairRun(waits=waits, paced=PACED)] * plan.repeat)
 
 
 def stuck_result(plan: StuckPlan, *_: object) -> dict[str, Any]:
     punctual = Punctual(others=9_000, share=0.9995, p99_ms=4.0, unseen=0, before_share=1.0)
-    runs = [stuck.Run(punctual=punctual, paced=PACED)] * plan.repeat
+    runs = [stuck.StuckRun(punctual=punctual, paced=PACED)] * plan.repeat
     return stuck.summary(plan, "real", dict.fromkeys(plan.workers, runs))
 
 
@@ -47,7 +47,7 @@ def skew_result(plan: SkewPlan, *_: object) -> dict[str, Any]:
 
 
 def scale_result(plan: ScalePlan, *_: object) -> dict[str, Any]:
-    resized = Resized(first_ms=8.0, every_ms=20.0, call_ms=1.0, drained_slots=0, new_threads=30)
+    resized = ResizeTimes(first_ms=8.0, every_ms=20.0, call_ms=1.0, drained_slots=0, new_threads=30)
     one, two = Makespan(seconds=10.0, records=100), Makespan(seconds=9.5, records=100)
     found = {
         "threads": scale.lost_of(plan.threads, [{2: 1_000.0, 64: 960.0}] * plan.repeat),

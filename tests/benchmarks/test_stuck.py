@@ -8,7 +8,7 @@ import pytest
 
 from kafka_keyshared.lab.bench import stuck
 from kafka_keyshared.lab.bench.paced import Paced
-from kafka_keyshared.lab.bench.stuck import Run, StuckPlan
+from kafka_keyshared.lab.bench.stuck import StuckPlan, StuckRun
 from kafka_keyshared.lab.bench.stuck_side import Punctual
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import in_process
@@ -49,7 +49,7 @@ def test_the_verb_prints_a_table_with_a_row_for_each_pool(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def measured(plan: StuckPlan, *_: object) -> dict[str, Any]:
-        run = Run(
+        run = StuckRun(
             punctual=Punctual(others=8_997, share=0.5, p99_ms=1.5, unseen=0, before_share=1.0),
             paced=Paced(late_p50_ms=0.0, late_p99_ms=0.0, late_max_ms=0.0),
         )

@@ -18,7 +18,7 @@ from typing import Any
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.lab.bench.common import Progress, topic_of_our_own
 from kafka_keyshared.lab.bench.noop import NoopPlan, fill
-from kafka_keyshared.lab.bench.side import Result
+from kafka_keyshared.lab.bench.side import SideResult
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.node import free_ports
 from tests.benchmarks.disturbed import disturbed_by, lost_beside, run_on
@@ -37,7 +37,7 @@ def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, A
     with topic_of_our_own(cluster, plan.partitions, progress) as topic:
         fill(cluster.bootstrap, topic, plan)
 
-        def watched() -> Result:
+        def watched() -> SideResult:
             first, second = free_ports(2)
             with disturbed_by("tests.benchmarks.watched", first, second) as said:
                 result = run_on(plan, cluster, topic, http_port=first, console_port=second)

@@ -12,7 +12,7 @@ from typing import Any
 
 from kafka_keyshared.client.port import Committed, CommittedOffset, Rebalance
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
-from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult
 from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.lab.demo.ledgers import AuditedClient
 from kafka_keyshared.lab.demo.sabotage import HastyClient, ReorderingPool
@@ -42,9 +42,9 @@ class SilentClient(AuditedClient):
 
         super().subscribe(on_assign, revoke, on_lost)
 
-    def commit(self, commit: Commit) -> CommitAnswered | None:
+    def commit(self, commit: Commit) -> CommitAnswer | None:
         if self._revoking:
-            return CommitAnswered(commit, CommitResult.ACCEPTED, "")
+            return CommitAnswer(commit, CommitResult.ACCEPTED, "")
         return super().commit(commit)
 
 

@@ -32,9 +32,9 @@ def stage() -> Stage:
 def refuse_once(stage: Stage) -> None:
     """The broker refuses the first commit as one of an old generation, and accepts the rest."""
 
-    def answer(commit: cmd.Commit) -> ev.CommitAnswered:
+    def answer(commit: cmd.Commit) -> ev.CommitAnswer:
         stage.accept()
-        return ev.CommitAnswered(commit, ev.CommitResult.LOST, REFUSED)
+        return ev.CommitAnswer(commit, ev.CommitResult.LOST, REFUSED)
 
     stage.client.answer = answer
 
@@ -47,7 +47,7 @@ def test_a_last_commit_of_the_generation_before_is_sent_again(stage: Stage) -> N
 
 
 def test_a_last_commit_that_is_refused_each_time_is_not_acknowledged(stage: Stage) -> None:
-    stage.client.answer = lambda commit: ev.CommitAnswered(commit, ev.CommitResult.LOST, REFUSED)
+    stage.client.answer = lambda commit: ev.CommitAnswer(commit, ev.CommitResult.LOST, REFUSED)
     report = stop(stage.loop, 25.0, lambda: False)
     assert stage.sent() == [3] * REFUSED_MOST
     assert not report.clean
@@ -58,7 +58,7 @@ def test_a_last_commit_that_is_refused_each_time_is_not_acknowledged(stage: Stag
 def test_behind_its_deadline_a_refused_commit_is_sent_again_once(
     stage: Stage, hurried: bool
 ) -> None:
-    stage.client.answer = lambda commit: ev.CommitAnswered(commit, ev.CommitResult.LOST, REFUSED)
+    stage.client.answer = lambda commit: ev.CommitAnswer(commit, ev.CommitResult.LOST, REFUSED)
     report = stop(stage.loop, 25.0 if hurried else 0.0, lambda: hurried)
     assert stage.sent() == [3, 3]
     assert not report.clean
@@ -66,7 +66,7 @@ def test_behind_its_deadline_a_refused_commit_is_sent_again_once(
 
 def test_a_last_commit_that_fails_again_and_again_is_sent_ever_more_slowly(stage: Stage) -> None:
     """A client that is broken for good refuses it at once, each time."""
-    stage.client.answer = lambda commit: ev.CommitAnswered(commit, ev.CommitResult.RETRY, "no")
+    stage.client.answer = lambda commit: ev.CommitAnswer(commit, ev.CommitResult.RETRY, "no")
     before = stage.now
     report = stop(stage.loop, 25.0, lambda: False)
     assert 2 <= len(stage.sent()) <= 7
@@ -75,9 +75,9 @@ def test_a_last_commit_that_fails_again_and_again_is_sent_ever_more_slowly(stage
 
 
 def test_a_last_commit_that_fails_once_is_sent_again_and_counts(stage: Stage) -> None:
-    def answer(commit: cmd.Commit) -> ev.CommitAnswered:
+    def answer(commit: cmd.Commit) -> ev.CommitAnswer:
         stage.accept()
-        return ev.CommitAnswered(commit, ev.CommitResult.RETRY, "not yet")
+        return ev.CommitAnswer(commit, ev.CommitResult.RETRY, "not yet")
 
     stage.client.answer = answer
     report = stop(stage.loop, 25.0, lambda: False)
@@ -106,7 +106,7 @@ def test_a_broker_that_is_there_may_take_as_long_as_the_stop(stage: Stage) -> No
         if stage.now > 1_008.0:
             stage.on_wait = lambda: None
             (commit,) = stage.client.commits
-            stage.mailbox.put(ev.CommitAnswered(commit, ev.CommitResult.ACCEPTED))
+            stage.mailbox.put(ev.CommitAnswer(commit, ev.CommitResult.ACCEPTED))
 
     stage.client.answer = lambda commit: None
     stage.on_wait = answer_later
@@ -159,7 +159,7 @@ def test_a_commit_that_fails_after_a_long_wait_is_sent_again(stage: Stage) -> No
     def answer_later() -> None:
         if at and stage.now > at[0] and stage.core.commits.in_flight:
             at.pop(0)
-            stage.mailbox.put(ev.CommitAnswered(stage.client.commits[-1], answers.pop(0)))
+            stage.mailbox.put(ev.CommitAnswer(stage.client.commits[-1], answers.pop(0)))
 
     stage.client.answer = lambda commit: None
     stage.on_wait = answer_later
@@ -183,10 +183,10 @@ def test_a_last_commit_for_partitions_that_were_lost_is_not_sent_again(stage: St
         stage.client.callbacks["lost"]([P0])
         return []
 
-    def answer(commit: cmd.Commit) -> ev.CommitAnswered:
+    def answer(commit: cmd.Commit) -> ev.CommitAnswer:
         stage.client.plans.append(lose)  # type: ignore[arg-type]
         stage.accept()
-        return ev.CommitAnswered(commit, ev.CommitResult.LOST, REFUSED)
+        return ev.CommitAnswer(commit, ev.CommitResult.LOST, REFUSED)
 
     stage.client.answer = answer
     report = stop(stage.loop, 25.0, lambda: False)
@@ -207,10 +207,10 @@ def test_a_last_commit_is_not_sent_again_once_a_callback_has_raised(
         stage.client.callbacks["lost"]([P0])
         return []
 
-    def answer(commit: cmd.Commit) -> ev.CommitAnswered:
+    def answer(commit: cmd.Commit) -> ev.CommitAnswer:
         stage.client.plans.append(lose)  # type: ignore[arg-type]
         stage.accept()
-        return ev.CommitAnswered(commit, result, REFUSED)
+        return ev.CommitAnswer(commit, result, REFUSED)
 
     stage.rebalancer.observer = fail
     stage.client.answer = answer

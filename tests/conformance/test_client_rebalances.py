@@ -15,13 +15,13 @@ from confluent_kafka import Producer
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import Client
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
-from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult
 from kafka_keyshared.lab.simulator.client import SimClient
-from kafka_keyshared.lab.simulator.cluster import Cluster as SimCluster
+from kafka_keyshared.lab.simulator.cluster import SimulatedCluster as SimCluster
 from kafka_keyshared.lab.simulator.faults import GroupSettings
 from kafka_keyshared.lab.simulator.history import History
 from kafka_keyshared.lab.simulator.rng import Chance
-from kafka_keyshared.lab.simulator.timeline import Process, Timeline
+from kafka_keyshared.lab.simulator.timeline import SimulatedProcess, Timeline
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
@@ -38,7 +38,7 @@ class Peer:
 
     def __init__(self) -> None:
         self.client: Client
-        self.answers: list[CommitAnswered] = []
+        self.answers: list[CommitAnswer] = []
         self.told: list[str] = []
         self.held: list[TopicPartition] = []
         self.taken: list[Record] = []
@@ -140,7 +140,7 @@ class SimulatedGroups:
         settings = GroupSettings(protocol=protocol, heartbeat=0.2, **patience)
         history = History(self.timeline)
         self.cluster = SimCluster(self.timeline, Chance(1), history, {"orders": 2}, settings)
-        self.process = Process(self.timeline)
+        self.process = SimulatedProcess(self.timeline)
         self.first, self.second = (TopicPartition("orders", number) for number in (0, 1))
         self.peers: list[Peer] = []
 

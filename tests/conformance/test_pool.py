@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.contract.events import Ended, FencePassed
+from kafka_keyshared.core.contract.events import FencePassed, SliceEnded
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Drop
 from tests.support.harness import Harness
@@ -75,10 +75,10 @@ def test_records_are_handed_over_in_order_and_each_slice_ends_once(side: Side) -
     assert first.offset() == 1
     side.end()
     assert side.work() == [2, 3]
-    assert [each for each in side.rules.said if "Ended" in each] == [
-        "Ended 1",
-        "Ended 2",
-        "Ended 3",
+    assert [each for each in side.rules.said if "SliceEnded" in each] == [
+        "SliceEnded 1",
+        "SliceEnded 2",
+        "SliceEnded 3",
     ]
     assert side.rules.all_over()
 
@@ -98,7 +98,7 @@ def test_the_failure_is_posted_before_the_next_record_starts(side: Side) -> None
     """Whoever reads progress first and the mailbox after it knows of every failure before it."""
     side.submit(record(1, "a"), record(2, "b"))
     side.work(fails(1))
-    assert side.rules.said == ["start 1", "Failed 1", "Ended 1", "start 2", "Ended 2"]
+    assert side.rules.said == ["start 1", "Failed 1", "SliceEnded 1", "start 2", "SliceEnded 2"]
 
 
 def test_behind_a_failure_its_lane_comes_back_unrun_and_in_order_until_the_fence(
@@ -112,16 +112,22 @@ def test_behind_a_failure_its_lane_comes_back_unrun_and_in_order_until_the_fence
     side.submit(record(7, "a"))
     assert side.work() == [7]
     mine = [each for each in side.rules.said if each[-1] not in "36"]
-    ends = [each for each in mine if each.startswith("Ended")]
+    ends = [each for each in mine if each.startswith("SliceEnded")]
     assert [each for each in mine if each not in ends] == [
         *("start 1", "Failed 1", "SetAside 2", "SetAside 4", "SetAside 5"),
         *("FencePassed", "start 7"),
     ]
-    assert sorted(ends) == ["Ended 1", "Ended 2", "Ended 4", "Ended 5", "Ended 7"]
-    for each in ("Ended 2", "Ended 4", "Ended 5"):
-        assert mine.index(each.replace("Ended", "SetAside")) < mine.index(each)
-    assert mine.index("Failed 1") < mine.index("Ended 1")
-    assert sorted(mine[mine.index("FencePassed") :]) == ["Ended 7", "FencePassed", "start 7"]
+    assert sorted(ends) == [
+        "SliceEnded 1",
+        "SliceEnded 2",
+        "SliceEnded 4",
+        "SliceEnded 5",
+        "SliceEnded 7",
+    ]
+    for each in ("SliceEnded 2", "SliceEnded 4", "SliceEnded 5"):
+        assert mine.index(each.replace("SliceEnded", "SetAside")) < mine.index(each)
+    assert mine.index("Failed 1") < mine.index("SliceEnded 1")
+    assert sorted(mine[mine.index("FencePassed") :]) == ["SliceEnded 7", "FencePassed", "start 7"]
 
 
 def test_a_fence_comes_back_behind_what_was_given_of_its_lanes_and_clears_only_these(
@@ -364,7 +370,7 @@ def test_what_is_stuck_beside_a_worker_that_is_given_up_is_reported_when_it_ends
     assert side.rules.said[2:] == ["Failed 2", "Ended 2+3"]
     assert side.rules.at(At.WRITTEN_OFF if settle else At.BACK) == [3]
     side.end_beside(stuck)
-    assert side.rules.said[-1] == "Ended 1"
+    assert side.rules.said[-1] == "SliceEnded 1"
 
 
 # --- all at random ---
@@ -432,7 +438,7 @@ def test_slices_are_run_in_order_and_each_ends_once(side: Any) -> None:
         side.together(record(3, "other")),
     ]
     assert side.work() == [1, 2, 3]
-    ended = [each.slice for each in side.rules.reports if isinstance(each, Ended)]
+    ended = [each.slice for each in side.rules.reports if isinstance(each, SliceEnded)]
     assert ended == [each.id for each in slices]
 
 
@@ -447,7 +453,7 @@ def test_a_failed_lane_is_set_aside_in_order_until_its_fence(side: Any) -> None:
     assert [each for each in side.rules.said if not each.startswith("start")] == [
         *("Failed 2", "Failed 3", "SetAside 4", "Ended 1+2+3+4+5"),
         *("SetAside 6", "SetAside 7", "Ended 6+7", "FencePassed"),
-        *("SetAside 9", "Ended 8+9", "FencePassed", "Ended 10"),
+        *("SetAside 9", "Ended 8+9", "FencePassed", "SliceEnded 10"),
     ]
 
 
@@ -471,7 +477,7 @@ def test_what_the_handler_dropped_is_named_at_the_end(side: Any, verdict: Any) -
     side.together(record(1), record(2))
     side.work(lambda item: verdict if item.offset() == 2 else None)
     (ended,) = side.rules.reports
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, SliceEnded)
     assert list(ended.dropped) == ([1] if verdict else [])
 
 
@@ -508,7 +514,7 @@ def test_who_could_not_be_replaced_is_named_until_it_is_abandoned(side: Any) -> 
     side.pool.abandon(*WORKER)
     side.hear()
     assert side.lost() == []
-    assert side.rules.said == ["start 1", "Failed 1", "Ended 1"], "its fences are forgotten"
+    assert side.rules.said == ["start 1", "Failed 1", "SliceEnded 1"], "its fences are forgotten"
 
 
 # --- asked of members: only they settle in any order, and are told that they are late
@@ -520,7 +526,7 @@ def test_members_settle_in_any_order_and_all_that_they_have_runs(side: Any) -> N
     assert [list(side.progress()[each.id].running()) for each in slices] == [[0]] * 3
     side.end(None, two)
     side.end(None, one)
-    ended = [each.slice for each in side.rules.reports if isinstance(each, Ended)]
+    ended = [each.slice for each in side.rules.reports if isinstance(each, SliceEnded)]
     assert ended == [slices[1].id, slices[0].id]
 
 

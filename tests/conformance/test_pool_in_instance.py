@@ -16,12 +16,12 @@ from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Commit
-from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult, Failed
+from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult, Failed
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.executors.mailbox import Mailbox
-from kafka_keyshared.observability.audit.judge import Finding, judge
+from kafka_keyshared.observability.audit.judge import RuleFinding, judge
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
 from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.runtime.instance import Instance
@@ -98,12 +98,12 @@ class InstanceOf:
             if roll > 0.998:
                 raise ValueError
 
-    def _accept(self, commit: Commit) -> CommitAnswered:
+    def _accept(self, commit: Commit) -> CommitAnswer:
         for partition, entry in commit.entries.items():
             number = self.ledger.commit_sent(*partition, entry.position)
             self.client.stored[partition] = CommittedOffset(entry.position, entry.metadata)
             self.ledger.commit_answered(number, accepted=True)
-        return CommitAnswered(commit, CommitResult.ACCEPTED)
+        return CommitAnswer(commit, CommitResult.ACCEPTED)
 
     def fill(self) -> None:
         for number in range(RECORDS):
@@ -221,7 +221,9 @@ def test_records_that_hang_cost_their_own_lanes_and_settle_once_in_order(kind: t
     verdict = judge([made.written, made.ledger])
     if not kind.serial:
         # Of a stuck call what stands behind another one of its key runs again, whatever it says.
-        verdict = dataclasses.replace(verdict, duplicates=Finding(), order_violations=Finding())
+        verdict = dataclasses.replace(
+            verdict, duplicates=RuleFinding(), order_violations=RuleFinding()
+        )
     assert verdict.clean, "\n".join(verdict.lines())
     assert threading.active_count() == before
 

@@ -15,8 +15,8 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.cli.advice import sample
-from kafka_keyshared.cli.advice.count import Tally
-from kafka_keyshared.cli.advice.logs import Log, Logs
+from kafka_keyshared.cli.advice.count import SampleCounts
+from kafka_keyshared.cli.advice.logs import LogQueries, PartitionLog
 from kafka_keyshared.cli.advice.sample import Sample, take
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.lab.demo import data
@@ -55,7 +55,7 @@ def advised(
 
 
 def taken(
-    cluster: Cluster, topic: str, tally: Tally, seconds: float = LONG_ENOUGH, **more: Any
+    cluster: Cluster, topic: str, tally: SampleCounts, seconds: float = LONG_ENOUGH, **more: Any
 ) -> Sample:
     conf = {"bootstrap.servers": cluster.bootstrap}
     return take(conf, [topic], None, seconds, tally, progress=lambda _: None, **more)
@@ -136,7 +136,7 @@ def test_records_that_come_meanwhile_are_not_counted(embedded_cluster: Cluster, 
     embedded_cluster.create_topic(topic, 2)
     write(embedded_cluster, topic, [(b"%d" % number, b"") for number in range(1_000)])
 
-    class Busy(Tally):
+    class Busy(SampleCounts):
         def add(self, partition: TopicPartition, keys: Sequence[bytes | None]) -> None:
             super().add(partition, keys)
             write(embedded_cluster, topic, [(b"new", b"")] * 20)
@@ -169,7 +169,7 @@ def test_when_the_time_is_over_it_has_read_the_newest_of_every_partition(
 
     clock = MadeUp()
 
-    class Noting(Tally):
+    class Noting(SampleCounts):
         def add(self, partition: TopicPartition, keys: Sequence[bytes | None]) -> None:
             super().add(partition, keys)
             if self.records >= 1_300:
@@ -297,7 +297,7 @@ def test_a_cluster_that_sends_nothing_is_told_as_that(topic: str) -> None:
         write(cluster, topic, [(b"a", b"")] * 10)
         cluster.fail_next("Fetch", "KAFKA_STORAGE_ERROR", times=1_000)
         with pytest.raises(KeySharedError, match="nothing could be read within 1 s"):
-            taken(cluster, topic, Tally(), seconds=1.0)
+            taken(cluster, topic, SampleCounts(), seconds=1.0)
 
 
 def test_markers_of_transactions_stall_nothing(
@@ -337,20 +337,22 @@ def test_arrivals_are_told_from_the_ends_when_it_watched_for_long(
     """By all the time between the two answers, of which reading may be the smaller part."""
     embedded_cluster.create_topic(topic, 1)
     write(embedded_cluster, topic, [(b"a", b"")] * 100)
-    clock, look = MadeUp(), Logs.look
+    clock, look = MadeUp(), LogQueries.look
 
-    def then_late(logs: Logs, topics: Iterable[str], *, with_group: bool) -> list[Log]:
+    def then_late(
+        logs: LogQueries, topics: Iterable[str], *, with_group: bool
+    ) -> list[PartitionLog]:
         found = look(logs, topics, with_group=with_group)
         clock.now += asking  # as until it is told what a group has committed
         return found
 
-    class Growing(Tally):
+    class Growing(SampleCounts):
         def close(self) -> None:
             super().close()
             write(embedded_cluster, topic, [(b"new", b"")] * 500)
             clock.now += 10.0
 
-    monkeypatch.setattr(Logs, "look", then_late)
+    monkeypatch.setattr(LogQueries, "look", then_late)
     found = taken(embedded_cluster, topic, Growing(), clock=clock)
     assert found.arrivals_from == "ends"
     assert found.arrivals == {TopicPartition(topic, 0): rate}
@@ -380,7 +382,7 @@ def test_what_was_read_is_reported_although_the_brokers_have_gone_since(
         cluster.create_topic(topic, 1)
         write(cluster, topic, [(b"a", b"")] * 100)
 
-        class Last(Tally):
+        class Last(SampleCounts):
             def close(self) -> None:
                 super().close()
                 # From now on: a broker that is there may need longer on a busy machine.
@@ -408,13 +410,15 @@ def test_brokers_that_go_away_while_it_reads_are_told_and_waited_for(
     topic: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("kafka_keyshared.client.silence_log.SAY_AFTER", 0.5)
-    look = Logs.look
+    look = LogQueries.look
     said: list[str] = []
     with EmbeddedCluster() as cluster:
         cluster.create_topic(topic, 1)
         write(cluster, topic, [(b"a", b"")] * 100)
 
-        def then_gone(logs: Logs, topics: Iterable[str], *, with_group: bool) -> list[Log]:
+        def then_gone(
+            logs: LogQueries, topics: Iterable[str], *, with_group: bool
+        ) -> list[PartitionLog]:
             found = look(logs, topics, with_group=with_group)
             cluster.broker_down()
             await_silence(cluster)
@@ -424,9 +428,9 @@ def test_brokers_that_go_away_while_it_reads_are_told_and_waited_for(
             said.append(text)
             cluster.broker_up()
 
-        monkeypatch.setattr(Logs, "look", then_gone)
+        monkeypatch.setattr(LogQueries, "look", then_gone)
         conf = {"bootstrap.servers": cluster.bootstrap}
-        tally = Tally()
+        tally = SampleCounts()
         found = take(conf, [topic], None, LONG_ENOUGH, tally, progress=tell)
         assert f"nothing has come from {cluster.bootstrap} for " in said[0]
     assert found.complete

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
 )
 from confluent_kafka.cimpl import NewTopic
 
-from kafka_keyshared.core.contract.events import DeadLettered
+from kafka_keyshared.core.contract.events import DeadLetterAnswer
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.model import DeadLetter
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
@@ -49,7 +49,7 @@ class Answers:
         hooks = member.app.hooks
         heard = hooks.dead_lettered
 
-        def dead_lettered(answered: DeadLettered) -> None:
+        def dead_lettered(answered: DeadLetterAnswer) -> None:
             self.told.append((time.monotonic(), answered.error))
             if heard is not None:
                 heard(answered)

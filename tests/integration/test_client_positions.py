@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import Committed, CommittedOffset
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
-from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.lab.demo.ledgers import AuditedClient
 from kafka_keyshared.model import TopicPartition
@@ -144,7 +144,7 @@ def test_the_longest_text_of_the_codec_lands_and_reads_back(
 
     real_cluster.create_topic(topic, 1)
     partition = TopicPartition(topic, 0)
-    answers: list[CommitAnswered] = []
+    answers: list[CommitAnswer] = []
     client = KafkaClient(client_conf(real_cluster, group_name()), [topic], answers.append)
     try:
         await_coordinator(client.consumer, topic)

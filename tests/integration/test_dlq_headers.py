@@ -11,7 +11,7 @@ from confluent_kafka import cimpl
 
 from kafka_keyshared.config.keys import from_header
 from kafka_keyshared.core.contract.commands import Publish
-from kafka_keyshared.core.contract.events import DeadLettered
+from kafka_keyshared.core.contract.events import DeadLetterAnswer
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.headers import HeadersError, read_headers
 from kafka_keyshared.model import Undecodable
@@ -70,7 +70,7 @@ def test_a_header_name_that_is_not_utf_8(
     # A handler that failed on it has asked before: the letter is refused and told, for its key.
     whole = a_publish([])
     sent = Publish("default", whole.lane, record, 1, whole.first, whole.last)
-    told: list[DeadLettered] = []
+    told: list[DeadLetterAnswer] = []
     publisher = DeadLetterPublisher(
         {"bootstrap.servers": embedded_cluster.bootstrap}, lambda name: f"{name}.dlq", told.append
     )

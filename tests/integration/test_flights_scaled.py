@@ -13,10 +13,10 @@ import pytest
 
 from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.lab.demo import run
-from kafka_keyshared.lab.demo.calls import Calls, awaiting
+from kafka_keyshared.lab.demo.calls import CallLog, awaiting
 from kafka_keyshared.lab.demo.expected import Answer, read_answers
 from kafka_keyshared.lab.demo.flights import Flights
-from kafka_keyshared.lab.demo.run import Demo, Progress
+from kafka_keyshared.lab.demo.run import Demo, DemoProgress
 from kafka_keyshared.model import Record
 from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.testing.clusters.producer import MeteredProducer
@@ -52,7 +52,7 @@ class Scaled(Demo):
         with self._settled:
             assert self._settled.wait_for(lambda: self.progress.settled >= count, WAIT)
 
-    def _look(self, _progress: Progress) -> None:
+    def _look(self, _progress: DemoProgress) -> None:
         with self._settled:
             self._settled.notify_all()
 
@@ -113,7 +113,7 @@ def test_the_answer_is_exact_while_they_change_and_one_aircraft_hangs(
     """Its worker has state, so what it has waits with it; nothing is lost, and all of it moves."""
     hang = Hangs()
 
-    def hanging(calls: Calls) -> type[Flights]:
+    def hanging(calls: CallLog) -> type[Flights]:
         class Hanging(Flights):
             def handle(self, record: Record) -> None:
                 hang(record)
@@ -141,7 +141,7 @@ def test_the_answer_is_exact_on_an_event_loop_while_2_then_8_then_3_run_at_once(
 ) -> None:
     most, running = [0], [0]
 
-    def waiting(calls: Calls) -> type[Flights]:
+    def waiting(calls: CallLog) -> type[Flights]:
         class Waiting(awaiting(calls)):  # type: ignore[misc]
             async def handle(self, record: Record) -> None:
                 running[0] += 1

@@ -9,7 +9,7 @@ import pytest
 
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
 from kafka_keyshared.runtime.command_queue import OrderRefusedError
-from kafka_keyshared.runtime.flush import Flush, flush
+from kafka_keyshared.runtime.flush import FlushOrder, flush
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import (
@@ -47,7 +47,7 @@ def test_a_flush_commits_what_runs_once_it_has_ended_and_says_what_the_broker_ha
     eventually(lambda: len(member.assigned) == 2, WAIT)
     instance = member.app.instance
     assert instance is not None
-    reply = instance.loop.orders.post("flush", lambda: Flush()(instance.loop))
+    reply = instance.loop.orders.post("flush", lambda: FlushOrder()(instance.loop))
     with pytest.raises(TimeoutError):
         reply.result(0.3)
     goes_on.set()

@@ -14,7 +14,7 @@ from kafka_keyshared.client import log_reader, silence_log
 from kafka_keyshared.client.bounds import ask_logs
 from kafka_keyshared.client.port import LogBounds
 from kafka_keyshared.client.probe import require_broker
-from kafka_keyshared.core.keys.selection import Counts
+from kafka_keyshared.core.keys.selection import SelectionCounts
 from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, slot_of
 from kafka_keyshared.model import TopicPartition
@@ -64,7 +64,7 @@ def test_the_records_of_some_slots_come_whole_and_in_order(
     for place in {each[:2] for each in found}:
         offsets = [each[2] for each in found if each[:2] == place]
         assert offsets == sorted(offsets)
-    assert reader.counts == Counts(read=1_200, chosen=len(meant))
+    assert reader.counts == SelectionCounts(read=1_200, chosen=len(meant))
 
 
 def test_records_without_a_key_are_left_out_unless_they_are_asked_for(
@@ -75,7 +75,7 @@ def test_records_without_a_key_are_left_out_unless_they_are_asked_for(
     assert len(all_of(reading(embedded_cluster, topic))) == 10
     everything = reading(embedded_cluster, topic, keyless=True)
     assert all_of(everything) == [(0, offset) for offset in range(30)]
-    assert everything.counts == Counts(read=30, chosen=30, keyless=20)
+    assert everything.counts == SelectionCounts(read=30, chosen=30, keyless=20)
 
 
 def test_the_key_may_be_a_header(embedded_cluster: Cluster, topic: str) -> None:
@@ -295,7 +295,7 @@ def test_keys_that_never_can_be_read_are_left_out_and_told(
     write(embedded_cluster, topic, [(b"k", b"{" if at % 2 else b'{"a":1}') for at in range(10)])
     reader = reading(embedded_cluster, topic, key="json:/a", keyless=True)
     assert all_of(reader) == [(0, at) for at in range(0, 10, 2)]
-    assert reader.counts == Counts(read=10, chosen=5, undecodable=5)
+    assert reader.counts == SelectionCounts(read=10, chosen=5, undecodable=5)
     (line,) = [each.getMessage() for each in caplog.records]
     assert line.startswith(
         f"{topic}-0@1 is left out, its key cannot be read: the value is not JSON"

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from kafka_keyshared import KeyShared
 from kafka_keyshared.dlq.json_view import whole
 from kafka_keyshared.dlq.letter import read_letter
-from kafka_keyshared.dlq.payload import Decoder, Payload
+from kafka_keyshared.dlq.payload import Decoder, PayloadFormat
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live import client_conf, group_name, read_all
@@ -47,7 +47,7 @@ def test_a_dead_letter_says_which_span_its_last_attempt_was(
         first, last = spans.of_calls()
     headers = dict(letter.headers() or [])
     assert headers["keyshared.traceparent"] == traceparent(last).encode()
-    shown = whole(read_letter(letter), Decoder(Payload.AUTO))
+    shown = whole(read_letter(letter), Decoder(PayloadFormat.AUTO))
     assert shown["traceparent"] == traceparent(last), "dlq show has it"
     assert traceparent(first) != traceparent(last)
     # In Avro the record's own headers are in the envelope.

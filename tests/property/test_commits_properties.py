@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
-from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult
 from kafka_keyshared.core.offsets.commit import DOUBT, CommitPolicy, Commits
 from kafka_keyshared.model import TopicPartition
 from tests.support.records import P0, P1
@@ -111,7 +111,7 @@ class Committing(RuleBasedStateMachine):
                 self.accepted[partition] = entry.position
         elif result is CommitResult.RETRY and late is not None:
             self.late.append((self.now + late, commit))
-        self.commits.answered(CommitAnswered(commit, result), self.now)
+        self.commits.answered(CommitAnswer(commit, result), self.now)
 
     def settle_down(self) -> None:
         """When answers are good for long enough, the broker has what is wanted."""
@@ -133,7 +133,7 @@ class Committing(RuleBasedStateMachine):
         self.store(commit)
         for partition, entry in commit.entries.items():
             self.accepted[partition] = entry.position
-        self.commits.answered(CommitAnswered(commit, CommitResult.ACCEPTED), self.now)
+        self.commits.answered(CommitAnswer(commit, CommitResult.ACCEPTED), self.now)
 
     @invariant()
     def only_what_was_accepted_counts_as_committed(self) -> None:

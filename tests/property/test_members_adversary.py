@@ -185,7 +185,7 @@ class World:
         self.pool.beat()
         self.harness.now += 0.5
         self.harness.tell(
-            ev.Beat(self.pool.progress(), self.pool.dead(), None, self.pool.departed())
+            ev.Tick(self.pool.progress(), self.pool.dead(), None, self.pool.departed())
         )
 
     def deliver(self) -> None:

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.offsets import metadata
-from kafka_keyshared.core.offsets.positions import PartitionState, Snapshot, derive
+from kafka_keyshared.core.offsets.positions import OffsetSnapshot, PartitionState, derive
 from kafka_keyshared.core.partitions.assignment import start, unreceived
 from kafka_keyshared.model import Record
 from tests.support.records import P0, record
@@ -107,7 +107,7 @@ class Positions(RuleBasedStateMachine):
                 del self.held[offset]
                 self.settled.add(offset)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> OffsetSnapshot:
         end = self.state.received_end
         assert end is not None
         return derive(end, {ME: self.held}, self.state.restored, {})

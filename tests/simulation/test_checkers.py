@@ -79,12 +79,12 @@ def test_a_run_goes_on_beyond_the_first_violation_where_that_is_asked_for() -> N
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        ("nobody has heard of a member 9", happened.Stopping(9)),
+        ("nobody has heard of a member 9", happened.StopRequested(9)),
         ("nobody has heard of an assignment 9", happened.Began(1, SUB, 0, T0, 0, 9)),
         ("never written", happened.Began(1, SUB, 0, T0, 77, 1)),
         ("never written", happened.Delivered(1, T0, [77], 1)),
         ("not read in that assignment", happened.Delivered(1, T1, [0], 1)),
-        ("does not run", happened.Ended(1, SUB, 0, T0, 0, 1, "done")),
+        ("does not run", happened.HandlerEnded(1, SUB, 0, T0, 0, 1, "done")),
         ("the log is at 2 already", happened.Appended(T0, 2, b"a")),
     ],
 )
@@ -355,7 +355,7 @@ def test_who_begins_what_is_another_members_by_then_may_go_on_beside_that(how: s
         told.read(1)
         for member in (1, 2):
             if how == "never" and member == 2:
-                told.tell(happened.Reading(2, T0, 0, 99))
+                told.tell(happened.ReadingFrom(2, T0, 0, 99))
                 told.assigned[2, T0] = 99
             told.deliver(member, 0)
             told.hand(member, 0)
@@ -406,7 +406,7 @@ def test_a_worker_may_start_what_has_gone_until_it_has_given_that_back(
             told.later(5.0 if how == "revoked too late" else 4.9)
         told.released(1, lost=not how.startswith("revoked"))
         if how == "not asked":
-            told.tell(happened.Recalled(1, SUB, 0))
+            told.tell(happened.RecallAnswered(1, SUB, 0))
         told.assign(2)
         told.deliver(2, 0)
         told.hand(2, 0)
@@ -560,7 +560,7 @@ def test_a_worker_that_is_to_answer_a_recall_may_start_what_it_has() -> None:
         told.tell(happened.Recalling(1, SUB, 0))
         told.begin(1, 0)
         told.take_back(1, 1)
-        told.tell(happened.Recalled(1, SUB, 0))
+        told.tell(happened.RecallAnswered(1, SUB, 0))
         told.end(1, 0)
 
     assert_right(story)
@@ -579,7 +579,7 @@ def test_nothing_starts_once_an_owner_has_had_time_to_hear_of_the_stop() -> None
         begun(told)
         told.deliver(1, 0, 1)
         told.hand(1, 0, 1)
-        told.tell(happened.Stopping(1))
+        told.tell(happened.StopRequested(1))
         told.begin(1, 0)
         told.end(1, 0)
         told.later(1.5)
@@ -1045,7 +1045,7 @@ def test_what_is_given_back_whose_key_cannot_be_read_is_in_no_window(policy: str
 def test_what_a_stop_polls_is_in_no_window() -> None:
     def story(told: Told) -> None:
         begun(told, 4)
-        told.tell(happened.Stopping(1))
+        told.tell(happened.StopRequested(1))
         told.deliver(1, 0, 1, 2)
 
     assert_right(story, settings(window_records=2))
@@ -1140,9 +1140,9 @@ def test_a_record_may_wait_for_what_can_be_seen(why: str) -> None:
             case "revoked":
                 told.revoking(1)
             case "stops":
-                told.tell(happened.Stopping(1))
+                told.tell(happened.StopRequested(1))
             case "asks":
-                told.tell(happened.Waiting(1))
+                told.tell(happened.OwnerWaits(1))
             case "is held up":
                 free["since"] = float("inf")
             case "worker died":
@@ -1161,7 +1161,7 @@ def test_a_record_may_wait_for_what_can_be_seen(why: str) -> None:
         def and_no_more(told: Told) -> None:
             story(told)
             free["since"] = told.timeline.now
-            told.tell(happened.Answered(1)) if why == "asks" else None
+            told.tell(happened.OwnerResumed(1)) if why == "asks" else None
             told.later(0.9)
             told.write("x", at=T1, start=5_000)
             told.later(2.0)
@@ -1176,9 +1176,9 @@ def test_an_owner_that_is_kept_counts_no_beats_of_a_dead_worker() -> None:
 
     def story(told: Told, seconds: float) -> None:
         ready(told)
-        told.tell(happened.WorkerDied(1, SUB, 0), happened.Waiting(1))
+        told.tell(happened.WorkerDied(1, SUB, 0), happened.OwnerWaits(1))
         told.later(3.9)
-        told.tell(happened.Answered(1))
+        told.tell(happened.OwnerResumed(1))
         passing(told, seconds)
         told.run(1, 2, worker=1)
 
@@ -1192,10 +1192,10 @@ def test_a_dead_worker_is_dead_although_what_it_had_was_taken_back() -> None:
 
     def story(told: Told, seconds: float) -> None:
         ready(told)
-        told.tell(happened.WorkerDied(1, SUB, 0), happened.Waiting(1))
+        told.tell(happened.WorkerDied(1, SUB, 0), happened.OwnerWaits(1))
         told.take_back(1, 0)
         told.later(3.0)
-        told.tell(happened.Answered(1))
+        told.tell(happened.OwnerResumed(1))
         told.hand(1, 0)
         passing(told, seconds)
         told.run(1, 2, worker=1)

@@ -719,7 +719,7 @@ def test_who_took_over_what_was_settled_vouches_for_it() -> None:
         told.revoke(1)
         told.assign(2)
         told.deliver(2, 0, 1, 2, 3)
-        told.tell(happened.CommitSent(2, 77, {T0: (0, "")}))
+        told.tell(happened.CommitRequested(2, 77, {T0: (0, "")}))
 
     assert_found("CommitSequence", "has lost 1 of 'default'", story)
 
@@ -774,7 +774,7 @@ def test_a_stop_that_is_not_clean_has_left_what_had_settled_by_then() -> None:
         told.hand(1, 1)
         told.begin(1, 1)
         told.later(0.1)
-        told.tell(happened.Stopping(1))
+        told.tell(happened.StopRequested(1))
         told.commit(1, 1)
         told.later(0.1)
         told.end(1, 1)

@@ -6,9 +6,9 @@ import pytest
 
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitResult
-from kafka_keyshared.lab.simulator.commits import Fate
+from kafka_keyshared.lab.simulator.commits import CommitFate
 from kafka_keyshared.lab.simulator.group import Seat
-from kafka_keyshared.lab.simulator.history import CommitSent, CommitStored, CommitTold
+from kafka_keyshared.lab.simulator.history import CommitRequested, CommitStored, CommitTold
 from kafka_keyshared.model import TopicPartition
 from tests.support.simulated import PROTOCOLS, TOPIC, Reading, Simulation
 
@@ -20,7 +20,7 @@ class Told:
 
     def __init__(self, simulation: Simulation) -> None:
         self.order: list[tuple[str, int]] = []
-        for kind in (CommitSent, CommitStored, CommitTold):
+        for kind in (CommitRequested, CommitStored, CommitTold):
             simulation.history.listen(
                 kind, lambda each: self.order.append((type(each).__name__, each.number))
             )
@@ -52,16 +52,16 @@ def test_commits_are_stored_in_the_order_in_which_they_are_sent(protocol: str) -
 @pytest.mark.parametrize(
     ("fate", "result", "stored"),
     [
-        (Fate.STORED, CommitResult.ACCEPTED, True),
-        (Fate.REFUSED, CommitResult.RETRY, False),
-        (Fate.UNHEARD, CommitResult.RETRY, True),
-        (Fate.DROPPED, CommitResult.RETRY, False),
-        (Fate.LATE, CommitResult.ACCEPTED, True),
-        (Fate.GIVEN_UP, CommitResult.RETRY, True),
+        (CommitFate.STORED, CommitResult.ACCEPTED, True),
+        (CommitFate.REFUSED, CommitResult.RETRY, False),
+        (CommitFate.UNHEARD, CommitResult.RETRY, True),
+        (CommitFate.DROPPED, CommitResult.RETRY, False),
+        (CommitFate.LATE, CommitResult.ACCEPTED, True),
+        (CommitFate.GIVEN_UP, CommitResult.RETRY, True),
     ],
 )
 def test_what_is_told_of_a_commit_is_not_always_what_became_of_it(
-    fate: Fate, result: CommitResult, stored: bool
+    fate: CommitFate, result: CommitResult, stored: bool
 ) -> None:
     simulation, member = settled()
     simulation.cluster.commits.next_fates.append(fate)
@@ -73,8 +73,8 @@ def test_what_is_told_of_a_commit_is_not_always_what_became_of_it(
     assert (found is not None and found[:2] == (5, "text")) is stored
 
 
-@pytest.mark.parametrize("fate", [Fate.LATE, Fate.GIVEN_UP])
-def test_a_commit_may_be_stored_over_a_later_one(fate: Fate) -> None:
+@pytest.mark.parametrize("fate", [CommitFate.LATE, CommitFate.GIVEN_UP])
+def test_a_commit_may_be_stored_over_a_later_one(fate: CommitFate) -> None:
     simulation, member = settled()
     told = Told(simulation)
     simulation.cluster.commits.next_fates.append(fate)
@@ -87,7 +87,7 @@ def test_a_commit_may_be_stored_over_a_later_one(fate: Fate) -> None:
 
 def test_one_refused_partition_fails_a_commit_whose_others_were_stored() -> None:
     simulation, member = settled()
-    simulation.cluster.commits.next_fates.append(Fate.PARTLY)
+    simulation.cluster.commits.next_fates.append(CommitFate.PARTLY)
     send(member, 7, "", P0, P1)
     simulation.until(lambda: bool(member.answers))
     assert [each.result for each in member.answers] == [CommitResult.RETRY]
@@ -121,7 +121,7 @@ def test_the_answer_comes_inside_a_poll_and_nowhere_else() -> None:
     member.polling = False
     send(member, 1)
     simulation.run(5.0)
-    assert told.order == [("CommitSent", 1), ("CommitStored", 1)]
+    assert told.order == [("CommitRequested", 1), ("CommitStored", 1)]
     assert not member.answers
     member.client.poll(0)
     assert [each.result for each in member.answers] == [CommitResult.ACCEPTED]

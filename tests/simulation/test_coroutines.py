@@ -11,7 +11,7 @@ import pytest
 from kafka_keyshared.core.contract.events import Failed, Recalled
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.lab.simulator.pool import PoolHabits
-from kafka_keyshared.lab.simulator.run import Outcome, run_seed
+from kafka_keyshared.lab.simulator.run import SeedOutcome, run_seed
 from kafka_keyshared.lab.simulator.tasks import SimTasks
 from tests.setup.faults import plan_of
 
@@ -23,7 +23,7 @@ DISTURBED = {
 }
 
 
-def run(seed: int = 1, steps: int = 600, *, summed: bool = False) -> Outcome:
+def run(seed: int = 1, steps: int = 600, *, summed: bool = False) -> SeedOutcome:
     """Run a seed whose workers are coroutines, with much of what is hard on them."""
     plan = plan_of(seed, "none")
     settings = SubscriptionSettings(workers=worker_names(3), individually=True, ack_timeout=1.0)

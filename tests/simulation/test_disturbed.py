@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kafka_keyshared.lab.simulator.pool import PoolHabits
-from kafka_keyshared.lab.simulator.run import Outcome, run_seed
+from kafka_keyshared.lab.simulator.run import SeedOutcome, run_seed
 from tests.setup.faults import plan_of
 
 STEPS = 200
 OFTEN = 20.0
 
 
-def run(*what: str, habits: PoolHabits | None = None, hands_over: bool = False) -> Outcome:
+def run(*what: str, habits: PoolHabits | None = None, hands_over: bool = False) -> SeedOutcome:
     """Run a seed in which these things go wrong often."""
     plan = plan_of(1, "none")
     settings = replace(plan.member.subscriptions[0], hands_over=hands_over)

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import EventKind, classify_event
 from kafka_keyshared.core.contract.events import CommitResult
-from kafka_keyshared.lab.simulator.faults import Faults
+from kafka_keyshared.lab.simulator.faults import FaultRates
 from kafka_keyshared.lab.simulator.pause_history import PauseHeard, PauseRefused
 from kafka_keyshared.model import TopicPartition
 from tests.support.simulated import TOPIC, Reading, Simulation
@@ -28,9 +28,9 @@ def settled() -> tuple[Simulation, Reading]:
 
 
 def test_healed_faults_are_all_at_nothing() -> None:
-    faults = Faults(commit_refused=0.5, slow=0.1, slowest=9.0, fetch_raises=1.0)
+    faults = FaultRates(commit_refused=0.5, slow=0.1, slowest=9.0, fetch_raises=1.0)
     faults.heal()
-    assert faults == Faults()
+    assert faults == FaultRates()
 
 
 def test_an_exception_out_of_a_call_loses_what_it_had_taken() -> None:

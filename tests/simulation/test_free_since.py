@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.lab.simulator.timeline import Process, Timeline
+from kafka_keyshared.lab.simulator.timeline import SimulatedProcess, Timeline
 
 
 def test_a_process_is_held_up_by_who_waits_inside_of_its_wait() -> None:
     timeline = Timeline()
-    held, slow = Process(timeline), Process(timeline)
+    held, slow = SimulatedProcess(timeline), SimulatedProcess(timeline)
     seen: list[float] = []
 
     def looks() -> None:
@@ -25,7 +25,7 @@ def test_a_process_is_held_up_by_who_waits_inside_of_its_wait() -> None:
 
 def test_a_wait_inside_of_the_own_wait_holds_nobody_up() -> None:
     timeline = Timeline()
-    process = Process(timeline)
+    process = SimulatedProcess(timeline)
     seen: list[float] = []
     timeline.after(0.0, lambda: process.wait(5.0))
     timeline.after(4.0, lambda: seen.append(process.free_since()))

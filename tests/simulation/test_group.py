@@ -10,8 +10,8 @@ import pytest
 from kafka_keyshared.client.port import EventKind, classify_event
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.lab.simulator.client import SimClient
-from kafka_keyshared.lab.simulator.history import CommitStored, Expelled, Owned, Released
-from kafka_keyshared.lab.simulator.timeline import Killed, Process
+from kafka_keyshared.lab.simulator.history import CommitStored, Expelled, Owned, PartitionsReleased
+from kafka_keyshared.lab.simulator.timeline import Killed, SimulatedProcess
 from kafka_keyshared.model import TopicPartition
 from tests.support.simulated import PROTOCOLS, TOPIC, Simulation
 
@@ -163,8 +163,8 @@ def test_an_outage_that_outlasts_the_session_costs_everybody_everything(protocol
     simulation = Simulation(protocol)
     first, second = simulation.join(), simulation.join()
     simulation.until(lambda: simulation.shared(first, second))
-    released: list[Released] = []
-    simulation.history.listen(Released, released.append)
+    released: list[PartitionsReleased] = []
+    simulation.history.listen(PartitionsReleased, released.append)
     simulation.cluster.outage(15.0)
     simulation.run(14.0)
     assert {(each.member, each.lost) for each in released} == {(1, True), (2, True)}
@@ -282,8 +282,8 @@ def test_who_is_killed_inside_a_callback_that_catches_all_does_nothing_more() ->
 
     first.on_revoke = waits
     first.commit = lambda partitions=None: None  # type: ignore[method-assign]
-    told: list[Released] = []
-    simulation.cluster.history.listen(Released, told.append)
+    told: list[PartitionsReleased] = []
+    simulation.cluster.history.listen(PartitionsReleased, told.append)
     second = simulation.join()
     simulation.until(lambda: simulation.shared(second))
     assert first.names() == ["assigned", "revoked"]
@@ -294,7 +294,9 @@ def test_how_long_nobody_polls_is_told_in_times_that_are_no_round_numbers() -> N
     """What is left of the interval may be too little to be added to a time."""
     simulation = Simulation()
     simulation.run(7.64)
-    client = SimClient(simulation.cluster, Process(simulation.timeline), [TOPIC], lambda _: None, 1)
+    client = SimClient(
+        simulation.cluster, SimulatedProcess(simulation.timeline), [TOPIC], lambda _: None, 1
+    )
     client.subscribe(*[lambda _: None] * 3)
     simulation.run(12.75)
     assert client.poll(0) is None

@@ -9,9 +9,9 @@ from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.happenings import (
     FiltersDeclared,
-    Resized,
     WorkerJoined,
     WorkerLeft,
+    WorkersResized,
 )
 from tests.simulation.told import SUB, T0, Told
 from tests.simulation.watched import assert_found, assert_right, begun, settings
@@ -102,7 +102,7 @@ def test_who_joined_earlier_is_somebody_else_once_it_waits_for_nothing(settled: 
         told.write("c", start=3)
         told.later(0.1)
         told.deliver(1, 3)
-        told.tell(Resized(1, SUB, ["worker-2", "worker-3"]))
+        told.tell(WorkersResized(1, SUB, ["worker-2", "worker-3"]))
         if settled == "after":
             told.end(1, 0)
         told.hand(1, 2, worker=2)
@@ -179,7 +179,7 @@ def test_what_went_with_its_partition_keeps_nobody_waiting() -> None:
     [
         [WorkerLeft(1, SUB, 0), WorkerLeft(1, SUB, 1)],
         [happened.WorkerDied(1, SUB, 0), WorkerLeft(1, SUB, 1)],
-        [Resized(1, SUB, ["worker-2"])],
+        [WorkersResized(1, SUB, ["worker-2"])],
     ],
 )
 def test_where_everybody_else_has_gone_it_is_no_new_one(others_go: list[object]) -> None:
@@ -195,7 +195,7 @@ def test_who_is_new_too_is_nobody_else() -> None:
     def both(told: Told) -> None:
         joined(told)
         told.tell(WorkerJoined(1, SUB, 3, "worker-3"))
-        told.tell(Resized(1, SUB, ["worker-2", "worker-3"]))
+        told.tell(WorkersResized(1, SUB, ["worker-2", "worker-3"]))
         told.hand(1, 2, worker=2)
 
     assert_right(both, WAITS)

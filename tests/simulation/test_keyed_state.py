@@ -9,7 +9,7 @@ from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.lab.simulator import state_history as told_of
 from kafka_keyshared.lab.simulator.identity import Site
 from kafka_keyshared.lab.simulator.states import States
-from kafka_keyshared.lab.simulator.timeline import Process
+from kafka_keyshared.lab.simulator.timeline import SimulatedProcess
 from tests.simulation.told import SUB, Told
 from tests.simulation.watched import assert_found, assert_right, begun, settings
 
@@ -208,7 +208,7 @@ def test_what_a_worker_still_runs_that_was_given_up_is_remembered_nowhere() -> N
     told = Told()
     remembered: list[object] = []
     told.history.listen(told_of.Remembered, remembered.append)
-    site = Site(1, Process(told.timeline), told.history)
+    site = Site(1, SimulatedProcess(told.timeline), told.history)
     states = States(site, [settings(hands_over=True)])
     states.ran(SUB, 0, A)
     states.lost(SUB, 1, for_good=True)

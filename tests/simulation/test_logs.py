@@ -17,7 +17,7 @@ from kafka_keyshared.lab.simulator.history import (
     Remade,
     Removed,
 )
-from kafka_keyshared.lab.simulator.timeline import Process
+from kafka_keyshared.lab.simulator.timeline import SimulatedProcess
 from kafka_keyshared.model import TopicPartition
 from tests.support.simulated import TOPIC, Simulation
 
@@ -29,7 +29,7 @@ class Reader:
 
     def __init__(self, simulation: Simulation, position: int | None = 0) -> None:
         self.simulation = simulation
-        self.process = Process(simulation.timeline)
+        self.process = SimulatedProcess(simulation.timeline)
         self.client = SimClient(simulation.cluster, self.process, [TOPIC], lambda _: None, 1)
         self.client.assign({P0: position})
         self.taken: list[int] = []

@@ -8,19 +8,25 @@ from collections.abc import Sequence
 import pytest
 
 from kafka_keyshared.cli import simulate
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 from kafka_keyshared.lab.simulator.coverage import UNREACHED
-from kafka_keyshared.lab.simulator.many import OFTEN, WHOLE_SEEDS, WHOLE_STEPS, Report, run_seeds
-from kafka_keyshared.lab.simulator.run import Outcome
+from kafka_keyshared.lab.simulator.many import (
+    OFTEN,
+    WHOLE_SEEDS,
+    WHOLE_STEPS,
+    SeedsReport,
+    run_seeds,
+)
+from kafka_keyshared.lab.simulator.run import SeedOutcome
 
 
-def outcome(seed: int, sometimes: dict[str, int], *violations: str) -> Outcome:
-    return Outcome(seed, [*violations], 10, 5, 20, "", 1.0, 2.0, Counter(sometimes))
+def outcome(seed: int, sometimes: dict[str, int], *violations: str) -> SeedOutcome:
+    return SeedOutcome(seed, [*violations], 10, 5, 20, "", 1.0, 2.0, Counter(sometimes))
 
 
-def report(*, whole: bool, count: int, violations: Sequence[str] = ()) -> Report:
+def report(*, whole: bool, count: int, violations: Sequence[str] = ()) -> SeedsReport:
     """A run of one seed, in which one state was reached so often, and another one often."""
-    found = Report(whole=whole)
+    found = SeedsReport(whole=whole)
     found.add(outcome(1, {"rare": count, "frequent": OFTEN}, *violations))
     return found
 
@@ -60,14 +66,16 @@ def test_a_whole_run_names_what_it_has_met_too_seldom_and_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(simulate, "run_seeds", lambda *given: report(whole=True, count=3))
-    assert simulate.simulate_verb([1], 10, 1, one=False, shown=Output.TABLE) == simulate.FAILED
+    assert (
+        simulate.simulate_verb([1], 10, 1, one=False, shown=OutputFormat.TABLE) == simulate.FAILED
+    )
     assert "'rare' was met 3 times" in capsys.readouterr().err
     monkeypatch.setattr(simulate, "run_seeds", lambda *given: report(whole=False, count=3))
-    assert simulate.simulate_verb([1], 10, 1, one=False, shown=Output.TABLE) == 0
+    assert simulate.simulate_verb([1], 10, 1, one=False, shown=OutputFormat.TABLE) == 0
     assert "1 of 2 rare states were met fewer than 100 times" in capsys.readouterr().err
 
 
 def test_what_no_run_reaches_is_asked_of_none() -> None:
-    found = Report(whole=True)
+    found = SeedsReport(whole=True)
     found.add(outcome(1, dict.fromkeys(UNREACHED, 0)))
     assert not found.failed

@@ -12,14 +12,14 @@ import pytest
 
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.executors.failed_lanes import FailedLanes
-from kafka_keyshared.executors.processes.remote_batch import Sent
-from kafka_keyshared.executors.processes.shm_progress import Board
+from kafka_keyshared.executors.processes.remote_batch import SentSlice
+from kafka_keyshared.executors.processes.shm_progress import ProgressBoard
 from kafka_keyshared.executors.processes.worker_process import ProcessEndedError
 from kafka_keyshared.executors.pull.pull_inflight import Cell
 from kafka_keyshared.lab.simulator.pool import PoolHabits
 from kafka_keyshared.lab.simulator.processes import SimProcesses
 from kafka_keyshared.lab.simulator.pulling import SimMembers
-from kafka_keyshared.lab.simulator.run import Outcome, run_seed
+from kafka_keyshared.lab.simulator.run import SeedOutcome, run_seed
 from kafka_keyshared.lab.simulator.stepped import PoolKind
 from kafka_keyshared.lab.simulator.virtual_process import VirtualProcess
 from kafka_keyshared.model import Record
@@ -33,7 +33,7 @@ DISTURBED = {
 }
 
 
-def run(kind: PoolKind, seed: int = 4, steps: int = 600, *, summed: bool = False) -> Outcome:
+def run(kind: PoolKind, seed: int = 4, steps: int = 600, *, summed: bool = False) -> SeedOutcome:
     """Run a seed whose workers are of this kind, with much of what is hard on them."""
     plan = plan_of(seed, "none")
     settings = SubscriptionSettings(workers=worker_names(3), ack_timeout=1.0, hands_over=True)
@@ -108,19 +108,19 @@ def found_in(kind: PoolKind) -> set[str]:
 
 
 def test_a_process_that_forgets_what_it_had_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def runs_all_again(sent: Sent, _now: float, *, counts: bool) -> int | None:
+    def runs_all_again(sent: SentSlice, _now: float, *, counts: bool) -> int | None:
         del counts
         with sent._lock:
             sent._until = sent._at
             return None
 
-    monkeypatch.setattr(Sent, "broken_off", runs_all_again)
+    monkeypatch.setattr(SentSlice, "broken_off", runs_all_again)
     assert "I6" in found_in("process")
 
 
 def test_a_dead_process_that_fails_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def says_nothing(
-        pool: SimProcesses, cell: Any, sent: Sent, _count: int, _error: ProcessEndedError
+        pool: SimProcesses, cell: Any, sent: SentSlice, _count: int, _error: ProcessEndedError
     ) -> None:
         sent.broken_off(0.0)
         cell.reported = sent.last()
@@ -132,7 +132,7 @@ def test_a_dead_process_that_fails_nothing_is_found(monkeypatch: pytest.MonkeyPa
 def test_records_that_start_although_they_were_taken_back_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Board, "freeze", Board.started)
+    monkeypatch.setattr(ProgressBoard, "freeze", ProgressBoard.started)
     assert found_in("process") & {"I2", "I3", "I6", "I7", "HistoryError"}
 
 

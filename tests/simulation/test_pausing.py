@@ -162,7 +162,7 @@ def after_the_faults(
             told.hand(1, 1)
             told.begin(1, 1)
         if stops:
-            told.tell(happened.Stopping(1))
+            told.tell(happened.StopRequested(1))
         for _ in range(4):
             told.commit(1, 1)
             told.later(10.0)

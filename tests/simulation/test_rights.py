@@ -154,7 +154,7 @@ def test_a_process_that_gives_up_on_its_rights_too_soon_is_found() -> None:
         told.assign(1)
         told.tell(RightsChanged(("t",), (), group=False))
         told.later(waited)
-        told.tell(happened.Stopping(1))
+        told.tell(happened.StopRequested(1))
         told.later(3.0)
         with pytest.raises(Violation):
             told.tell(happened.Gone(1, "halted", clean=False, reason=f"{FOR_RIGHTS} …"))
@@ -165,5 +165,5 @@ def test_a_process_that_gives_up_on_its_rights_too_soon_is_found() -> None:
     told.assign(1)
     told.tell(RightsChanged((), (), group=True))
     told.later(5.0)
-    told.tell(happened.Stopping(1))
+    told.tell(happened.StopRequested(1))
     told.tell(happened.Gone(1, "halted", clean=False, reason=f"{FOR_RIGHTS} …"))

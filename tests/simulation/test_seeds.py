@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from kafka_keyshared.lab.simulator.many import WHOLE_SEEDS, WHOLE_STEPS, Report, run_seeds
+from kafka_keyshared.lab.simulator.many import WHOLE_SEEDS, WHOLE_STEPS, SeedsReport, run_seeds
 from tests.support.seeds import patience, seeds
 
 SEEDS = seeds(WHOLE_SEEDS, first=1)
@@ -18,18 +18,18 @@ pytestmark = pytest.mark.timeout(patience(3_600))
 
 
 @pytest.fixture(scope="module")
-def report() -> Report:
+def report() -> SeedsReport:
     """What the seeds come to."""
     return run_seeds(SEEDS, WHOLE_STEPS, os.cpu_count() or 1, lambda outcome: None)
 
 
-def test_no_seed_breaks_the_contract(report: Report) -> None:
+def test_no_seed_breaks_the_contract(report: SeedsReport) -> None:
     assert report.seeds == len(SEEDS)
     assert report.steps >= len(SEEDS) * WHOLE_STEPS
     assert not report.broken
 
 
-def test_every_rare_state_is_met_a_hundred_times(report: Report) -> None:
+def test_every_rare_state_is_met_a_hundred_times(report: SeedsReport) -> None:
     assert report.whole
     assert report.seldom() == {}
 

@@ -8,7 +8,7 @@ from typing import Any
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.lab.simulator import history as happened
-from kafka_keyshared.lab.simulator.happenings import Resized, WorkerLeft
+from kafka_keyshared.lab.simulator.happenings import WorkerLeft, WorkersResized
 from tests.simulation.told import SUB, Told
 from tests.simulation.watched import assert_found, assert_right
 
@@ -63,7 +63,7 @@ def test_no_worker_is_idle_that_died_left_or_is_to_go() -> None:
     for away in (
         happened.WorkerDied(1, SUB, 1),
         WorkerLeft(1, SUB, 1),
-        Resized(1, SUB, ("worker-0",)),
+        WorkersResized(1, SUB, ("worker-0",)),
         happened.Recalling(1, SUB, 1),
     ):
 
@@ -78,7 +78,7 @@ def test_a_worker_that_was_asked_is_idle_from_its_answer_on() -> None:
     def story(told: Told, after: float = 0.04) -> None:
         busy_and_idle(told).tell(happened.Recalling(1, SUB, 1))
         told.later(0.1)
-        told.tell(happened.Recalled(1, SUB, 1))
+        told.tell(happened.RecallAnswered(1, SUB, 1))
         late(told, after)
 
     assert_right(story, settings())

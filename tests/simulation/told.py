@@ -73,23 +73,23 @@ class Told:
         """Begin to read a partition, under another number."""
         self._numbers += 1
         self.assigned[member, at] = self._numbers
-        self.tell(happened.Reading(member, at, position, self._numbers))
+        self.tell(happened.ReadingFrom(member, at, position, self._numbers))
 
     def seek(self, member: int, position: int | None, at: TopicPartition = T0) -> None:
-        self.tell(happened.Reading(member, at, position, self.assigned[member, at]))
+        self.tell(happened.ReadingFrom(member, at, position, self.assigned[member, at]))
 
     def revoking(self, member: int, at: TopicPartition = T0, *, lost: bool = False) -> None:
-        self.tell(happened.Revoking(member, [at], lost))
+        self.tell(happened.RevokeBegan(member, [at], lost))
 
     def released(self, member: int, at: TopicPartition = T0, *, lost: bool = False) -> None:
-        self.tell(happened.Released(member, [at], lost))
+        self.tell(happened.PartitionsReleased(member, [at], lost))
 
     def revoke(self, member: int, at: TopicPartition = T0) -> None:
         self.revoking(member, at)
         self.released(member, at)
 
     def stop(self, member: int, *, clean: bool = True) -> None:
-        self.tell(happened.Stopping(member), happened.Gone(member, "stopped", clean))
+        self.tell(happened.StopRequested(member), happened.Gone(member, "stopped", clean))
 
     def kill(self, member: int) -> None:
         self.tell(happened.Gone(member, "killed", False))
@@ -136,7 +136,7 @@ class Told:
         number: int | None = None,
     ) -> None:
         number = self.assigned[member, at] if number is None else number
-        self.tell(happened.Ended(member, self.sub, worker, at, offset, number, outcome))
+        self.tell(happened.HandlerEnded(member, self.sub, worker, at, offset, number, outcome))
 
     def run(self, member: int, *offsets: int, worker: int = 0, at: TopicPartition = T0) -> None:
         """Hand over, begin and end records one after the other."""
@@ -176,7 +176,7 @@ class Told:
         self._commits += 1
         metadata = text(position, *runs, sub=self.sub) if words is None else words
         self.sent = {at: (position, metadata)}
-        self.tell(happened.CommitSent(member, self._commits, self.sent))
+        self.tell(happened.CommitRequested(member, self._commits, self.sent))
         return self._commits
 
     def store(self, member: int, number: int, entries: Stored) -> None:

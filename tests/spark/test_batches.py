@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.cli.audit_log import audit_log
 from kafka_keyshared.cli.run import write_down
-from kafka_keyshared.cli.spark_run import Telling
+from kafka_keyshared.cli.spark_run import SparkProgressLog
 from kafka_keyshared.cli.spark_tools import spans_of
 from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
@@ -29,11 +29,11 @@ from kafka_keyshared.platform.detached_call import Aside
 from kafka_keyshared.spark.audit import audit
 from kafka_keyshared.spark.driver import batch
 from kafka_keyshared.spark.driver.group import GroupActiveError
-from kafka_keyshared.spark.driver.run import Outcome, run_batches
+from kafka_keyshared.spark.driver.run import SparkRunOutcome, run_batches
 from kafka_keyshared.spark.driver.stop import Stop
 from kafka_keyshared.spark.logs import processed_log, source_records
 from kafka_keyshared.spark.session import Session
-from kafka_keyshared.spark.task import Job, Share
+from kafka_keyshared.spark.task import BatchShare, SparkJob
 from kafka_keyshared.spark.task_log import TaskLedger
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import (
@@ -128,7 +128,7 @@ def test_batches_follow_one_another_until_all_is_done(
     filled(real_cluster, topic, 300)
     told: list[tuple[str, int]] = []
 
-    def watch(what: str, plan: Any, done: Outcome) -> None:
+    def watch(what: str, plan: Any, done: SparkRunOutcome) -> None:
         told.append((what, done.records))
 
     app = an_app(real_cluster, topic, noting(tmp_path))
@@ -220,7 +220,7 @@ def test_a_stream_goes_on_with_what_comes_until_it_is_stopped(
     stop = Stop()
     left: list[int] = []
 
-    def watch(what: str, plan: Any, done: Outcome) -> None:
+    def watch(what: str, plan: Any, done: SparkRunOutcome) -> None:
         if what != "committed":
             return
         left.append(done.left)
@@ -292,15 +292,15 @@ def test_pods_then_spark_then_pods_with_failures_at_each_change(
 def test_records_of_a_task_are_sorted_by_topic_partition_and_offset(session: Session) -> None:
     topics = {"a": (2, 0), "b": (1,), "c": (0, 30)}
     shares = {
-        TopicPartition(topic, partition): Share(StartPoint(0), 0, 1_000)
+        TopicPartition(topic, partition): BatchShare(StartPoint(0), 0, 1_000)
         for topic, partitions in topics.items()
         for partition in partitions
     }
     rows = [(*each, offset) for each in shares for offset in (999, 0, 7, 512)]
     frame = session.spark.createDataFrame(rows, "topic string, partition int, offset bigint")
     for end in (1_000, 1 << 60):
-        wide = {each: Share(StartPoint(0), 0, end) for each in shares}
-        job = Job(SubscriptionSettings(), [], wide, "g")
+        wide = {each: BatchShare(StartPoint(0), 0, end) for each in shares}
+        job = SparkJob(SubscriptionSettings(), [], wide, "g")
         found = frame.sort(batch.number_of(job)).collect()
         assert [tuple(each) for each in found] == sorted(rows), end
 
@@ -317,7 +317,7 @@ def test_records_that_retention_removes_behind_the_plan_are_told_and_the_rest_is
     produce(real_cluster, topic, range(100))
     gone = 40
 
-    def watch(what: str, plan: Any, done: Outcome) -> None:
+    def watch(what: str, plan: Any, done: SparkRunOutcome) -> None:
         if what == "begun":
             admin = AdminClient({"bootstrap.servers": real_cluster.bootstrap})
             (deleted,) = admin.delete_records([ClientPartition(topic, 0, gone)]).values()
@@ -349,7 +349,7 @@ def test_a_line_says_how_far_a_batch_is_and_another_what_came_of_it(
             fcntl.flock(shut, fcntl.LOCK_SH)
 
     caplog.set_level(logging.INFO, "kafka_keyshared")
-    telling = Telling(session.spark)
+    telling = SparkProgressLog(session.spark)
     app = an_app(real_cluster, topic, handle)
     how_far = re.compile(r"batch 1: 60 offsets of \d partitions, \d+ s: \d+ of \d+ tasks")
     with gate.open("w") as shut:

@@ -15,7 +15,7 @@ import pytest
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.dlq.envelope import source_of
-from kafka_keyshared.spark.placement import Places
+from kafka_keyshared.spark.placement import RecordPlacement
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import (
     Eventually,
@@ -71,7 +71,7 @@ def handle(record):
 
 
 def worker_of(app: KeyShared, key: bytes) -> int:
-    places = Places(app.subscription)
+    places = RecordPlacement(app.subscription)
     [place] = places.of([key], [0], [0])
     return places.numbers.index(place)
 

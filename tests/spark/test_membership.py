@@ -10,9 +10,9 @@ import pytest
 
 from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.spark.batch_plan import Plan
+from kafka_keyshared.spark.batch_plan import BatchPlan
 from kafka_keyshared.spark.driver.group import GroupActiveError, GroupLostError, SoleMember
-from kafka_keyshared.spark.driver.run import Outcome, run_batches
+from kafka_keyshared.spark.driver.run import SparkRunOutcome, run_batches
 from kafka_keyshared.spark.session import Session
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import (
@@ -105,7 +105,7 @@ def test_a_run_ends_after_its_batch_when_a_pod_joins(
     app = an_app(real_cluster, topic, noting(pods))
     pod = threading.Thread(target=app.run)
 
-    def watch(what: str, plan: Plan, done: Outcome) -> None:
+    def watch(what: str, plan: BatchPlan, done: SparkRunOutcome) -> None:
         if what == "begun" and not pod.ident:
             pod.start()
 
@@ -154,7 +154,7 @@ def test_a_batch_that_is_late_for_a_pod_is_given_up_and_its_handlers_end(
     app = an_app(real_cluster, topic, noting(pods))
     pod = threading.Thread(target=app.run)
 
-    def watch(what: str, plan: Plan, done: Outcome) -> None:
+    def watch(what: str, plan: BatchPlan, done: SparkRunOutcome) -> None:
         if what == "begun":
             pod.start()
 

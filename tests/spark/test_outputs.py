@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewPartitions
 from kafka_keyshared import Output
 from kafka_keyshared.cli.output_sinks import checked_place, outputs_to
 from kafka_keyshared.errors import KeySharedError, TopicMissingError
-from kafka_keyshared.executors.handling.outputs import Place, outputs_taken
+from kafka_keyshared.executors.handling.outputs import OutputTarget, outputs_taken
 from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver import batch
 from kafka_keyshared.spark.driver.group import SoleMember
@@ -131,7 +131,7 @@ def test_outputs_are_there_once_whatever_the_group_gets_before_the_second_attemp
     real_cluster.create_topic(topic, PARTITIONS)
     produce_to(real_cluster, topic, 0, range(40))
     app = an_app(real_cluster, topic, lambda record: Output(record.value()))
-    lines = replace(wanted(app), outputs=Place("json", str(tmp_path)))
+    lines = replace(wanted(app), outputs=OutputTarget("json", str(tmp_path)))
     commit = SoleMember.commit
 
     def killed(member: SoleMember, entries: Any, *, first: bool = False) -> None:
@@ -171,7 +171,7 @@ def test_outputs_in_files_are_there_once_also_where_a_batch_is_run_again(
 ) -> None:
     filled(real_cluster, topic, 100)
     app = an_app(real_cluster, topic, answering(), **NO_RETRY)
-    lines = replace(wanted(app), outputs=Place("json", str(tmp_path / "lines")))
+    lines = replace(wanted(app), outputs=OutputTarget("json", str(tmp_path / "lines")))
     written = batch.write_outputs
 
     def write_and_fail(*given: Any) -> None:
@@ -188,7 +188,7 @@ def test_outputs_in_files_are_there_once_also_where_a_batch_is_run_again(
     assert len({each["output"] for each in told}) == 135
 
     produce(real_cluster, topic, range(150, 200))
-    columns = replace(lines, outputs=Place("parquet", str(tmp_path / "columns")))
+    columns = replace(lines, outputs=OutputTarget("parquet", str(tmp_path / "columns")))
     assert run_batches(session.spark, columns).outputs == 45
     import pyarrow.parquet
 

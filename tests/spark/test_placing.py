@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.spark.driver.placing import place_column
-from kafka_keyshared.spark.placement import Places
+from kafka_keyshared.spark.placement import RecordPlacement
 from kafka_keyshared.spark.session import Session
 
 CHANCE = random.Random(7)
@@ -42,7 +42,7 @@ def test_java_and_python_agree_on_the_place_of_every_record(session: Session) ->
     records = [(key, at % 4, at * 10**12) for at, key in enumerate(KEYS)]
     frame = session.spark.createDataFrame(records, "key binary, partition int, offset bigint")
     frame = frame.localCheckpoint()
-    by_name = {name: Places(settings) for name, settings in SETTINGS.items()}
+    by_name = {name: RecordPlacement(settings) for name, settings in SETTINGS.items()}
     columns = []
     for name, places in by_name.items():
         column = place_column(places)
@@ -55,4 +55,4 @@ def test_java_and_python_agree_on_the_place_of_every_record(session: Session) ->
 
 
 def test_a_slot_function_that_java_has_not_is_left_to_python(session: Session) -> None:
-    assert place_column(Places(SubscriptionSettings(slot_function="fnv1a"))) is None
+    assert place_column(RecordPlacement(SubscriptionSettings(slot_function="fnv1a"))) is None

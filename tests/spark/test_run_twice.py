@@ -15,10 +15,10 @@ pytest.importorskip("pyspark")
 
 from kafka_keyshared import Output
 from kafka_keyshared.dlq.envelope import source_of
-from kafka_keyshared.executors.handling.outputs import Place
+from kafka_keyshared.executors.handling.outputs import OutputTarget
 from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver import batch
-from kafka_keyshared.spark.driver.run import Outcome, run_batches
+from kafka_keyshared.spark.driver.run import SparkRunOutcome, run_batches
 from kafka_keyshared.spark.session import Session
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import PARTITIONS, an_app, produce, read_all, wanted
@@ -55,12 +55,14 @@ def handling(place: Path, dies_at: int = -1) -> Callable[[Record], Any]:
     return handle
 
 
-def run(session: Session, cluster: Cluster, topic: str, handler: Any) -> Outcome:
+def run(session: Session, cluster: Cluster, topic: str, handler: Any) -> SparkRunOutcome:
     cluster.create_topic(topic, PARTITIONS)
     cluster.create_topic(f"{topic}.out", PARTITIONS)
     produce(cluster, topic, range(RECORDS))
     app = an_app(cluster, topic, handler, **OPTIONS)
-    return run_batches(session.spark, replace(wanted(app), outputs=Place("topic", f"{topic}.out")))
+    return run_batches(
+        session.spark, replace(wanted(app), outputs=OutputTarget("topic", f"{topic}.out"))
+    )
 
 
 def written(cluster: Cluster, topic: str) -> tuple[list[Any], Counter[bytes]]:
@@ -117,7 +119,7 @@ def test_letters_and_outputs_that_were_written_twice_are_known_as_one(  # noqa: 
     """Each of the two writes has one task that fails behind what it has sent, and runs again."""
     write, writes = batch._to_kafka, iter(range(2))
 
-    def write_twice(rows: Any, source: batch.Source) -> None:
+    def write_twice(rows: Any, source: batch.TopicSource) -> None:
         passed = failing_behind_its_rows(tmp_path / f"write-{next(writes)}")
         write(rows.mapInArrow(passed, rows.schema), source)
 

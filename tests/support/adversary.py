@@ -53,7 +53,7 @@ class Adversary(World):
         member.tell(ev.Revoking(gone))
         self.oracle.closing.update(gone)
         for commit in member.commits:
-            member.mailbox.append(ev.CommitAnswered(commit, CommitResult.LOST, "unknown member"))
+            member.mailbox.append(ev.CommitAnswer(commit, CommitResult.LOST, "unknown member"))
         member.commits.clear()
         progress: Progress = {}
         if self.told.random() < 0.7:  # as the loop does; without it, less is known

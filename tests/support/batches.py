@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer
 from kafka_keyshared import KeyShared
 from kafka_keyshared.cli.spark_wanted import wanted_of
 from kafka_keyshared.model import Record
-from kafka_keyshared.spark.driver.run import Wanted
+from kafka_keyshared.spark.driver.run import SparkRunRequest
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import Ended, in_process, own_modules
 
@@ -113,7 +113,7 @@ def folders(place: Path) -> tuple[Path, Path]:
     return made
 
 
-def wanted(app: KeyShared, **given: Any) -> Wanted:
+def wanted(app: KeyShared, **given: Any) -> SparkRunRequest:
     """Return what the app would run, for Spark."""
     return wanted_of(app, **given)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kafka_keyshared.observability.web.group.report import Beat, Who, beat_of
+from kafka_keyshared.observability.web.group.report import InstanceReport, Who, beat_of
 from kafka_keyshared.observability.web.group.view import GroupView, Heard, Looker, group_view
 from tests.support.looked_at import instance, partition
 
@@ -19,7 +19,7 @@ def who(name: str, **more: Any) -> Who:
     return Who(f"{name}-1-0", name, name, 1, "", "1.0")._replace(**more)
 
 
-def beat(name: str, /, *numbers: int, **more: Any) -> Beat:
+def beat(name: str, /, *numbers: int, **more: Any) -> InstanceReport:
     """A beat of an instance that holds these partitions of ``orders``, and is well."""
     own = {"fetched": {"orders": 0}, "partitions": [partition(number) for number in numbers]}
     said = beat_of(instance(**own), who(name), EVERY)

@@ -21,7 +21,7 @@ from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.observability.diagnosis import judge
 from kafka_keyshared.observability.diagnosis.findings import Finding
 from kafka_keyshared.runtime import status_board, trend
-from kafka_keyshared.runtime.status_board import Board, Observer
+from kafka_keyshared.runtime.status_board import Observer, StatusBoard
 from kafka_keyshared.status import Status, SubscriptionStatus, WorkerStatus
 from tests.conftest import Eventually
 
@@ -176,9 +176,9 @@ class Looks:
             self._note(board, time.monotonic(), observer._beats, board._status)
 
         patch.setattr(Observer, "show", noted)
-        patch.setattr(Board, "wanted", lambda board: True)
+        patch.setattr(StatusBoard, "wanted", lambda board: True)
 
-    def _note(self, board: Board, at: float, beats: int, status: Status) -> None:
+    def _note(self, board: StatusBoard, at: float, beats: int, status: Status) -> None:
         findings = judge.diagnose(status, keys=board.keys).findings
         self._of.setdefault(id(board), []).append(Look(at, beats, status, findings))
 

@@ -48,7 +48,7 @@ class DelayingAdversary(Adversary):
         ]
         self.refused.update(commit.entries)
         self.reached["commit failed"] += 1
-        self.member.mailbox.append(ev.CommitAnswered(commit, CommitResult.RETRY, "timed out"))
+        self.member.mailbox.append(ev.CommitAnswer(commit, CommitResult.RETRY, "timed out"))
 
     def act(self) -> None:
         """Let late commits arrive, but none after its time; and now and then commit in trouble."""

@@ -182,7 +182,7 @@ class Harness:
         for _ in range(times):
             self.now += 0.5
             progress, dead, back = self.pool.progress(), self.pool.dead(), self.pool.revived()
-            self.tell(ev.Beat(progress, dead, revived=back))
+            self.tell(ev.Tick(progress, dead, revived=back))
 
     def commit(
         self, partitions: Iterable[TopicPartition] | None = None, *, final: bool = False
@@ -197,7 +197,7 @@ class Harness:
         self, commit: cmd.Commit, result: ev.CommitResult = ev.CommitResult.ACCEPTED
     ) -> list[cmd.Command]:
         """Answer a commit."""
-        return self.tell(ev.CommitAnswered(commit, result, "" if not result else "said no"))
+        return self.tell(ev.CommitAnswer(commit, result, "" if not result else "said no"))
 
     def committed(self) -> tuple[int, list[tuple[int, int]]]:
         """Commit and accept; return position and settled runs of P0 that the core now has."""
@@ -209,7 +209,7 @@ class Harness:
     def dead_letter(self, error: str | None = None) -> cmd.Publish:
         """Answer the oldest dead letter."""
         publish = self.publishes.pop(0)
-        self.tell(ev.DeadLettered(publish, error, "" if error else "orders.dlq-1@7"))
+        self.tell(ev.DeadLetterAnswer(publish, error, "" if error else "orders.dlq-1@7"))
         return publish
 
     def revoke(self, *partitions: TopicPartition, commit: bool = True) -> list[cmd.Commit]:

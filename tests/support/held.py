@@ -34,7 +34,7 @@ def ranges(first_free: int, *, of: str) -> StickyRanges:
     return StickyRanges(spans, ("A", "B", "C"))
 
 
-def held_by_a(slots: int) -> tuple[Dispatcher, list[cmd.Lease]]:
+def held_by_a(slots: int) -> tuple[Dispatcher, list[cmd.LeaseSlice]]:
     """A core in which A was given a record of each of so many slots, each one by itself."""
     settings = SubscriptionSettings(
         workers=("A", "B", "C"),
@@ -53,4 +53,4 @@ def held_by_a(slots: int) -> tuple[Dispatcher, list[cmd.Lease]]:
     keys = keys_by_slot()[:slots]
     records = [FakeRecord(partitions[at % 64], at // 64, key) for at, key in enumerate(keys)]
     commands = core.handle(ev.Fetched(records, dict.fromkeys(partitions, slots // 64 + 1)), 0.0)
-    return core, [each for each in commands if isinstance(each, cmd.Lease)]
+    return core, [each for each in commands if isinstance(each, cmd.LeaseSlice)]

@@ -11,8 +11,8 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared.core.contract.commands import Publish
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.records.lane_identity import lane_of
-from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace, Source, Told
-from kafka_keyshared.dlq.plan import Order, Plan, digest_of, mark_of
+from kafka_keyshared.dlq.letter import Letter, LetterFailure, LetterForm, LetterPlace, LetterSource
+from kafka_keyshared.dlq.plan import Order, ReplayPlan, digest_of, mark_of
 from kafka_keyshared.testing.clusters.cluster import Cluster
 
 # As version 1 wrote it: whatever comes later has to read it.
@@ -50,8 +50,10 @@ def a_letter(
     **more: Any,
 ) -> Letter:
     """A letter of the header form, or a foreign one without a source."""
-    told = source and Told(Source(*source), timestamp=timestamp, replays=replays, **more)
-    kind = Kind.HEADERS if told else Kind.FOREIGN
+    told = source and LetterFailure(
+        LetterSource(*source), timestamp=timestamp, replays=replays, **more
+    )
+    kind = LetterForm.HEADERS if told else LetterForm.FOREIGN
     return Letter(
         LetterPlace(*at), 5, kind, key, value, [], told or None, "" if told else "foreign"
     )
@@ -63,9 +65,9 @@ def planned(
     max_replays: int = 3,
     order: Order = "key",
     already: frozenset[LetterPlace] = frozenset(),
-) -> Plan:
+) -> ReplayPlan:
     """A plan that has seen all of these letters."""
-    plan = Plan(max_replays, order, 10_000)
+    plan = ReplayPlan(max_replays, order, 10_000)
     done = {mark_of(letter, digest_of(letter)) for letter in letters if letter.at in already}
     for letter in letters:
         plan.add(letter, done)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_keyshared.core.status.builder import take
-from kafka_keyshared.core.status.environment import Surroundings
+from kafka_keyshared.core.status.environment import StatusInputs
 from kafka_keyshared.status import Status
 from tests.support.harness import Harness
 
@@ -28,4 +28,4 @@ def status_of(harness: Harness, **around: Any) -> Status:
         "log_ends": {},
         **around,
     }
-    return take(harness.core, progress, harness.now, Surroundings(**given))
+    return take(harness.core, progress, harness.now, StatusInputs(**given))

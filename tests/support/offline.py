@@ -10,7 +10,7 @@ from kafka_keyshared.app.keyshared import Hooks
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds, Rebalance
 from kafka_keyshared.core.contract.commands import Commit
-from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult
 from kafka_keyshared.model import Record, TopicPartition
 from tests.support.ports import IdsTold, LimitTold
 from tests.support.records import P0
@@ -38,7 +38,7 @@ class OfflineBroker:
         self,
         conf: Mapping[str, Any],
         topics: Sequence[str],
-        answer: Callable[[CommitAnswered], None],
+        answer: Callable[[CommitAnswer], None],
     ) -> KafkaClient:
         return _OfflineClient(self, conf, topics, answer)
 
@@ -111,11 +111,11 @@ class _OfflineClient(KafkaClient):
             self._at[TopicPartition(each.topic(), each.partition())] = each.offset() + 1
         return taken
 
-    def commit(self, commit: Commit) -> CommitAnswered:
+    def commit(self, commit: Commit) -> CommitAnswer:
         with self._broker.committed:
             self._broker.commits.append(commit)
             self._broker.committed.notify_all()
-        return CommitAnswered(commit, CommitResult.ACCEPTED)
+        return CommitAnswer(commit, CommitResult.ACCEPTED)
 
     def close(self, patience: float = 10.0) -> bool:
         self._broker.closed += 1

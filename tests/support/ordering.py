@@ -201,10 +201,10 @@ class OrderedOracle(KeyedOracle):
 
     def hears(self, event: ev.Event) -> None:
         """The member is about to hear this."""
-        if isinstance(event, ev.DeadLettered) and event.error is None:
+        if isinstance(event, ev.DeadLetterAnswer) and event.error is None:
             self._letter(event.publish)
         elif isinstance(event, ev.Reported):
-            if any(isinstance(each, ev.Ended) for each in event.reports):
+            if any(isinstance(each, ev.SliceEnded) for each in event.reports):
                 self.in_a_row.clear()
         elif isinstance(event, ev.DlqLimitLifted):
             for each in [each for each in self.limited if each[1] in event.partitions]:

@@ -8,7 +8,7 @@ from typing import Any
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.status.builder import take
-from kafka_keyshared.core.status.environment import Surroundings
+from kafka_keyshared.core.status.environment import StatusInputs
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import Record, TopicPartition
@@ -115,7 +115,7 @@ class Traffic:
 
     def findings(self) -> list[Finding]:
         """The diagnosis."""
-        around = Surroundings(
+        around = StatusInputs(
             wall=1_800_000_000.0,
             started_at=1_799_999_000.0,
             phase="running",

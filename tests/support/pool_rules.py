@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 
 from kafka_keyshared.core.contract.commands import Fence, Recall, TimeOut
 from kafka_keyshared.core.contract.events import (
-    Ended,
     Failed,
     FencePassed,
     Recalled,
     Released,
     Report,
     SetAside,
+    SliceEnded,
     SomeEnded,
 )
 from kafka_keyshared.core.contract.slices import Progress, Slice
@@ -185,7 +185,7 @@ class Rules:
         else:
             assert report.slice in self._slices, f"{report} is of no slice that was given"
             assert report.slice not in self._over, f"{report} comes after the end of its slice"
-            if isinstance(report, Ended):
+            if isinstance(report, SliceEnded):
                 self._ended(report)
             elif isinstance(report, SomeEnded):
                 self._some_ended(report)
@@ -350,7 +350,7 @@ class Rules:
         ]
         assert not failing, f"the failure of {self._names(failing)} is not posted before this"
 
-    def _ended(self, report: Ended) -> None:
+    def _ended(self, report: SliceEnded) -> None:
         mine = {name: at for name, at in self._at.items() if name[0] == report.slice}
         left = [name for name, at in mine.items() if at not in OVER]
         assert not left, f"slice {report.slice} ends before {self._names(left)}"
@@ -420,11 +420,11 @@ class Rules:
         self.failed.difference_update(fence.lanes)
         self.shut.difference_update(fence.lanes)
 
-    def _in_words(self, report: Ended | SomeEnded | Failed | SetAside | FencePassed) -> str:
+    def _in_words(self, report: SliceEnded | SomeEnded | Failed | SetAside | FencePassed) -> str:
         if isinstance(report, FencePassed):
             return "FencePassed"
         records = self._slices[report.slice].records
-        if isinstance(report, Ended):
+        if isinstance(report, SliceEnded):
             those = records
         elif isinstance(report, SomeEnded):
             those = [records[index] for index in report.indices]

@@ -14,7 +14,7 @@ from kafka_keyshared.client.port import (
     CommittedOffset,
     LogBounds,
     Rebalance,
-    Refusal,
+    RightRefusal,
     ended_by_the_group,
 )
 from kafka_keyshared.clock import Clock
@@ -94,7 +94,7 @@ class FakeClient:
         self.stored: dict[TopicPartition, CommittedOffset] = {}
         self.plans: list[Action] = []
         self.commits: list[cmd.Commit] = []
-        self.answer: Callable[[cmd.Commit], ev.CommitAnswered | None] = lambda commit: None
+        self.answer: Callable[[cmd.Commit], ev.CommitAnswer | None] = lambda commit: None
         self.committed_fails: list[BaseException] = []
         self.seek_fails: list[BaseException] = []
         self.pause_fails: list[BaseException] = []
@@ -110,7 +110,7 @@ class FakeClient:
         self.metadata_limit: int | None = None
         self.added: set[TopicPartition] = set()
         # Refused in answers to questions, and the topics that may be read (None: no answer).
-        self.told_refusals: list[Refusal] = []
+        self.told_refusals: list[RightRefusal] = []
         self.readable: frozenset[str] | None = frozenset()
         self.closed = False
         # Whether a broker is there, and what passes the time of asking one that is not.
@@ -196,7 +196,7 @@ class FakeClient:
             None if told is None else {each: told[each] for each in topics if each in told}
         )
 
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[RightRefusal]:
         found, self.told_refusals = self.told_refusals, []
         return found
 
@@ -266,7 +266,7 @@ class FakeClient:
         self.calls.append(("resume", {each for each in partitions if each in self.at}))
         self.paused.difference_update(self.calls[-1][1])
 
-    def commit(self, commit: cmd.Commit) -> ev.CommitAnswered | None:
+    def commit(self, commit: cmd.Commit) -> ev.CommitAnswer | None:
         self.commits.append(commit)
         return self.answer(commit)
 
@@ -366,7 +366,7 @@ class Stage:
 
     def accept(self) -> None:
         """From now on the broker accepts every commit at once."""
-        self.client.answer = lambda commit: ev.CommitAnswered(commit, ev.CommitResult.ACCEPTED)
+        self.client.answer = lambda commit: ev.CommitAnswer(commit, ev.CommitResult.ACCEPTED)
 
     def sent(self) -> list[int]:
         """The positions of P0 that were sent, in order."""

@@ -30,7 +30,7 @@ def note(reached: Counter[str], member: Harness, event: ev.Event) -> None:
         if isinstance(event, ev.CommitDue):
             reached["parked beyond a ceiling"] += bool(sub.parking) and not sub.closing
             reached["unparked with an older backlog"] += _older_wait(sub)
-        if isinstance(event, ev.Beat):
+        if isinstance(event, ev.Tick):
             reached["worker evicted"] += bool(sub.gone) or any(
                 not worker.present for worker in sub.workers.values()
             )
@@ -43,7 +43,7 @@ def note(reached: Counter[str], member: Harness, event: ev.Event) -> None:
         reached["late failure of an old epoch"] += any(
             isinstance(each, ev.Failed) and _is_over(member, each) for each in event.reports
         )
-    if isinstance(event, ev.DeadLettered) and event.error is None:
+    if isinstance(event, ev.DeadLetterAnswer) and event.error is None:
         reached["dead letter written after a failure"] += any(
             closed.publish_failures
             for sub in member.core.subscriptions.values()
@@ -54,7 +54,7 @@ def note(reached: Counter[str], member: Harness, event: ev.Event) -> None:
 def _granted_to_the_gone(member: Harness, sub: Subscription, event: ev.Reported) -> bool:
     """Whether, one lease per key, a lease ends behind which the next record goes to a gone one."""
     for report in event.reports:
-        if isinstance(report, ev.Ended):
+        if isinstance(report, ev.SliceEnded):
             leased = member.core.leased(report.slice)
             slice_ = leased.slice
             if slice_.subscription == sub.name and not sub.workers[slice_.worker].present:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from kafka_keyshared.observability.audit.processed import Row
+from kafka_keyshared.observability.audit.processed import ProcessedRow
 
 
-def read_rows(lines: bytes) -> list[Row]:
+def read_rows(lines: bytes) -> list[ProcessedRow]:
     """Return the rows of a file; a last line that was cut short is left out."""
-    return msgspec.json.Decoder(Row).decode_lines(lines[: lines.rfind(b"\n") + 1])
+    return msgspec.json.Decoder(ProcessedRow).decode_lines(lines[: lines.rfind(b"\n") + 1])

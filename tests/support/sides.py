@@ -21,13 +21,13 @@ from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import Client
-from kafka_keyshared.core.contract.events import CommitAnswered
+from kafka_keyshared.core.contract.events import CommitAnswer
 from kafka_keyshared.lab.simulator.client import SimClient
-from kafka_keyshared.lab.simulator.cluster import Cluster as SimCluster
+from kafka_keyshared.lab.simulator.cluster import SimulatedCluster as SimCluster
 from kafka_keyshared.lab.simulator.faults import GroupSettings
 from kafka_keyshared.lab.simulator.history import History
 from kafka_keyshared.lab.simulator.rng import Chance
-from kafka_keyshared.lab.simulator.timeline import Process, Timeline
+from kafka_keyshared.lab.simulator.timeline import SimulatedProcess, Timeline
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
@@ -63,7 +63,7 @@ class Side(Protocol):
 class World(Side, Protocol):
     """A side whose cluster can be made to do more: see to it that it is one that can."""
 
-    answers: list[CommitAnswered]
+    answers: list[CommitAnswer]
 
     def transaction(self, partition: TopicPartition, count: int, *, commit: bool | None) -> None:
         """Write a transaction, and commit or abort it, or leave it open (None)."""
@@ -140,8 +140,8 @@ class Simulated:
         history = History(self.timeline)
         settings = GroupSettings(protocol=protocol)
         self.cluster = SimCluster(self.timeline, Chance(1), history, {"orders": 2}, settings)
-        self.process = Process(self.timeline)
-        self.answers: list[CommitAnswered] = []
+        self.process = SimulatedProcess(self.timeline)
+        self.answers: list[CommitAnswer] = []
         self.client: Client = SimClient(
             self.cluster,
             self.process,
@@ -226,7 +226,7 @@ class Real:
         self._secured = secured
         cluster.create_topic(topic, 2)
         self.cluster = cluster
-        self.answers: list[CommitAnswered] = []
+        self.answers: list[CommitAnswer] = []
         self._group = group_name()
         conf = client_conf(cluster, self._group, fetch_wait_max_ms=50) | PROTOCOLS[protocol]
         conf |= {"auto.offset.reset": reset, "enable.partition.eof": eof}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
-from kafka_keyshared.core.contract.events import CommitAnswered
+from kafka_keyshared.core.contract.events import CommitAnswer
 from kafka_keyshared.lab.simulator.client import SimClient
-from kafka_keyshared.lab.simulator.cluster import Cluster
+from kafka_keyshared.lab.simulator.cluster import SimulatedCluster
 from kafka_keyshared.lab.simulator.faults import GroupSettings
 from kafka_keyshared.lab.simulator.history import History
 from kafka_keyshared.lab.simulator.rng import Chance
-from kafka_keyshared.lab.simulator.timeline import Killed, Process, Timeline
+from kafka_keyshared.lab.simulator.timeline import Killed, SimulatedProcess, Timeline
 from kafka_keyshared.model import Record, TopicPartition
 
 TOPIC = "orders"
@@ -25,7 +25,7 @@ class Simulation:
         self.timeline = Timeline()
         self.history = History(self.timeline)
         settings = GroupSettings(protocol=protocol)
-        self.cluster = Cluster(
+        self.cluster = SimulatedCluster(
             self.timeline, Chance(seed), self.history, {TOPIC: partitions}, settings
         )
         self.members: list[Reading] = []
@@ -65,8 +65,8 @@ class Reading:
 
     def __init__(self, simulation: Simulation, number: int, instance: str = "") -> None:
         self.simulation = simulation
-        self.process = Process(simulation.timeline)
-        self.answers: list[CommitAnswered] = []
+        self.process = SimulatedProcess(simulation.timeline)
+        self.answers: list[CommitAnswer] = []
         self.told: list[tuple[str, tuple[int, ...]]] = []
         self.held: list[TopicPartition] = []
         self.taken: list[tuple[int, int]] = []

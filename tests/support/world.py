@@ -267,7 +267,7 @@ class World:
             self.refused.update(commit.entries)
         if result is CommitResult.ACCEPTED:
             self.refused.difference_update(commit.entries)
-        self.member.mailbox.append(ev.CommitAnswered(commit, result, result.value))
+        self.member.mailbox.append(ev.CommitAnswer(commit, result, result.value))
 
     def answer_commits(self, *, kindly: bool = False) -> None:
         """Answer all commits, in order."""
@@ -395,7 +395,7 @@ class World:
         publish = publishes.pop(self.rng.randrange(len(publishes)))
         error = None if kindly or self.rng.random() < 0.7 else "leader not available"
         self._archive(publish, error)
-        self.member.mailbox.append(ev.DeadLettered(publish, error))
+        self.member.mailbox.append(ev.DeadLetterAnswer(publish, error))
 
     def _archive(self, publish: cmd.Publish, error: str | None) -> None:
         item = publish.record

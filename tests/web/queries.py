@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from kafka_keyshared.observability.web.families import FAMILIES
-from kafka_keyshared.observability.web.family import Family
+from kafka_keyshared.observability.web.family import MetricFamily
 from tests.web.labels import ENUMERATED
 
 BY_NAME = {family.name: family for family in FAMILIES}
@@ -38,7 +38,7 @@ def selectors(expression: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         yield name, [(label, value) for label, found in values for value in found.split("|")]
 
 
-def family_of(name: str) -> Family | None:
+def family_of(name: str) -> MetricFamily | None:
     """The metric that a series is of; None for one that no instance serves."""
     for ending in OF_A_HISTOGRAM:
         family = BY_NAME.get(name.removesuffix(ending))

@@ -24,7 +24,7 @@ from kafka_keyshared.observability.web.commands import (
 )
 from kafka_keyshared.observability.web.metrics import Exposition
 from kafka_keyshared.observability.web.server import HttpServer, Probes
-from kafka_keyshared.runtime.status_board import Board
+from kafka_keyshared.runtime.status_board import StatusBoard
 
 TOKEN = "0123456789abcdef"
 ORDER = {"first": 0, "last": 9, "worker": "worker-1"}
@@ -59,7 +59,7 @@ def url(asked: Asked) -> Iterator[str]:
 
 
 def served(acting: Acting | None) -> Iterator[str]:
-    board = Board(Clock())
+    board = StatusBoard(Clock())
     probes = Probes(board.live, board.ready, board.read, acting)
     server = HttpServer("127.0.0.1", 0, Exposition(board.read), probes)
     assert server.start()

@@ -22,8 +22,8 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.observability.web.admin import app as admin_app
 from kafka_keyshared.observability.web.admin.feed import OF_GROUP, PARTS
 from kafka_keyshared.observability.web.command_list import VERBS
-from kafka_keyshared.observability.web.guard import MOST_BYTES, Guard, is_loopback
-from kafka_keyshared.observability.web.snapshot import Snapshot
+from kafka_keyshared.observability.web.guard import MOST_BYTES, RequestGuard, is_loopback
+from kafka_keyshared.observability.web.snapshot import InstanceSnapshot
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.live import client_conf, group_name, write
 from tests.support.scrapes import running
@@ -97,7 +97,7 @@ def test_the_snapshot_has_all_there_is_and_no_key(app: KeyShared) -> None:
     (topic,) = app.topics
     answer = ask(app, "/api/v1/snapshot")
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
-    found = msgspec.json.decode(answer.body, type=Snapshot)
+    found = msgspec.json.decode(answer.body, type=InstanceSnapshot)
     assert found.version == 1
     assert not found.keys_shown
     assert found.about.topics == (topic,)
@@ -351,13 +351,13 @@ def test_which_addresses_are_this_machines_own(name: str, own: bool) -> None:
     assert is_loopback(name) is own
 
 
-def told(guard: Guard, method: str = "GET", **headers: str) -> int | None:
+def told(guard: RequestGuard, method: str = "GET", **headers: str) -> int | None:
     refusal = guard.refuse(method, {"host": "pod:8788", **headers})
     return None if refusal is None else refusal.status
 
 
 def test_off_this_machine_every_question_needs_the_token() -> None:
-    guard = Guard("0.0.0.0", TOKEN)
+    guard = RequestGuard("0.0.0.0", TOKEN)
     assert told(guard) == 401
     assert told(guard, authorization="Bearer wrong") == 401
     assert told(guard, authorization=f"Basic {TOKEN}") == 401
@@ -367,12 +367,12 @@ def test_off_this_machine_every_question_needs_the_token() -> None:
 
 
 def test_on_this_machine_an_order_needs_it_and_a_look_does_not() -> None:
-    guard = Guard("127.0.0.1", TOKEN)
+    guard = RequestGuard("127.0.0.1", TOKEN)
     own = {"host": "127.0.0.1:8788"}
     assert told(guard, **own) is None
     assert told(guard, "POST", **own) == 401
     assert told(guard, "POST", **own, authorization=f"Bearer {TOKEN}") is None
-    assert told(Guard("127.0.0.1", None), "POST", **own) == 403
+    assert told(RequestGuard("127.0.0.1", None), "POST", **own) == 403
 
 
 def test_an_address_for_others_needs_a_token_file(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_keyshared.observability.web.families import FAMILIES
-from kafka_keyshared.observability.web.family import Family
+from kafka_keyshared.observability.web.family import MetricFamily
 from kafka_keyshared.observability.web.metrics import BUILD_HELP, BUILD_INFO, BUILD_LABELS
 from tests.support.looked_at import instance
 from tests.web.labels import ENUMERATED, OF_THE_WORLD
@@ -27,14 +27,14 @@ def test_no_name_appears_twice() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_a_name_follows_the_conventions(family: Family) -> None:
+def test_a_name_follows_the_conventions(family: MetricFamily) -> None:
     assert re.fullmatch(r"keyshared(_[a-z0-9]+)+", family.name)
     assert family.name.endswith("_total") == (family.kind == "counter")
     assert family.help.endswith((".", "4,095."))
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_labels_are_bounded_and_partitions_stand_on_gauges_only(family: Family) -> None:
+def test_labels_are_bounded_and_partitions_stand_on_gauges_only(family: MetricFamily) -> None:
     enumerated = {label for name, label in ENUMERATED if name == family.name}
     assert enumerated.isdisjoint(OF_THE_WORLD)
     assert set(family.labels) <= OF_THE_WORLD | enumerated

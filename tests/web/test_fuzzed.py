@@ -18,10 +18,10 @@ from kafka_keyshared.observability.web.admin.feed import OF_GROUP, PARTS, Feed
 from kafka_keyshared.observability.web.command_list import VERBS
 from kafka_keyshared.observability.web.commands import ACTIONS, FILTERS, RANGES, Acting
 from kafka_keyshared.observability.web.group.report import Who, beat_of
-from kafka_keyshared.observability.web.group.subscribe import Group
+from kafka_keyshared.observability.web.group.subscribe import GroupListener
 from kafka_keyshared.observability.web.group.view import Looker
-from kafka_keyshared.observability.web.guard import Guard
-from kafka_keyshared.observability.web.snapshot import About
+from kafka_keyshared.observability.web.guard import RequestGuard
+from kafka_keyshared.observability.web.snapshot import SnapshotOrigin
 from kafka_keyshared.status import Status
 from tests.support.looked_at import instance
 
@@ -67,13 +67,13 @@ def asked() -> Asked:
 @pytest.fixture
 def app(asked: Asked) -> Any:
     status: Status = instance()
-    about = About(
+    about = SnapshotOrigin(
         host="h", pid=1, version="0", python="3", librdkafka="2", topics=("orders",), dlq={}
     )
     feed = Feed(lambda: status, about, (), keys=False)
-    guard, acting = Guard("127.0.0.1", TOKEN), Acting(TOKEN, asked)
+    guard, acting = RequestGuard("127.0.0.1", TOKEN), Acting(TOKEN, asked)
     who = Who("h-1-0", "h", "h", 1, "", "0")
-    group = Group(lambda: beat_of(status, who, 5.0), None, Looker("billing", "h-1-0", "h"))
+    group = GroupListener(lambda: beat_of(status, who, 5.0), None, Looker("billing", "h-1-0", "h"))
     return application(feed, guard, acting, group, threading.Event())
 
 

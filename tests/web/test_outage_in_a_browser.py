@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Locator
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.cli.diagnosis import UNHEALTHY, status_verb
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.browser import TOO_WIDE, live_page, until
 from tests.support.live import client_conf, group_name, write
@@ -111,7 +111,7 @@ def test_a_total_outage_is_red_in_the_console_and_named_everywhere_until_it_is_o
             shot.screenshot(path=tmp_path / f"outage-{scheme}-{width}.png", full_page=True)
             shot.context.close()
         url = app.http.url
-        assert status_verb(f"{url}/status", Output.JSON) == UNHEALTHY
+        assert status_verb(f"{url}/status", OutputFormat.JSON) == UNHEALTHY
         code, _, text = get(f"{url}/readyz")
         assert (code, "no attempt has succeeded" in text) == (503, True)
         metrics = get(f"{url}/metrics")[2]

@@ -23,7 +23,7 @@ from kafka_keyshared.observability.web.commands import Acting
 from kafka_keyshared.observability.web.families import FAMILIES
 from kafka_keyshared.observability.web.metrics import SERVED_FOR, Exposition
 from kafka_keyshared.observability.web.server import HttpServer, Probes
-from kafka_keyshared.runtime.status_board import SILENT_MAX, Board
+from kafka_keyshared.runtime.status_board import SILENT_MAX, StatusBoard
 from kafka_keyshared.status import Status
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.live import client_conf, group_name, write
@@ -121,7 +121,7 @@ def test_the_status_names_the_blocked_key_and_what_blocks_it(
 @pytest.fixture
 def answering() -> Iterator[HttpServer]:
     """The endpoints of an instance that has just begun, on a loopback address."""
-    board = Board(Clock())
+    board = StatusBoard(Clock())
     probes = Probes(board.live, board.ready, board.read, Acting("t" * 16, lambda order: ("", {})))
     server = HttpServer("127.0.0.1", 0, Exposition(board.read), probes)
     assert server.start()
@@ -226,7 +226,7 @@ def test_a_body_is_never_answered_as_a_request_of_its_own(
 
 
 def test_before_the_first_heartbeat_there_is_no_status() -> None:
-    board = Board(Clock())
+    board = StatusBoard(Clock())
     server = HttpServer(
         "127.0.0.1", 0, Exposition(board.read), Probes(board.live, board.ready, board.read)
     )
@@ -316,7 +316,7 @@ TEXT = "text/plain; charset=utf-8"
 
 
 def test_it_is_not_ready_before_the_group_gave_it_its_partitions() -> None:
-    board = Board(Clock())
+    board = StatusBoard(Clock())
     assert board.ready() == (False, "starting")
     board.phase = "running"
     assert not board.ready().ok
@@ -325,7 +325,7 @@ def test_it_is_not_ready_before_the_group_gave_it_its_partitions() -> None:
 
 
 def test_it_is_not_alive_once_the_control_loop_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    board = Board(Clock())
+    board = StatusBoard(Clock())
     board.phase = "running"
     assert board.live().ok
     board.beat_at -= SILENT_MAX + 1
@@ -359,7 +359,7 @@ def test_a_taken_port_is_said_and_the_records_are_consumed(
 
 
 def test_other_paths_are_told_what_there_is() -> None:
-    board = Board(Clock())
+    board = StatusBoard(Clock())
     server = HttpServer(
         "127.0.0.1", 0, Exposition(board.read), Probes(board.live, board.ready, board.read)
     )
@@ -405,7 +405,7 @@ def test_an_answer_goes_out_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> Non
             pieces.append(bytes(data))
         send(self, data)
 
-    board = Board(Clock())
+    board = StatusBoard(Clock())
     server = HttpServer(
         "127.0.0.1", 0, Exposition(board.read), Probes(board.live, board.ready, board.read)
     )

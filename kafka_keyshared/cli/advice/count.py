@@ -59,7 +59,7 @@ def tables(workers: Iterable[int] = WORKERS) -> dict[int, list[int]]:
     return {count: VnodeRing(worker_names(count), ROUTING_VNODES).table() for count in workers}
 
 
-class Tally:
+class SampleCounts:
     """The counts of one sample. Feed it with :meth:`add`, then call :meth:`close`."""
 
     def __init__(self, keys_max: int = KEYS_MAX) -> None:

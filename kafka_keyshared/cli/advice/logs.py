@@ -22,7 +22,7 @@ from kafka_keyshared.model import TopicPartition
 ANSWER_TIMEOUT = 8.0
 
 
-class Log(NamedTuple):
+class PartitionLog(NamedTuple):
     """A partition's log, from ``begin`` to before ``end``, and the group's committed position.
 
     ``committed`` is None without a group, and when the group has no committed position.
@@ -49,7 +49,7 @@ class Log(NamedTuple):
         return self.end - round(oldest * self.size), self.end - round(newest * self.size)
 
 
-class Logs:
+class LogQueries:
     """Queries to one cluster; ``consumer`` is never subscribed.
 
     ``told_at`` is the time of the last answer about log ends, by the given clock.
@@ -68,7 +68,7 @@ class Logs:
             {**connection_conf(conf), "log_level": 2, "enable.metrics.push": False}
         )
 
-    def look(self, topics: Iterable[str], *, with_group: bool) -> list[Log]:
+    def look(self, topics: Iterable[str], *, with_group: bool) -> list[PartitionLog]:
         """Return every partition of the topics.
 
         Raises :class:`TopicMissingError` for a missing topic. Raises :class:`ConfigError` if this
@@ -78,7 +78,9 @@ class Logs:
         partitions = partitions_of(self._consumer, topics)
         begins, ends = self._offsets(partitions, "earliest"), self.ends(partitions)
         committed = self._committed(partitions) if with_group else {}
-        return [Log(each, begins[each], ends[each], committed.get(each)) for each in partitions]
+        return [
+            PartitionLog(each, begins[each], ends[each], committed.get(each)) for each in partitions
+        ]
 
     def ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the current end of each log."""

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from kafka_keyshared.cli.advice.count import WORKERS, Hot, Lanes, Tally
+from kafka_keyshared.cli.advice.count import WORKERS, Hot, Lanes, SampleCounts
 from kafka_keyshared.cli.advice.sample import Sample
 from kafka_keyshared.config.keys.sampled import TopicKeys
 from kafka_keyshared.core.routing.loads import busiest
@@ -38,7 +38,7 @@ DENSE = 0.99
 SCOPES = ("partition", "topic", "subscription")
 
 
-class HotKey(msgspec.Struct, kw_only=True):
+class FrequentKey(msgspec.Struct, kw_only=True):
     """A key with many records; ``key`` is None when only its hash is known."""
 
     key: str | None
@@ -106,7 +106,7 @@ class Advice(msgspec.Struct, kw_only=True):
     unreadable_keys: int
     hottest_share: float
     hottest_bound: float | None
-    hottest_keys: list[HotKey]
+    hottest_keys: list[FrequentKey]
     speedup: dict[str, float]
     speedup_in_window: dict[str, float]
     speedup_null_keys_one_lane: dict[str, float] | None
@@ -122,7 +122,7 @@ class Advice(msgspec.Struct, kw_only=True):
     code: str = ""
 
 
-def speedups(tally: Tally) -> dict[int, float]:
+def speedups(tally: SampleCounts) -> dict[int, float]:
     """Return the speed-up by number of workers over the whole sample, on the real ring."""
     return {
         workers: ratio(tally.records, busiest(tally.loads(workers), tally.records, workers))
@@ -130,7 +130,7 @@ def speedups(tally: Tally) -> dict[int, float]:
     }
 
 
-def windowed(tally: Tally) -> dict[int, float]:
+def windowed(tally: SampleCounts) -> dict[int, float]:
     """Return the speed-up when each window must end before the next one begins.
 
     An instance holds only its window of received, unsettled records. Therefore keys that come in
@@ -139,7 +139,7 @@ def windowed(tally: Tally) -> dict[int, float]:
     return {workers: ratio(tally.records, tally.window_steps[workers]) for workers in WORKERS}
 
 
-def one_lane(tally: Tally) -> dict[int, float]:
+def one_lane(tally: SampleCounts) -> dict[int, float]:
     """Return the speed-up when all records without a key are one lane, that of the empty key."""
     found = {}
     for workers in WORKERS:
@@ -150,7 +150,7 @@ def one_lane(tally: Tally) -> dict[int, float]:
 
 
 def advise(
-    tally: Tally,
+    tally: SampleCounts,
     sample: Sample,
     *,
     group: str | None,
@@ -278,9 +278,9 @@ def _scope(lanes: Lanes, records: int) -> Scope:
     return Scope(lanes=lanes.lanes, hottest_share=_share(share), bound=_bound(lanes, records))
 
 
-def _hot(hot: Hot, records: int) -> HotKey:
+def _hot(hot: Hot, records: int) -> FrequentKey:
     name = None if hot.key is None else hot.key.decode("utf-8", "backslashreplace")
-    return HotKey(key=name, records=hot.records, share=_share(hot.records / records))
+    return FrequentKey(key=name, records=hot.records, share=_share(hot.records / records))
 
 
 def _share(share: float) -> float:

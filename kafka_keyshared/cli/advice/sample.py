@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.cli.advice.count import Tally
-from kafka_keyshared.cli.advice.logs import Log, Logs
+from kafka_keyshared.cli.advice.count import SampleCounts
+from kafka_keyshared.cli.advice.logs import LogQueries, PartitionLog
 from kafka_keyshared.client.silence_log import Silence
 from kafka_keyshared.client.standalone import READ_ONLY, address_of, outsider
 from kafka_keyshared.client.topics import unreadable
@@ -67,7 +67,7 @@ class Sample(NamedTuple):
     None when it is unknown. ``arrivals_from`` is its source: ``ends`` or ``timestamps``.
     """
 
-    logs: list[Log]
+    logs: list[PartitionLog]
     complete: bool
     offsets: int
     seconds: float
@@ -80,7 +80,7 @@ def take(
     topics: Iterable[str],
     group: str | None,
     seconds: float,
-    tally: Tally,
+    tally: SampleCounts,
     *,
     progress: Progress,
     clock: Clock = time.monotonic,
@@ -100,7 +100,7 @@ def take(
     reasons: list[str] = []
     consumer = outsider(own, reasons)
     try:
-        logs = Logs(consumer, own, clock)
+        logs = LogQueries(consumer, own, clock)
         found = logs.look(topics, with_group=group is not None)
         silence = Silence(address_of(conf), reasons, progress, clock)
         return _Reader(consumer, tally, silence, progress, clock, keys).read(found, logs, seconds)
@@ -114,7 +114,7 @@ class _Reader:
     def __init__(  # noqa: PLR0917 - what one reading is made of
         self,
         consumer: Consumer,
-        tally: Tally,
+        tally: SampleCounts,
         silence: Silence,
         progress: Progress,
         clock: Clock,
@@ -136,7 +136,7 @@ class _Reader:
         self._clock = clock
         self._said = clock()
 
-    def read(self, found: list[Log], logs: Logs, seconds: float) -> Sample:
+    def read(self, found: list[PartitionLog], logs: LogQueries, seconds: float) -> Sample:
         started = self._clock()
         self._deadline = started + seconds
         total = sum(log.size for log in found)
@@ -263,7 +263,7 @@ class _Reader:
         self._silence.reasons.append(error.str())
 
     def _arrivals(
-        self, found: list[Log], logs: Logs
+        self, found: list[PartitionLog], logs: LogQueries
     ) -> tuple[dict[TopicPartition, float] | None, str | None]:
         # The growth between two answers, divided by the time between them, because each takes time.
         since = logs.told_at

@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from kafka_keyshared.cli.options import JsonFlag, OutputFlag
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 
 Url: TypeAlias = Annotated[
     str,
@@ -46,7 +46,7 @@ Timeout: TypeAlias = Annotated[
 ]
 
 
-def lag(url: Url = HERE, json: JsonFlag = False, output: OutputFlag = Output.TABLE) -> int:
+def lag(url: Url = HERE, json: JsonFlag = False, output: OutputFlag = OutputFormat.TABLE) -> int:
     """Say how far a running instance is behind, by partition.
 
     The lag is up to the end of the log from what is committed; the backlog leaves out what is
@@ -54,7 +54,7 @@ def lag(url: Url = HERE, json: JsonFlag = False, output: OutputFlag = Output.TAB
     """
     from kafka_keyshared.cli.lag import lag_verb
 
-    return lag_verb(url, Output.JSON if json else output)
+    return lag_verb(url, OutputFormat.JSON if json else output)
 
 
 def top(
@@ -82,7 +82,7 @@ def pause(  # noqa: PLR0917 - each is an option of the command line
     token_file: TokenFile = None,
     execute: Execute = False,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Have a running instance fetch nothing more, from some or from anything.
 
@@ -93,7 +93,7 @@ def pause(  # noqa: PLR0917 - each is an option of the command line
 
     those = None if partition is None else partitions_typed(partition)
     order = PauseOrder(topics=None if topic is None else tuple(topic), partitions=those)
-    shown = Output.JSON if json else output
+    shown = OutputFormat.JSON if json else output
     return act_verb(url, order, token_file, execute=execute, output=shown)
 
 
@@ -104,7 +104,7 @@ def resume(  # noqa: PLR0917 - each is an option of the command line
     token_file: TokenFile = None,
     execute: Execute = False,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Have a running instance fetch again what was paused by hand."""
     from kafka_keyshared.cli.control import act_verb, partitions_typed
@@ -112,7 +112,7 @@ def resume(  # noqa: PLR0917 - each is an option of the command line
 
     those = None if partition is None else partitions_typed(partition)
     order = ResumeOrder(topics=None if topic is None else tuple(topic), partitions=those)
-    shown = Output.JSON if json else output
+    shown = OutputFormat.JSON if json else output
     return act_verb(url, order, token_file, execute=execute, output=shown)
 
 
@@ -122,7 +122,7 @@ def drain(  # noqa: PLR0917 - each is an option of the command line
     timeout: Timeout = 30.0,
     execute: Execute = False,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Have a running instance fetch nothing more, end what it has, and commit it.
 
@@ -132,7 +132,7 @@ def drain(  # noqa: PLR0917 - each is an option of the command line
     from kafka_keyshared.cli.control import act_verb
     from kafka_keyshared.observability.web.command_list import DrainOrder
 
-    shown = Output.JSON if json else output
+    shown = OutputFormat.JSON if json else output
     order = DrainOrder(timeout=timeout)
     return act_verb(url, order, token_file, execute=execute, output=shown)
 
@@ -144,12 +144,12 @@ def scale(  # noqa: PLR0917 - each is an option of the command line
     timeout: Timeout = 30.0,
     execute: Execute = False,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Bring a running instance to so many workers; no record is lost, repeated or reordered."""
     from kafka_keyshared.cli.control import act_verb
     from kafka_keyshared.observability.web.command_list import ScaleOrder
 
-    shown = Output.JSON if json else output
+    shown = OutputFormat.JSON if json else output
     order = ScaleOrder(workers=workers, timeout=timeout)
     return act_verb(url, order, token_file, execute=execute, output=shown)

@@ -18,7 +18,7 @@ from kafka_keyshared.cli.options import (
     SettingsOfApp,
     Topics,
 )
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 
 
 def advise(  # noqa: PLR0917 - each is an option of the command line
@@ -39,7 +39,7 @@ def advise(  # noqa: PLR0917 - each is an option of the command line
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Look at the keys of a topic and say what more workers would gain.
 
@@ -56,7 +56,7 @@ def advise(  # noqa: PLR0917 - each is an option of the command line
         config=config,
         client=x or [],
     )
-    shown = Output.JSON if json else output
+    shown = OutputFormat.JSON if json else output
     return advise_verb(arguments, ms_per_record, seconds, shown, app)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kafka_keyshared.cli.options import Bootstrap, JsonFlag, OutputFlag
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 from kafka_keyshared.errors import ConfigError
 
 
@@ -64,7 +64,7 @@ def bench_noop(  # noqa: PLR0917 - each is an option of the command line
         bool, typer.Option(help="Whether the bare loop reads the header, too.")
     ] = True,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Measure the cost of the layer with an empty handler, as a ratio to the bare loop."""
     from kafka_keyshared.cli.bench import noop_verb
@@ -83,7 +83,7 @@ def bench_noop(  # noqa: PLR0917 - each is an option of the command line
         key=key.value,
         bare_reads=bare_reads,
     )
-    return noop_verb(plan, bootstrap_server, Output.JSON if json else output)
+    return noop_verb(plan, bootstrap_server, OutputFormat.JSON if json else output)
 
 
 @verbs.command("latency")
@@ -101,7 +101,7 @@ def bench_latency(  # noqa: PLR0917 - each is an option of the command line
     workers: BenchWorkers = "thread:8",
     handler_ms: HandlerMs = 0.0,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Measure how much later handlers start."""
     from kafka_keyshared.cli.bench import latency_verb
@@ -118,7 +118,7 @@ def bench_latency(  # noqa: PLR0917 - each is an option of the command line
         workers=workers,
         handler_ms=handler_ms,
     )
-    return latency_verb(plan, bootstrap_server, Output.JSON if json else output)
+    return latency_verb(plan, bootstrap_server, OutputFormat.JSON if json else output)
 
 
 @verbs.command("fair")
@@ -136,7 +136,7 @@ def bench_fair(  # noqa: PLR0917 - each is an option of the command line
     value_bytes: ValueBytes = 100,
     workers: BenchWorkers = "thread:16",
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Measure how long other keys wait while one key has more than it can do."""
     from kafka_keyshared.cli.bench import fair_verb
@@ -153,7 +153,7 @@ def bench_fair(  # noqa: PLR0917 - each is an option of the command line
         value_bytes=value_bytes,
         workers=workers,
     )
-    return fair_verb(plan, bootstrap_server, Output.JSON if json else output)
+    return fair_verb(plan, bootstrap_server, OutputFormat.JSON if json else output)
 
 
 @verbs.command("skew")
@@ -172,7 +172,7 @@ def bench_skew(  # noqa: PLR0917 - each is an option of the command line
     partitions: Partitions = 8,
     value_bytes: ValueBytes = 100,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Measure how far the makespan of a skewed backlog is from its lower bound."""
     from kafka_keyshared.cli.bench import skew_verb
@@ -188,7 +188,7 @@ def bench_skew(  # noqa: PLR0917 - each is an option of the command line
         partitions=partitions,
         value_bytes=value_bytes,
     )
-    return skew_verb(plan, bootstrap_server, Output.JSON if json else output)
+    return skew_verb(plan, bootstrap_server, OutputFormat.JSON if json else output)
 
 
 @verbs.command("scale")
@@ -218,7 +218,7 @@ def bench_scale(  # noqa: PLR0917 - each is an option of the command line
     keys: Keys = 10_000,
     value_bytes: ValueBytes = 100,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Measure what more threads cost, what they do, and how soon new ones help."""
     from kafka_keyshared.cli.bench import scale_verb
@@ -237,7 +237,7 @@ def bench_scale(  # noqa: PLR0917 - each is an option of the command line
         keys=keys,
         value_bytes=value_bytes,
     )
-    return scale_verb(plan, bootstrap_server, Output.JSON if json else output)
+    return scale_verb(plan, bootstrap_server, OutputFormat.JSON if json else output)
 
 
 @verbs.command("stuck")
@@ -259,7 +259,7 @@ def bench_stuck(  # noqa: PLR0917 - each is an option of the command line
     partitions: Partitions = 4,
     value_bytes: ValueBytes = 100,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Measure how punctual other records are while one record takes very long."""
     from kafka_keyshared.cli.bench import stuck_verb
@@ -276,7 +276,7 @@ def bench_stuck(  # noqa: PLR0917 - each is an option of the command line
         partitions=partitions,
         value_bytes=value_bytes,
     )
-    return stuck_verb(plan, bootstrap_server, Output.JSON if json else output)
+    return stuck_verb(plan, bootstrap_server, OutputFormat.JSON if json else output)
 
 
 @verbs.command("memory")
@@ -287,14 +287,14 @@ def bench_memory(  # noqa: PLR0917 - each is an option of the command line
     value_bytes: ValueBytes = 100,
     workers: BenchWorkers = "thread:8",
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Measure the memory of a run over many keys."""
     from kafka_keyshared.cli.bench import memory_verb
     from kafka_keyshared.lab.bench.memory import MemoryPlan
 
     plan = MemoryPlan(keys=keys, partitions=partitions, value_bytes=value_bytes, workers=workers)
-    return memory_verb(plan, bootstrap_server, Output.JSON if json else output)
+    return memory_verb(plan, bootstrap_server, OutputFormat.JSON if json else output)
 
 
 @verbs.command("idle")
@@ -303,14 +303,14 @@ def bench_idle(
     seconds: Annotated[float, typer.Option(metavar="FLOAT", help="How long they wait.")] = 20.0,
     workers: BenchWorkers = "thread:8",
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Measure the processor time of waiting."""
     from kafka_keyshared.cli.bench import idle_verb
     from kafka_keyshared.lab.bench.idle import IdlePlan
 
     plan = IdlePlan(seconds=seconds, workers=workers)
-    return idle_verb(plan, bootstrap_server, Output.JSON if json else output)
+    return idle_verb(plan, bootstrap_server, OutputFormat.JSON if json else output)
 
 
 @verbs.command("compare")
@@ -354,7 +354,7 @@ def bench_compare(  # noqa: PLR0917 - each is an option of the command line
         typer.Option(metavar="FLOAT", help="How long a run with one hot key lasts; 0 for none."),
     ] = 0.0,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Measure this package beside the bare loop and what else one could take."""
     from kafka_keyshared.cli.bench import compare_verb
@@ -375,7 +375,7 @@ def bench_compare(  # noqa: PLR0917 - each is an option of the command line
         check=check,
         hot_seconds=hot_seconds,
     )
-    return compare_verb(plan, bootstrap_server, Output.JSON if json else output)
+    return compare_verb(plan, bootstrap_server, OutputFormat.JSON if json else output)
 
 
 def _names(told: str | None) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import typer
 
 from kafka_keyshared.cli.arguments import RunArguments, takes_settings
 from kafka_keyshared.cli.options import JsonFlag, OptionalHandler, OutputFlag
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 
 verbs = typer.Typer(
     help="Show settings and where they are from, check them, print their schema.",
@@ -18,18 +18,18 @@ verbs = typer.Typer(
 @verbs.command("show")
 @takes_settings(OptionalHandler)
 def config_show(
-    arguments: RunArguments, json: JsonFlag = False, output: OutputFlag = Output.TABLE
+    arguments: RunArguments, json: JsonFlag = False, output: OutputFlag = OutputFormat.TABLE
 ) -> int:
     """Show every setting as a run would have it, and where it is from; secrets are masked."""
     from kafka_keyshared.cli.config import show_verb
 
-    return show_verb(arguments, Output.JSON if json else output)
+    return show_verb(arguments, OutputFormat.JSON if json else output)
 
 
 @verbs.command("check")
 @takes_settings(OptionalHandler)
 def config_check(
-    arguments: RunArguments, json: JsonFlag = False, output: OutputFlag = Output.TABLE
+    arguments: RunArguments, json: JsonFlag = False, output: OutputFlag = OutputFormat.TABLE
 ) -> int:
     """Look for everything that a run would refuse, without a broker; all of it, not the first.
 
@@ -37,7 +37,7 @@ def config_check(
     """
     from kafka_keyshared.cli.config import check_verb
 
-    return check_verb(arguments, Output.JSON if json else output)
+    return check_verb(arguments, OutputFormat.JSON if json else output)
 
 
 @verbs.command("schema")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kafka_keyshared.cli.options import AuditLog, Bootstrap, ClientSettings, JsonFlag, OutputFlag
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 
 verbs = typer.Typer(
     help="A year of flights, in order, judged record by record.",
@@ -19,7 +19,7 @@ verbs = typer.Typer(
 def demo(  # noqa: PLR0917 - each is an option of the command line
     context: typer.Context,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
     sabotage: Annotated[str | None, typer.Option(metavar="TEXT", hidden=True)] = None,
     records: Annotated[int | None, typer.Option(metavar="INT", hidden=True)] = None,
     audit_log: AuditLog = None,
@@ -47,7 +47,7 @@ def demo(  # noqa: PLR0917 - each is an option of the command line
         return 0
     from kafka_keyshared.cli.demo import demo_verb, story_verb
 
-    shown = Output.JSON if json else output
+    shown = OutputFormat.JSON if json else output
     if story:
         return story_verb(shown, console=console, others=(sabotage, records, audit_log, workers))
     return demo_verb(shown, sabotage, records, audit_log, console=console, workers=workers)
@@ -64,9 +64,11 @@ def demo_load(  # noqa: PLR0917 - each is an option of the command line
     ] = 16,
     x: ClientSettings = None,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Write the year of flights to a topic of any cluster."""
     from kafka_keyshared.cli.demo import load_verb
 
-    return load_verb(bootstrap_server, topic, partitions, x or [], Output.JSON if json else output)
+    return load_verb(
+        bootstrap_server, topic, partitions, x or [], OutputFormat.JSON if json else output
+    )

@@ -17,7 +17,7 @@ from kafka_keyshared.cli.options import (
     SchemaFile,
     SettingsOfApp,
 )
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 
 ReplayId = Annotated[
     str | None,
@@ -119,20 +119,20 @@ def dlq_ls(  # noqa: PLR0917 - each is an option of the command line
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Count letters by source, group and error, and list the newest. No values, no headers."""
     from kafka_keyshared.cli.dlq import LsArguments, ls_verb
-    from kafka_keyshared.cli.dlq_options import Wanted, Where
-    from kafka_keyshared.cli.dlq_progress import Known
+    from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions
+    from kafka_keyshared.cli.dlq_progress import ProgressPlace
 
-    wanted = Wanted(
+    wanted = LetterOptions(
         *(source_topic, source_group, error, record_key, since, until, partition, offset),
         selection,
     )
-    shown = Output.JSON if json else output
-    where = Where(bootstrap_server, topic, dlq, config, x or [], app).told()
-    known = Known(id_, state)
+    shown = OutputFormat.JSON if json else output
+    where = LetterTopicOptions(bootstrap_server, topic, dlq, config, x or [], app).told()
+    known = ProgressPlace(id_, state)
     return ls_verb(LsArguments(where, wanted.choice(), known, limit, outstanding), shown)
 
 
@@ -151,14 +151,14 @@ def dlq_show(  # noqa: PLR0917 - each is an option of the command line
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Show one letter whole: what failed, why, with which stack, and the record."""
     from kafka_keyshared.cli.dlq import show_verb
-    from kafka_keyshared.cli.dlq_options import Where, make_decoder
+    from kafka_keyshared.cli.dlq_options import LetterTopicOptions, make_decoder
 
-    shown = Output.JSON if json else output
-    where = Where(bootstrap_server, topic, dlq, config, x or [], app).told()
+    shown = OutputFormat.JSON if json else output
+    where = LetterTopicOptions(bootstrap_server, topic, dlq, config, x or [], app).told()
     return show_verb(where, place, make_decoder(payload, schema), shown)
 
 
@@ -194,16 +194,16 @@ def dlq_export(  # noqa: PLR0917 - each is an option of the command line
 ) -> int:
     """Write letters with everything in them, one JSON object a line."""
     from kafka_keyshared.cli.dlq_export import ExportArguments, export_verb
-    from kafka_keyshared.cli.dlq_options import Wanted, Where, make_decoder
-    from kafka_keyshared.cli.dlq_progress import Known
+    from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions, make_decoder
+    from kafka_keyshared.cli.dlq_progress import ProgressPlace
 
-    wanted = Wanted(
+    wanted = LetterOptions(
         *(source_topic, source_group, error, record_key, since, until, partition, offset),
         selection,
     )
-    where = Where(bootstrap_server, topic, dlq, config, x or [], app).told()
+    where = LetterTopicOptions(bootstrap_server, topic, dlq, config, x or [], app).told()
     decoder = make_decoder(payload, schema)
-    known = Known(id_, state) if outstanding else None
+    known = ProgressPlace(id_, state) if outstanding else None
     return export_verb(ExportArguments(where, wanted.choice(), file, format_, decoder, known))
 
 
@@ -246,30 +246,30 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Send records back where they came from, each key in its order. Says what it would do first.
 
     Exit status 1: some were refused, or it was interrupted; the same command goes on from there.
     """
-    from kafka_keyshared.cli.dlq_options import Wanted, Where
-    from kafka_keyshared.cli.dlq_progress import Known
+    from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions
+    from kafka_keyshared.cli.dlq_progress import ProgressPlace
     from kafka_keyshared.cli.dlq_replay import ReplayArguments, replay_verb
 
-    wanted = Wanted(
+    wanted = LetterOptions(
         *(source_topic, source_group, error, record_key, since, until, partition, offset),
         selection,
     )
     arguments = ReplayArguments(
-        where=Where(bootstrap_server, topic, dlq, config, x or [], app).told(),
+        where=LetterTopicOptions(bootstrap_server, topic, dlq, config, x or [], app).told(),
         choice=wanted.choice(),
         execute=execute,
         to=to,
-        known=Known(id_, state),
+        known=ProgressPlace(id_, state),
         rate=rate,
         max_replays=max_replays,
         order=order,
         partitioner=partitioner,
         max_letters=max_letters,
     )
-    return replay_verb(arguments, Output.JSON if json else output)
+    return replay_verb(arguments, OutputFormat.JSON if json else output)

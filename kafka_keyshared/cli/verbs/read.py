@@ -17,7 +17,7 @@ from kafka_keyshared.cli.options import (
     SchemaFile,
     Topics,
 )
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 
 
 def read(  # noqa: PLR0917 - each is an option of the command line
@@ -56,7 +56,7 @@ def read(  # noqa: PLR0917 - each is an option of the command line
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Print the records whose keys lie in some slots, one a line.
 
@@ -80,4 +80,4 @@ def read(  # noqa: PLR0917 - each is an option of the command line
         slot_function=slot_function,
         decoder=make_decoder(payload, schema),
     )
-    return read_verb(arguments, Output.JSON if json else output)
+    return read_verb(arguments, OutputFormat.JSON if json else output)

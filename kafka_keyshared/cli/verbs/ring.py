@@ -17,7 +17,7 @@ from kafka_keyshared.cli.options import (
     Weights,
     Workers,
 )
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 
 TokenFile: TypeAlias = Annotated[
     Path | None,
@@ -51,16 +51,16 @@ def ring_where(  # noqa: PLR0917 - each is an option of the command line
     ] = "mmh3",
     status_url: StatusUrl = None,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Show the way of a key: its hash, slot, vnode and worker.
 
     With --status-url in a running instance, with the records of the key that run or wait there.
     """
-    from kafka_keyshared.cli.ring import Chosen, where_verb
+    from kafka_keyshared.cli.ring import RoutingArguments, where_verb
 
-    chosen = Chosen(workers, vnodes, routing, ranges or (), weights or ())
-    shown = Output.JSON if json else output
+    chosen = RoutingArguments(workers, vnodes, routing, ranges or (), weights or ())
+    shown = OutputFormat.JSON if json else output
     if status_url is not None:
         from kafka_keyshared.cli.ring_where import where_running_verb
 
@@ -77,20 +77,20 @@ def ring_show(  # noqa: PLR0917 - each is an option of the command line
     weights: Weights = None,
     status_url: StatusUrl = None,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Show each worker's part of the 65,536 slots.
 
     With --status-url as a running instance has it, with filters, slots that drain, and who holds
     them up.
     """
-    from kafka_keyshared.cli.ring import Chosen, show_verb
+    from kafka_keyshared.cli.ring import RoutingArguments, show_verb
     from kafka_keyshared.cli.ring_running import show_running_verb
 
-    shown = Output.JSON if json else output
+    shown = OutputFormat.JSON if json else output
     if status_url is not None:
         return show_running_verb(status_url, shown)
-    return show_verb(Chosen(workers, vnodes, routing, ranges or (), weights or ()), shown)
+    return show_verb(RoutingArguments(workers, vnodes, routing, ranges or (), weights or ()), shown)
 
 
 @verbs.command("assign")
@@ -112,17 +112,17 @@ def ring_assign(  # noqa: PLR0917 - each is an option of the command line
         bool, typer.Option("--execute", help="Do it; otherwise what would move is printed.")
     ] = False,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Assign slots to a worker of a running instance with routing="sticky", or to nobody.
 
     Its new worker gets nothing of a slot before the last record has ended that its old one runs.
     What is nobody's is skipped, held, or ends the instance, as its on_unmatched says.
     """
-    from kafka_keyshared.cli.ring_running import Assignment, assign_verb
+    from kafka_keyshared.cli.ring_running import SlotAssignment, assign_verb
 
-    asked = Assignment.typed(slots, worker, nobody=nobody, take_over=take_over, timeout=timeout)
-    shown = Output.JSON if json else output
+    asked = SlotAssignment.typed(slots, worker, nobody=nobody, take_over=take_over, timeout=timeout)
+    shown = OutputFormat.JSON if json else output
     return assign_verb(status_url, asked, token_file, execute=execute, output=shown)
 
 
@@ -143,7 +143,7 @@ def ring_filter(  # noqa: PLR0917 - each is an option of the command line
         bool, typer.Option("--execute", help="Do it; otherwise what would change is printed.")
     ] = False,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Give a worker of a running instance other filters.
 
@@ -154,7 +154,7 @@ def ring_filter(  # noqa: PLR0917 - each is an option of the command line
     from kafka_keyshared.cli.filters_running import Filtering, filter_verb
 
     asked = Filtering.typed(worker, patterns or [], every_key=every_key, timeout=timeout)
-    shown = Output.JSON if json else output
+    shown = OutputFormat.JSON if json else output
     return filter_verb(status_url, asked, token_file, execute=execute, output=shown)
 
 
@@ -178,10 +178,10 @@ def ring_simulate(  # noqa: PLR0917 - each is an option of the command line
         int, typer.Option(metavar="INT", help="The same seed gives the same keys.")
     ] = 1,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Show how many keys change their worker when the number of workers changes."""
     from kafka_keyshared.cli.ring import simulate_verb
 
-    shown = Output.JSON if json else output
+    shown = OutputFormat.JSON if json else output
     return simulate_verb(workers, vnodes, add, remove, keys, seed, shown)

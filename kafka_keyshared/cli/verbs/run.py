@@ -17,7 +17,7 @@ from kafka_keyshared.cli.options import (
     StatusUrl,
     Watch,
 )
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 
 
 @takes_settings(Handler)
@@ -42,7 +42,7 @@ def doctor(  # noqa: PLR0917 - each is an option of the command line
     status_url: StatusUrl = None,
     spark: SparkFlag = False,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Look at everything that a run needs, in order, and whether the group gets on.
 
@@ -52,4 +52,4 @@ def doctor(  # noqa: PLR0917 - each is an option of the command line
     from kafka_keyshared.observability.doctor.progress import Looking
 
     looking = Looking(watch, held_after, status_url, spark)
-    return doctor_verb(arguments, looking, Output.JSON if json else output)
+    return doctor_verb(arguments, looking, OutputFormat.JSON if json else output)

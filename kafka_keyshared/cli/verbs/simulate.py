@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kafka_keyshared.cli.options import JsonFlag, OutputFlag
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 
 
 def simulate(  # noqa: PLR0917 - each is an option of the command line
@@ -29,11 +29,11 @@ def simulate(  # noqa: PLR0917 - each is an option of the command line
         typer.Option(metavar="INT", min=1, max=1_000, help="At once. [default: one per core]"),
     ] = None,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Try the contract against made-up clusters, workers and faults."""
     from kafka_keyshared.cli.simulate import simulate_verb
 
     wanted = range(first, first + seeds) if seed is None else [seed]
-    shown = Output.JSON if json else output
+    shown = OutputFormat.JSON if json else output
     return simulate_verb(wanted, steps, processes, one=seed is not None, shown=shown)

@@ -9,7 +9,7 @@ import typer
 
 from kafka_keyshared.cli.arguments import RunArguments, takes_settings
 from kafka_keyshared.cli.options import AuditLog, Handler, JsonFlag, OutputFlag, Outputs
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 
 Fetch = Annotated[bool, typer.Option("--fetch", help="Have Maven fetch those that are missing.")]
 
@@ -87,7 +87,7 @@ def spark_run(  # noqa: PLR0917 - each is an option of the command line
     audit_log: AuditLog = None,
     outputs: Outputs = None,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Run a handler on Spark from where the group stands, and commit as its only member.
 
@@ -96,20 +96,20 @@ def spark_run(  # noqa: PLR0917 - each is an option of the command line
     stream was stopped. 1: keys that block have stayed behind, a pod has joined, it was stopped
     before the end, or it failed.
     """
-    from kafka_keyshared.cli.spark_run import OnSpark, spark_run_verb
+    from kafka_keyshared.cli.spark_run import SparkRunArguments, spark_run_verb
 
-    on = OnSpark(
+    on = SparkRunArguments(
         *(master, driver_memory, executor_memory, tuple(spark_conf or ()), spark_log),
         *(batch_offsets, state, mode == "stream", tuple(archives or ()), submit_args),
     )
-    return spark_run_verb(arguments, on, Output.JSON if json else output, audit_log, outputs)
+    return spark_run_verb(arguments, on, OutputFormat.JSON if json else output, audit_log, outputs)
 
 
 @verbs.command("jars")
 def spark_jars(
-    fetch: Fetch = False, json: JsonFlag = False, output: OutputFlag = Output.TABLE
+    fetch: Fetch = False, json: JsonFlag = False, output: OutputFlag = OutputFormat.TABLE
 ) -> int:
     """Say where the jars are that let Spark read and write Kafka, or fetch them once per user."""
     from kafka_keyshared.cli.spark_jars import jars_verb
 
-    return jars_verb(fetch=fetch, output=Output.JSON if json else output)
+    return jars_verb(fetch=fetch, output=OutputFormat.JSON if json else output)

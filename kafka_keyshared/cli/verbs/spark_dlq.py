@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kafka_keyshared.cli.options import Bootstrap, ClientSettings, ConfigFile, JsonFlag, OutputFlag
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 from kafka_keyshared.cli.verbs.dlq import (
     DlqOf,
     DlqTopic,
@@ -66,21 +66,21 @@ def spark_dlq(  # noqa: PLR0917 - each is an option of the command line
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Group dead letters by error, key, topic and time; choose, export, and name what to replay.
 
     As in `dlq ls`, no values are shown. What is no letter is counted and named.
     """
-    from kafka_keyshared.cli.dlq_options import Wanted, Where
-    from kafka_keyshared.cli.dlq_progress import Known
+    from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions
+    from kafka_keyshared.cli.dlq_progress import ProgressPlace
     from kafka_keyshared.cli.spark_dlq import DlqArguments, dlq_verb
-    from kafka_keyshared.cli.spark_tools import OnSpark
+    from kafka_keyshared.cli.spark_tools import SparkPlaceArguments
 
     arguments = DlqArguments(
-        where=Where(bootstrap_server, topic, dlq, config, x or []).told(),
-        wanted=Wanted(source_topic, source_group, error, record_key, since, until),
-        known=Known(id_, state),
+        where=LetterTopicOptions(bootstrap_server, topic, dlq, config, x or []).told(),
+        wanted=LetterOptions(source_topic, source_group, error, record_key, since, until),
+        known=ProgressPlace(id_, state),
         outstanding=outstanding,
         whole_keys=whole_keys,
         most=limit,
@@ -89,6 +89,6 @@ def spark_dlq(  # noqa: PLR0917 - each is an option of the command line
         export=export,
         form=format_,
         out=out,
-        spark=OnSpark(master, memory, spark_conf or [], executor_memory),
+        spark=SparkPlaceArguments(master, memory, spark_conf or [], executor_memory),
     )
-    return dlq_verb(arguments, Output.JSON if json else output)
+    return dlq_verb(arguments, OutputFormat.JSON if json else output)

@@ -15,7 +15,7 @@ from kafka_keyshared.cli.options import (
     OutputFlag,
     Topics,
 )
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 from kafka_keyshared.cli.verbs.spark import ExecutorMemory, Master, SparkSettings
 
 Memory = Annotated[
@@ -65,7 +65,7 @@ def spark_audit(  # noqa: PLR0917 - each is an option of the command line
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Prove order, and that nothing was lost, repeated or overlapped, from a processed log.
 
@@ -73,7 +73,7 @@ def spark_audit(  # noqa: PLR0917 - each is an option of the command line
     """
     from kafka_keyshared.cli.settings import typed_time
     from kafka_keyshared.cli.spark_audit import AuditArguments, audit_verb
-    from kafka_keyshared.cli.spark_tools import OnSpark
+    from kafka_keyshared.cli.spark_tools import SparkPlaceArguments
     from kafka_keyshared.cli.spark_tools import Topics as Named
 
     arguments = AuditArguments(
@@ -84,9 +84,9 @@ def spark_audit(  # noqa: PLR0917 - each is an option of the command line
         scope=order_scope,
         tolerance=clock_tolerance,
         out=out,
-        spark=OnSpark(master, memory, spark_conf or [], executor_memory),
+        spark=SparkPlaceArguments(master, memory, spark_conf or [], executor_memory),
     )
-    return audit_verb(arguments, Output.JSON if json else output)
+    return audit_verb(arguments, OutputFormat.JSON if json else output)
 
 
 def spark_skew(  # noqa: PLR0917 - each is an option of the command line
@@ -118,12 +118,12 @@ def spark_skew(  # noqa: PLR0917 - each is an option of the command line
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Find the keys and slots that weigh most, and how evenly a ring spreads them."""
     from kafka_keyshared.cli.settings import typed_time
     from kafka_keyshared.cli.spark_skew import SkewArguments, skew_verb
-    from kafka_keyshared.cli.spark_tools import OnSpark
+    from kafka_keyshared.cli.spark_tools import SparkPlaceArguments
     from kafka_keyshared.cli.spark_tools import Topics as Named
 
     arguments = SkewArguments(
@@ -135,6 +135,6 @@ def spark_skew(  # noqa: PLR0917 - each is an option of the command line
         by=by,
         weights_file=weights_file,
         out=out,
-        spark=OnSpark(master, memory, spark_conf or [], executor_memory),
+        spark=SparkPlaceArguments(master, memory, spark_conf or [], executor_memory),
     )
-    return skew_verb(arguments, Output.JSON if json else output)
+    return skew_verb(arguments, OutputFormat.JSON if json else output)

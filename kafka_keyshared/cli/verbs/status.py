@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kafka_keyshared.cli.options import JsonFlag, OutputFlag
-from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.output import OutputFormat
 from kafka_keyshared.cli.verbs.acting import TokenFile
 
 
@@ -34,14 +34,14 @@ def status(
     ] = False,
     token_file: TokenFile = None,
     json: JsonFlag = False,
-    output: OutputFlag = Output.TABLE,
+    output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
     """Say whether a running instance is healthy, or what is to be mended first.
 
     Exit status 0: healthy, there may be warnings. 3: something stands still; with --group, in any
     instance of the group, or one is silent, or not all can be heard.
     """
-    shown = Output.JSON if json else output
+    shown = OutputFormat.JSON if json else output
     if group:
         from kafka_keyshared.cli.group import group_verb
 

@@ -15,9 +15,9 @@ from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.core.leasing.recall import of_partitions, recall
 from kafka_keyshared.core.leasing.reopening import advance
 from kafka_keyshared.core.limits.blocked_quota import Behind
-from kafka_keyshared.core.limits.slow_records import Running
+from kafka_keyshared.core.limits.slow_records import LongRunning
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import Line
+from kafka_keyshared.core.telemetry.burst import EventLine
 from kafka_keyshared.core.workers.shards import Shard
 from kafka_keyshared.model import TopicPartition, counted, in_words, name_of, named_key
 
@@ -43,7 +43,7 @@ def weigh_parked(holds: Holds, sub: Subscription, now: float) -> list[Command]:
             f"{partition}: {Reason.SET_FULL}; until "
             f"older records settle, only those before {parking.ceilings.get(partition)} start"
         )
-        commands += sub.bursts.held_back.add(Line(text), now)
+        commands += sub.bursts.held_back.add(EventLine(text), now)
     return commands
 
 
@@ -141,23 +141,25 @@ def _in_words(partition: TopicPartition, behind: Behind) -> str:
     )
 
 
-def _waits(sub: Subscription, partition: TopicPartition, behind: Behind, now: float) -> Line:
+def _waits(sub: Subscription, partition: TopicPartition, behind: Behind, now: float) -> EventLine:
     lane, most = behind.lane, f"{partition}: {Reason.WAITING}; {counted(behind.of_lane, 'record')}"
     if lane is None:
-        return Line(f"{most} of it are of slots that have no worker; other partitions go on")
-    if isinstance(lane, Running):
+        return EventLine(f"{most} of it are of slots that have no worker; other partitions go on")
+    if isinstance(lane, LongRunning):
         where = f"{name_of(lane.record)} ({named_key(lane.key)})"
         since = f"which has been running for {in_words(now - lane.since)}"
-        return Line(f"{most} of it wait for {where}, {since}; other partitions go on")
+        return EventLine(f"{most} of it wait for {where}, {since}; other partitions go on")
     if isinstance(lane, Shard):
         key = named_key(sub.keys.key(lane.records[0]))
-        return Line(
+        return EventLine(
             f"{most} of the {key} wait for each other, because it gets more than one worker can do "
             "(give its records finer keys, or make its handler faster); other partitions go on"
         )
     if lane.state is LaneState.STUCK and lane.head is not None:
         where = f"{name_of(lane.head)} ({named_key(lane.key)})"
-        return Line(f"{most} of it wait for {where}, which is detached; other partitions go on")
+        return EventLine(
+            f"{most} of it wait for {where}, which is detached; other partitions go on"
+        )
     again = "" if lane.due is None else f" (next try in {in_words(lane.due - now)})"
     follows = f"{again}; other partitions go on"
-    return Line(f"{most} of the {named_key(lane.key)} are behind a failure", follows=follows)
+    return EventLine(f"{most} of the {named_key(lane.key)} are behind a failure", follows=follows)

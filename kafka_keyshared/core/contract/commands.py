@@ -18,7 +18,7 @@ from kafka_keyshared.model import About, Record, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class LeaseSlice:
     """Give the slice to its worker."""
 
     slice: Slice
@@ -76,7 +76,7 @@ class Lapse:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Send the record to the dead-letter topic and answer with :class:`~.events.DeadLettered`.
+    """Send the record to the dead-letter topic and answer with :class:`~.events.DeadLetterAnswer`.
 
     With ``copy`` that does not settle the record; it goes on to block its lane.
     """
@@ -91,7 +91,7 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class RecordsDropped:
     """Report records that are settled without a verdict of their handler, for a log of them.
 
     The cause is a policy, an order, or a worker that was given up. The command precedes any record
@@ -254,13 +254,13 @@ class Halt:
 
 
 Command: TypeAlias = (
-    Lease
+    LeaseSlice
     | Fence
     | Recall
     | TimeOut
     | Lapse
     | Publish
-    | Dropped
+    | RecordsDropped
     | Commit
     | ClientEvents
     | AssignAt

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from operator import methodcaller
 from typing import NamedTuple
 
-from kafka_keyshared.core.contract.slices import Leased
+from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record, TopicPartition, counted, partition_of
 
@@ -86,7 +86,9 @@ class DlqWatch:
 
     # --- counts ---
 
-    def settled(self, leased: Leased, indices: Collection[int], unsettled: Collection[int]) -> None:
+    def settled(
+        self, leased: SliceState, indices: Collection[int], unsettled: Collection[int]
+    ) -> None:
         """Count the records of a slice that a handler has done.
 
         ``unsettled`` are the others. They include records that were written off with their worker,

@@ -21,7 +21,7 @@ from kafka_keyshared.model import Record, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class SliceEnded:
     """Every started record of the slice has returned. ``seconds`` is the time it took.
 
     Records that were reported before as :class:`SomeEnded`, or that have come back, are not
@@ -89,7 +89,7 @@ class Released:
     error: str | None = None
 
 
-Report: TypeAlias = Ended | SomeEnded | Failed | SetAside | FencePassed | Released
+Report: TypeAlias = SliceEnded | SomeEnded | Failed | SetAside | FencePassed | Released
 
 
 # --- events ---
@@ -212,7 +212,7 @@ class Stopping:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLettered:
+class DeadLetterAnswer:
     """The broker's answer for a dead letter; ``error`` is None once it is acknowledged.
 
     ``at`` then names the place of the dead letter in its topic, where that is known. ``for_good``
@@ -257,7 +257,7 @@ class Right(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitAnswered:
+class CommitAnswer:
     """The answer to one :class:`Commit`, for all of its partitions.
 
     ``right`` is the one that a ``DENIED`` commit lacks.
@@ -270,7 +270,7 @@ class CommitAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Tick:
     """The heartbeat, every 500 ms. ``dead_workers`` are those whose thread or process has ended.
 
     ``wall`` is the time in seconds since 1970, for metrics and the times of failures. ``departed``
@@ -382,10 +382,10 @@ Event: TypeAlias = (
     | Revoking
     | Forget
     | Stopping
-    | DeadLettered
+    | DeadLetterAnswer
     | CommitDue
-    | CommitAnswered
-    | Beat
+    | CommitAnswer
+    | Tick
     | Join
     | LaneOrder
     | DlqLimitLifted

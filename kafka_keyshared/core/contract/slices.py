@@ -1,9 +1,9 @@
 """Slices of leased records, the core's notes on them, and their progress.
 
 A slice contains everything that a pool needs to run it. It never changes and could cross a pipe.
-The core keeps its notes on the records in a :class:`Leased`. A pool reports results by the slice's
-id. A worker does not report progress per record. The core asks the pool for its :data:`Progress`
-when it needs it.
+The core keeps its notes on the records in a :class:`SliceState`. A pool reports results by the
+slice's id. A worker does not report progress per record. The core asks the pool for its
+:data:`Progress` when it needs it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Slice(NamedTuple):
         return not self == other
 
 
-class Running(Protocol):
+class SliceProgress(Protocol):
     """The progress of one slice; ``count`` is its number of records."""
 
     def outstanding(self, count: int) -> Iterable[int]:
@@ -65,7 +65,7 @@ class Running(Protocol):
         """Return the records, by index, that had started and not ended."""
 
 
-class Serial(NamedTuple):
+class SerialProgress(NamedTuple):
     """Progress of records run one after the other; only the last started one may still run."""
 
     started: int
@@ -98,9 +98,9 @@ class Scattered(NamedTuple):
         return [index for index, mark in enumerate(self.marks) if mark == RUNS]
 
 
-UNSTARTED = Serial(0)
+UNSTARTED = SerialProgress(0)
 
-Progress: TypeAlias = Mapping[int, Running]
+Progress: TypeAlias = Mapping[int, SliceProgress]
 """Progress by slice id; a missing slice has not started."""
 
 
@@ -109,7 +109,7 @@ NONE: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
-class Leased:
+class SliceState:
     """The core's notes on a slice that is not reported as ended. Records are indices.
 
     ``table`` is the version of the slot table at the lease. ``retries`` are the closed lanes whose
@@ -218,17 +218,17 @@ class Book:
     def __init__(self) -> None:
         self.next_id: Callable[[], int] = itertools.count().__next__
         """Returns an id that no slice has had."""
-        self._leased: dict[int, Leased] = {}
+        self._leased: dict[int, SliceState] = {}
 
-    def enter(self, leased: Leased) -> None:
+    def enter(self, leased: SliceState) -> None:
         """Add a leased slice."""
         self._leased[leased.slice.id] = leased
 
-    def strike(self, leased: Leased) -> None:
+    def strike(self, leased: SliceState) -> None:
         """Remove a slice that has ended."""
         del self._leased[leased.slice.id]
 
-    def find(self, id_: int, index: int | None = None) -> Leased:
+    def find(self, id_: int, index: int | None = None) -> SliceState:
         """Return the notes on a slice that a pool reports on, for one of its records or for all.
 
         Raises :class:`InvariantError` if there is no such lease, or if it has ended.
@@ -272,7 +272,7 @@ class Epochs:
         since = self.since.get(partition)
         return since is None or since > epoch
 
-    def ended(self, leased: Leased, index: int) -> bool:
+    def ended(self, leased: SliceState, index: int) -> bool:
         """Return whether a record's lease is over: its partition has changed since."""
         slice_ = leased.slice
         return slice_.epoch != self.now and self.over(slice_.epoch, slice_.came.partition_of(index))

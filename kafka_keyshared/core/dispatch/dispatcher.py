@@ -16,7 +16,7 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.events import Event
-from kafka_keyshared.core.contract.slices import Book, Epochs, Leased, Progress
+from kafka_keyshared.core.contract.slices import Book, Epochs, Progress, SliceState
 from kafka_keyshared.core.dispatch import heartbeat, report_intake
 from kafka_keyshared.core.dispatch.invariants import check_subscription
 from kafka_keyshared.core.dispatch.lease_step import go_on, hand_out
@@ -89,7 +89,7 @@ class Dispatcher:
         self.snapshots = Snapshots(self.partitions, self.ceilings, arrivals, self.careful)
         self._share_lanes()
         self.topic: str | None = None  # the only topic of the partitions
-        self.watches = {name: heartbeat.Watch() for name in names}
+        self.watches = {name: heartbeat.RunningWatch() for name in names}
         self._changed = self._restored = self._stopping = False
         self._progress: Progress = {}
         self._leased = 0  # after the last event; only events change it
@@ -102,10 +102,10 @@ class Dispatcher:
             ev.Revoking: self._revoking,
             ev.Forget: self._forget,
             ev.Stopping: self._stop,
-            ev.DeadLettered: self._dead_lettered,
+            ev.DeadLetterAnswer: self._dead_lettered,
             ev.CommitDue: self._commit_due,
-            ev.CommitAnswered: self._commit_answered,
-            ev.Beat: self._beat,
+            ev.CommitAnswer: self._commit_answered,
+            ev.Tick: self._beat,
             **dict.fromkeys(reassignment.EVENTS, self._membership),
             ev.LaneOrder: self._lane_order,
             ev.DlqLimitLifted: self._dlq_limit_lifted,
@@ -153,7 +153,7 @@ class Dispatcher:
         subs = self.subscriptions.values()
         return any(detaching.wanted(sub, now) for sub in subs)
 
-    def leased(self, id_: int) -> Leased:
+    def leased(self, id_: int) -> SliceState:
         """Return the book's entry of an outstanding slice."""
         return self._book.find(id_)
 
@@ -283,7 +283,7 @@ class Dispatcher:
         rules.lift_dlq_limit(self.holds, self.subscriptions.values(), event.partitions)
         return self._flush(ev.Flush(), now)
 
-    def _dead_lettered(self, event: ev.DeadLettered, now: float) -> list[Command]:
+    def _dead_lettered(self, event: ev.DeadLetterAnswer, now: float) -> list[Command]:
         sub = self.subscriptions[event.publish.subscription]
         self._changed = self.ceilings.stirred = True
         return dead_letter_answers.dead_lettered(sub, event, now) + self._flush_one(sub, now)
@@ -384,7 +384,7 @@ class Dispatcher:
                     commands += self._go_on(sub, now)
         return commands
 
-    def _commit_answered(self, event: ev.CommitAnswered, now: float) -> list[Command]:
+    def _commit_answered(self, event: ev.CommitAnswer, now: float) -> list[Command]:
         self.meters.answered(event.commit, event.result, now)
         commands = self.commits.answered(event, now)
         if event.result is ev.CommitResult.TOO_LARGE:
@@ -424,7 +424,7 @@ class Dispatcher:
 
     # --- time ---
 
-    def _beat(self, event: ev.Beat, now: float) -> list[Command]:
+    def _beat(self, event: ev.Tick, now: float) -> list[Command]:
         commands: list[Command] = []
         self._sample(event, now)
         for name, sub in self.subscriptions.items():
@@ -444,7 +444,7 @@ class Dispatcher:
             self.check()
         return commands
 
-    def _sample(self, event: ev.Beat, now: float) -> None:
+    def _sample(self, event: ev.Tick, now: float) -> None:
         """Update the counters that are sampled from time to time."""
         seconds = self.meters.beat(now, event.wall)
         # Records end long before a slow slice does, and are not reported until then.

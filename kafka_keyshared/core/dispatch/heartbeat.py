@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from kafka_keyshared.core.contract.commands import Command, Level, Notice
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.failures import failed_attempts, stuck
-from kafka_keyshared.core.limits.slow_records import Running, Slow, slow_at
+from kafka_keyshared.core.limits.slow_records import LongRunning, Slow, slow_at
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import (
@@ -62,7 +62,7 @@ class RunningSince:
 
 
 @dataclass(slots=True)
-class Watch:
+class RunningWatch:
     """State that the heartbeat keeps between beats.
 
     ``running`` has the running records by slice and index. ``unstuck`` is the number of stuck
@@ -73,7 +73,9 @@ class Watch:
     unstuck: int = 0
 
 
-def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float) -> list[Command]:
+def ack_timeouts(
+    sub: Subscription, watch: RunningWatch, progress: Progress, now: float
+) -> list[Command]:
     """Phase 1: report records that run long, and end those past the ack timeout.
 
     The running time is measured between two beats. It is exact to one beat and costs nothing per
@@ -112,7 +114,7 @@ def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float
         if past and not worker.recalls:
             commands.append(stuck.time_out(sub, worker, past))
         running = [
-            Running(*lease, known.record, known.since, known.key)
+            LongRunning(*lease, known.record, known.since, known.key)
             for lease, known in ((each, seen[each]) for each in there)
         ]
         if (held_up := slow_at(worker, running, now)) is not None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NoReturn, TypeAlias, cast
 
 from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
-from kafka_keyshared.core.contract.slices import Leased
+from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.core.lanes.closed import HEAD_LEASED
 from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
@@ -50,7 +50,7 @@ def _add(offsets: _Offsets, records: Iterable[Record]) -> None:
             offsets[at] = [record.offset()]
 
 
-def _going(sub: Subscription, leased: Leased) -> Iterable[int]:
+def _going(sub: Subscription, leased: SliceState) -> Iterable[int]:
     """Return the leases of a slice that are not over, by index."""
     if leased.slice.epoch == sub.epochs.now:
         return leased.indices()

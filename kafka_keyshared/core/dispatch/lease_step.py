@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
 from kafka_keyshared.core.backpressure.rules import stop_lettered, weigh_closed, weigh_parked
-from kafka_keyshared.core.contract.commands import Command, Dropped
+from kafka_keyshared.core.contract.commands import Command, RecordsDropped
 from kafka_keyshared.core.failures import undecodable
 from kafka_keyshared.core.failures.divert import next_letters, recognise
 from kafka_keyshared.core.leasing import drop_when_full, shared_workers, unmatched_records
@@ -50,7 +50,7 @@ def hand_out(
         commands += unmatched_records.look(sub, now)
     commands += drop_when_full.shed(sub, now)
     if sub.dropped:
-        commands.append(Dropped(sub.name, sub.dropped))
+        commands.append(RecordsDropped(sub.name, sub.dropped))
         sub.dropped = []
     commands += _leases(sub)
     if sub.diverted.due or sub.diverted.to_fence:

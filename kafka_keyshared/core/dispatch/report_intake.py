@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Command
-from kafka_keyshared.core.contract.slices import Book, Leased
+from kafka_keyshared.core.contract.slices import Book, SliceState
 from kafka_keyshared.core.failures import failed_attempts
 from kafka_keyshared.core.membership import draining, state_transfer, worker_lifecycle
 from kafka_keyshared.core.subscription.subscription import Subscription
@@ -25,7 +25,7 @@ def see_to(
     touched: dict[str, Subscription] = {}
     drained: dict[str, draining.Ended] = {}
     for report in reports:
-        if isinstance(report, ev.Ended | ev.SomeEnded):
+        if isinstance(report, ev.SliceEnded | ev.SomeEnded):
             leased = book.find(report.slice)
             sub = subscriptions[leased.slice.subscription]
             some = _ended(sub, leased, report, meters, now)
@@ -56,10 +56,14 @@ def see_to(
 
 
 def _ended(
-    sub: Subscription, leased: Leased, report: ev.Ended | ev.SomeEnded, meters: Meters, now: float
+    sub: Subscription,
+    leased: SliceState,
+    report: ev.SliceEnded | ev.SomeEnded,
+    meters: Meters,
+    now: float,
 ) -> Sequence[int] | None:
     """End leases of a slice; return their indices, None if the slice has no others left."""
-    if isinstance(report, ev.Ended):
+    if isinstance(report, ev.SliceEnded):
         failed_attempts.ended(sub, leased, report)
         meters.ended(sub.counts, leased, leased.indices(), report.seconds, now)
         return None

@@ -7,12 +7,12 @@ that was not written is retried, and its lane waits for it.
 from __future__ import annotations
 
 from kafka_keyshared.core.contract.commands import Command
-from kafka_keyshared.core.contract.events import DeadLettered
+from kafka_keyshared.core.contract.events import DeadLetterAnswer
 from kafka_keyshared.core.failures.exhausted import attempts_of, block
 from kafka_keyshared.core.lanes.closed import LETTERS_ON_THEIR_WAY, ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.leasing.reopening import settle_head
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import Line
+from kafka_keyshared.core.telemetry.burst import EventLine
 from kafka_keyshared.core.telemetry.meters import LetterAnswer, Processed
 from kafka_keyshared.model import About, Record, name_of, named_key
 
@@ -20,7 +20,7 @@ PUBLISH_BACKOFF = 1.0
 PUBLISH_BACKOFF_MAX = 30.0
 
 
-def dead_lettered(sub: Subscription, event: DeadLettered, now: float) -> list[Command]:
+def dead_lettered(sub: Subscription, event: DeadLetterAnswer, now: float) -> list[Command]:
     """Act on the broker's answer: settle an acknowledged record, retry a failed dead letter."""
     head, error = event.publish.record, event.error
     closed = sub.closed.get(event.publish.lane)
@@ -52,7 +52,7 @@ def dead_lettered(sub: Subscription, event: DeadLettered, now: float) -> list[Co
     at = f" as {event.at}" if event.at else ""
     where, about = _named(closed, head)
     text = f"{where} went to the dead-letter topic{at} ({attempts_of(closed)})"
-    return [*burst.add(Line(text, about), now)]
+    return [*burst.add(EventLine(text, about), now)]
 
 
 def _refused(
@@ -66,7 +66,7 @@ def _refused(
     where, about = _named(closed, head)
     text = f"dead letter of {where} was not written (try {closed.publish_failures}): {error}"
     follows = f"; the record stays unsettled and its key waits, next try in {delay:.0f} s"
-    return [*sub.bursts.refusals.add(Line(text, about, follows), now)]
+    return [*sub.bursts.refusals.add(EventLine(text, about, follows), now)]
 
 
 def _told_unrun(sub: Subscription, closed: ClosedLane, head: Record, now: float) -> list[Command]:
@@ -75,7 +75,7 @@ def _told_unrun(sub: Subscription, closed: ClosedLane, head: Record, now: float)
         return []
     where, about = _named(closed, head)
     text = f"{where} went to the dead-letter topic unrun: its key is diverted"
-    return [*burst.add(Line(text, about), now)]
+    return [*burst.add(EventLine(text, about), now)]
 
 
 def _named(closed: ClosedLane, head: Record) -> tuple[str, About]:

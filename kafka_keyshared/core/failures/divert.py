@@ -22,7 +22,7 @@ from kafka_keyshared.core.failures.exhausted import attempts_of, block, letter_o
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.records.lane_identity import Lane, NullKey
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import Line
+from kafka_keyshared.core.telemetry.burst import EventLine
 from kafka_keyshared.core.telemetry.failure_lines import in_short
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, Record, named_key, partition_of
@@ -44,7 +44,7 @@ def divert(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
         "until it is released"
     )
     about = About(closed.partition, offset, closed.key)
-    return [letter_of(sub, closed), *sub.bursts.diversions.add(Line(text, about), now)]
+    return [letter_of(sub, closed), *sub.bursts.diversions.add(EventLine(text, about), now)]
 
 
 def recognise(sub: Subscription) -> None:

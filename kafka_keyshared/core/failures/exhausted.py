@@ -12,7 +12,7 @@ from kafka_keyshared.core.keys.fixed_lanes import WHOLE_KEY
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.blocked_reminder import cure
-from kafka_keyshared.core.telemetry.burst import Line
+from kafka_keyshared.core.telemetry.burst import EventLine
 from kafka_keyshared.core.telemetry.failure_lines import in_short
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, counted
@@ -64,7 +64,7 @@ def block(
             f"({attempts_of(closed)}); the subscription is one lane, so nothing goes on. "
             f"{_cure(sub, closed)}"
         )
-    line = Line(text, About(closed.partition, head.offset(), closed.key), traceback=trace)
+    line = EventLine(text, About(closed.partition, head.offset(), closed.key), traceback=trace)
     blocks = sub.bursts.blocks
     return [*(blocks.at_once(line, now) if trace else blocks.add(line, now))]
 

@@ -18,13 +18,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from kafka_keyshared.core.contract.commands import Command, Fence
-from kafka_keyshared.core.contract.events import Ended, Failed, FencePassed, SetAside, SomeEnded
+from kafka_keyshared.core.contract.events import (
+    Failed,
+    FencePassed,
+    SetAside,
+    SliceEnded,
+    SomeEnded,
+)
 from kafka_keyshared.core.contract.outcomes import NO_ATTEMPT, Disposition, Failure
 from kafka_keyshared.core.contract.retry_policy import decide
-from kafka_keyshared.core.contract.slices import Leased, Slice
+from kafka_keyshared.core.contract.slices import Slice, SliceState
 from kafka_keyshared.core.failures.divert import divert, join
 from kafka_keyshared.core.failures.exhausted import archive, block, letter_of
-from kafka_keyshared.core.keys.extraction import Refused
+from kafka_keyshared.core.keys.extraction import UnreadableKey
 from kafka_keyshared.core.lanes.closed import (
     DIVERTS,
     HEAD_LEASED,
@@ -37,7 +43,7 @@ from kafka_keyshared.core.leasing.reopening import advance, settle_head
 from kafka_keyshared.core.offsets.lane_section import Tried
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import Line
+from kafka_keyshared.core.telemetry.burst import EventLine
 from kafka_keyshared.core.telemetry.failure_lines import Attempt
 from kafka_keyshared.core.telemetry.meters import Processed
 from kafka_keyshared.errors import InvariantError
@@ -50,7 +56,7 @@ FIRED_AT_ONCE = 1_000
 """Lanes that wake in one step of the owner, which has to poll and to commit in between."""
 
 
-def ended(sub: Subscription, leased: Leased, report: Ended) -> None:
+def ended(sub: Subscription, leased: SliceState, report: SliceEnded) -> None:
     """End the leases of a slice; settle the records that did not come back as unsettled.
 
     Raises :class:`InvariantError`, and changes nothing, where the slice cannot end yet, or drops a
@@ -79,7 +85,7 @@ def ended(sub: Subscription, leased: Leased, report: Ended) -> None:
         _head_ended(sub, leased, lane)
 
 
-def _head_ended(sub: Subscription, leased: Leased, lane: Lane) -> None:
+def _head_ended(sub: Subscription, leased: SliceState, lane: Lane) -> None:
     """Advance a lane whose head has ended in this slice."""
     closed = sub.closed.get(lane)
     # A head that failed or was recalled may run in another slice already; that one decides.
@@ -90,7 +96,7 @@ def _head_ended(sub: Subscription, leased: Leased, lane: Lane) -> None:
         advance(sub, closed)
 
 
-def some_ended(sub: Subscription, leased: Leased, report: SomeEnded) -> None:
+def some_ended(sub: Subscription, leased: SliceState, report: SomeEnded) -> None:
     """End some leases of a slice, each as :func:`ended` would; others go on.
 
     Raises :class:`InvariantError`, and changes nothing, where there is no such lease.
@@ -116,7 +122,7 @@ def some_ended(sub: Subscription, leased: Leased, report: SomeEnded) -> None:
 
 def _count(
     sub: Subscription,
-    leased: Leased,
+    leased: SliceState,
     indices: Sequence[int],
     unsettled: Collection[int],
     dropped: Collection[int],
@@ -140,12 +146,12 @@ def _count(
         sub.dlq_watch.settled(leased, indices, unsettled)
 
 
-def _is_late(sub: Subscription, leased: Leased, index: int) -> bool:
+def _is_late(sub: Subscription, leased: SliceState, index: int) -> bool:
     """Return whether the lease of a record was over before the record had ended."""
     return index not in leased.in_time and sub.epochs.ended(leased, index)
 
 
-def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> list[Command]:
+def failed(sub: Subscription, leased: SliceState, report: Failed, now: float) -> list[Command]:
     """Close the record's lane, or keep it closed, and decide the record's disposition."""
     slice_, failure = leased.slice, report.failure
     record = slice_.records[report.index]
@@ -243,7 +249,7 @@ def follow_up(sub: Subscription, closed: ClosedLane, failure: Failure, now: floa
     return []
 
 
-def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> list[Command]:
+def undecodable(sub: Subscription, refused: UnreadableKey, at_ms: int, now: float) -> list[Command]:
     """Act on a record whose key cannot be read: no handler ever sees it.
 
     ``at_ms`` is the wall-clock time in milliseconds. The record is a lane of its own, so only the
@@ -254,7 +260,7 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
     sub.counts.processed.add(record.topic(), Processed.UNDECODABLE)
     where, about = name_of(record), About(partition_of(record), record.offset())
     if policy == "null_key":
-        line = Line(f"{where} counts as without a key: {reason}", about)
+        line = EventLine(f"{where} counts as without a key: {reason}", about)
         return [*sub.bursts.undecodable.add(line, now)]
     if policy == "drop":
         sub.counts.dropped += 1
@@ -263,7 +269,7 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
         sub.window.free(1)
         failure = Failure(Disposition.DROP, UNDECODABLE, reason, "", at_ms)
         sub.failure_watch.gave_up(partition_of(record), sub.keys.lane(record), failure)
-        return [*sub.bursts.undecodable.add(Line(f"{where} is dropped: {reason}", about), now)]
+        return [*sub.bursts.undecodable.add(EventLine(f"{where} is dropped: {reason}", about), now)]
     closed = close_lane(sub, sub.keys.lane(record), record)
     closed.unreadable = True
     closed.first = closed.last = Failure(Disposition.DEAD_LETTER, UNDECODABLE, reason, "", at_ms)
@@ -282,10 +288,10 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
         f"{where} has no readable key and is blocked: {reason}; other keys go on. Mend what reads "
         f"the key and restart, {instead}"
     )
-    return [*sub.bursts.blocks.add(Line(text, about), now)]
+    return [*sub.bursts.blocks.add(EventLine(text, about), now)]
 
 
-def set_aside(sub: Subscription, leased: Leased, report: SetAside) -> None:
+def set_aside(sub: Subscription, leased: SliceState, report: SetAside) -> None:
     """Take back a record that the worker did not run because its lane had failed."""
     record = leased.slice.records[report.index]
     over = sub.epochs.ended(leased, report.index)

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from kafka_keyshared.core.contract.commands import Command, Halt, TimeOut
-from kafka_keyshared.core.contract.events import Ended, Recalled, Stuck
-from kafka_keyshared.core.contract.slices import Leased
+from kafka_keyshared.core.contract.events import Recalled, SliceEnded, Stuck
+from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.core.failures import failed_attempts
 from kafka_keyshared.core.failures.divert import suspend
 from kafka_keyshared.core.lanes.closed import LaneEvent, LaneState
@@ -20,7 +20,7 @@ from kafka_keyshared.core.leasing import recall
 from kafka_keyshared.core.membership import draining
 from kafka_keyshared.core.records.lane_identity import is_keyless
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import Line
+from kafka_keyshared.core.telemetry.burst import EventLine
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, Record, name_of, named_key
@@ -57,7 +57,7 @@ def recalled(sub: Subscription, event: Recalled, now: float) -> tuple[Worker, li
     return worker, [said for leased, each in new for said in _said(sub, worker, leased, each, now)]
 
 
-def set_beside(sub: Subscription, worker: Worker, leased: Leased, index: int) -> None:
+def set_beside(sub: Subscription, worker: Worker, leased: SliceState, index: int) -> None:
     """Close the lane of a long-running record, and let the rest of its slice go on.
 
     All failures among the ended records of its slice have to be known already, as at a commit. The
@@ -68,7 +68,7 @@ def set_beside(sub: Subscription, worker: Worker, leased: Leased, index: int) ->
     worker.detached = leased.slice.id
 
 
-def _stuck_at(sub: Subscription, worker: Worker, stuck: Stuck) -> Leased:
+def _stuck_at(sub: Subscription, worker: Worker, stuck: Stuck) -> SliceState:
     """Return the notes on the slice; raise :class:`InvariantError` for an unknown lease."""
     leased = sub.book.find(stuck.slice)
     gone = not 0 <= stuck.index < len(leased.slice.records) or stuck.index in leased.back
@@ -80,7 +80,7 @@ def _stuck_at(sub: Subscription, worker: Worker, stuck: Stuck) -> Leased:
     return leased
 
 
-def _close(sub: Subscription, leased: Leased, index: int) -> None:
+def _close(sub: Subscription, leased: SliceState, index: int) -> None:
     """Close the lane, unless the record has come back failed just before this call."""
     if not leased.has(index):
         return
@@ -106,7 +106,7 @@ def _close(sub: Subscription, leased: Leased, index: int) -> None:
         raise InvariantError(f"{name_of(record)} is stuck and its lane {lane} is closed by another")
 
 
-def _set_apart(sub: Subscription, worker: Worker, leased: Leased, stuck: Stuck) -> None:
+def _set_apart(sub: Subscription, worker: Worker, leased: SliceState, stuck: Stuck) -> None:
     """End the leases of all other records of the slice, which have returned."""
     index, lane = stuck.index, sub.keys.lane(leased.slice.came[stuck.index])
     rest = frozenset(leased.indices()) - {index}
@@ -118,7 +118,7 @@ def _set_apart(sub: Subscription, worker: Worker, leased: Leased, stuck: Stuck) 
             retries=tuple(each for each in leased.retries if each != lane),
         )
         dropped = [each for each in stuck.dropped if each in rest]
-        failed_attempts.ended(sub, done, Ended(leased.slice.id, 0.0, dropped))
+        failed_attempts.ended(sub, done, SliceEnded(leased.slice.id, 0.0, dropped))
         if draining.is_waited_for(sub, done):
             draining.ended(sub, [(done, None)])
         leased.back |= rest
@@ -134,7 +134,7 @@ def _set_apart(sub: Subscription, worker: Worker, leased: Leased, stuck: Stuck) 
 
 
 def _said(
-    sub: Subscription, worker: Worker, leased: Leased, stuck: Stuck, now: float
+    sub: Subscription, worker: Worker, leased: SliceState, stuck: Stuck, now: float
 ) -> list[Command]:
     """Count a newly stuck record, and return the log line; or halt the instance."""
     if not leased.has(stuck.index):
@@ -154,5 +154,5 @@ def _said(
         if stuck.goes_on
         else f"; all keys of {worker.name} wait until it ends"
     )
-    line = Line(text, About(partition, offset, sub.keys.key(record)))
+    line = EventLine(text, About(partition, offset, sub.keys.key(record)))
     return [*sub.bursts.stuck.add(line, now)]

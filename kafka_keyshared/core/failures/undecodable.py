@@ -14,7 +14,7 @@ from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.failures import failed_attempts
 from kafka_keyshared.core.keys.extraction import DerivedKeys
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import Line
+from kafka_keyshared.core.telemetry.burst import EventLine
 from kafka_keyshared.model import About, Record, UnknownFormat, name_of, partition_of
 
 READ_AGAIN_AFTER = 1.0
@@ -82,8 +82,8 @@ def read_again(
     return commands
 
 
-def _told(record: Record, cause: Exception, after: float) -> Line:
-    return Line(
+def _told(record: Record, cause: Exception, after: float) -> EventLine:
+    return EventLine(
         f"the key of {name_of(record)} cannot be read yet: {reason_of(cause)}",
         About(partition_of(record), record.offset()),
         f"; its partition waits, next try in {after:.1f} s",

@@ -48,7 +48,7 @@ Rows: TypeAlias = Sequence[list[Record]] | Mapping[int, list[Record]]
 """For each slot the backlog of the worker that owns it."""
 
 
-class Refused(NamedTuple):
+class UnreadableKey(NamedTuple):
     """A record whose key cannot be read, and the reason."""
 
     record: Record
@@ -56,7 +56,7 @@ class Refused(NamedTuple):
 
 
 @dataclass(slots=True)
-class Unread:
+class UnreadableTail:
     """The records of a partition from the first one whose key cannot be read yet.
 
     The records behind it wait too, because they may have the same key. ``due`` is when the key is
@@ -84,8 +84,8 @@ class OwnKeys:
         self.slot = slot
         self._scope = scope
         self._nulls = nulls
-        self.refused: list[Refused] = []
-        self.unread: dict[TopicPartition, Unread] = {}
+        self.refused: list[UnreadableKey] = []
+        self.unread: dict[TopicPartition, UnreadableTail] = {}
         self.key: Callable[[Record], bytes | None]
         self.lane: Callable[[Record], Lane]
         if nulls == "one-lane":
@@ -139,7 +139,7 @@ class OwnKeys:
         if self._nulls == "one-lane":
             rows[self.slot(NULL_KEY)].append(record)
         else:
-            self.refused.append(Refused(record, "its key is null"))
+            self.refused.append(UnreadableKey(record, "its key is null"))
 
     def waiting(self) -> Iterator[Record]:
         """Yield the records not routed yet, because their key or an earlier one is not known."""
@@ -343,7 +343,7 @@ class DerivedKeys(OwnKeys):
         reason = str(error)
         if not isinstance(error, Undecodable | UnknownFormat):
             reason = f"{type(error).__name__}: {reason}"
-        self.refused.append(Refused(record, reason))
+        self.refused.append(UnreadableKey(record, reason))
         if self._undecodable_is_null:
             self._keyless(record, rows, alone, events)
 
@@ -352,7 +352,7 @@ class DerivedKeys(OwnKeys):
             events.append(record)
         else:
             partition = TopicPartition(record.topic(), record.partition())
-            self.unread[partition] = Unread([record], error)
+            self.unread[partition] = UnreadableTail([record], error)
 
     def _not_behind_unread(self, records: Iterable[Record]) -> list[Record]:
         """Hold back the records behind an unread one of their partition; they may share its key."""

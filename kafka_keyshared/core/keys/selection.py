@@ -9,23 +9,23 @@ from typing import NamedTuple
 
 import mmh3
 
-from kafka_keyshared.core.keys.extraction import SLOT_MASK, KeyOf, KeysOfAll, Refused
+from kafka_keyshared.core.keys.extraction import SLOT_MASK, KeyOf, KeysOfAll, UnreadableKey
 from kafka_keyshared.core.keys.unknown_formats import LOOK_AHEAD, is_broken, look_around
 from kafka_keyshared.core.routing.slot_ranges import SlotRange, membership
 from kafka_keyshared.hashing import SLOT_SEED, slot_of
 from kafka_keyshared.model import Record, Retry, Undecodable, UnknownFormat
 
 
-class Chosen(NamedTuple):
+class SelectedRecords(NamedTuple):
     """The result for a batch: chosen records, client events, records whose key is refused."""
 
     records: list[Record]
     events: list[Record]
-    refused: list[Refused]
+    refused: list[UnreadableKey]
 
 
 @dataclass(slots=True)
-class Counts:
+class SelectionCounts:
     """How many records were read, and how many of them were chosen.
 
     ``keyless`` records have no key, ``undecodable`` ones a key that cannot be read. Both are left
@@ -38,7 +38,7 @@ class Counts:
     undecodable: int = 0
 
 
-class Selection:
+class SlotSelection:
     """Takes the records of some slots; ``key_of`` is None where the record's own key is used.
 
     With ``keyless`` it also takes records without a key. ``hold`` waits at a record whose format is
@@ -64,16 +64,16 @@ class Selection:
         self.key: KeyOf = key_of or methodcaller("key")
         """Returns the key of a record, for callers that need it again."""
         self._keyless = keyless
-        self.counts = Counts()
+        self.counts = SelectionCounts()
 
-    def choose(self, batch: Sequence[Record]) -> Chosen:
+    def choose(self, batch: Sequence[Record]) -> SelectedRecords:
         """Return the chosen records of a batch, which may contain client events.
 
         The hash of a missing key raises TypeError. That replaces a test per record for a null key
         and for an event.
         """
         try:
-            found = Chosen(self._plainly(batch), [], [])
+            found = SelectedRecords(self._plainly(batch), [], [])
         except UnknownFormat:
             found = self._closely(batch)
         except Retry:
@@ -103,10 +103,10 @@ class Selection:
             ]
         return [each for each, key in zip(batch, keys, strict=True) if wanted[slot(key)]]  # type: ignore[arg-type]
 
-    def _closely(self, batch: Sequence[Record]) -> Chosen:
+    def _closely(self, batch: Sequence[Record]) -> SelectedRecords:
         """Choose record by record, handling each error and missing key."""
         wanted, slot = self._wanted, self.slot
-        found, keyless = Chosen([], [], []), 0
+        found, keyless = SelectedRecords([], [], []), 0
         for at, record in enumerate(batch):
             try:
                 key = self._judged(record, batch[at + 1 : at + 1 + LOOK_AHEAD])
@@ -116,7 +116,7 @@ class Selection:
                 if record.error() is not None:
                     found.events.append(record)
                 else:
-                    found.refused.append(Refused(record, _told(error)))
+                    found.refused.append(UnreadableKey(record, _told(error)))
                 continue
             self._read_any = self._read_any or record.value() is not None
             if key is not None:

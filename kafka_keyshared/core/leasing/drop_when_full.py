@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from kafka_keyshared.core.contract.commands import Notice
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import Line
+from kafka_keyshared.core.telemetry.burst import EventLine
 from kafka_keyshared.core.telemetry.meters import Processed, topics_of
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import Record, counted
@@ -72,4 +72,4 @@ def _note(sub: Subscription, worker: Worker, records: list[Record], now: float) 
     if sub.bursts.shed.only_counted(now):
         return []
     text = f"{worker.name} is full: {counted(len(records), 'record')} dropped (reliable=false)"
-    return sub.bursts.shed.add(Line(text), now)
+    return sub.bursts.shed.add(EventLine(text), now)

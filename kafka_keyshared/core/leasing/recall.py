@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from kafka_keyshared.core.contract.commands import Command, Recall
 from kafka_keyshared.core.contract.events import Recalled
-from kafka_keyshared.core.contract.slices import Leased
+from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.core.lanes.closed import LaneEvent
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.subscription.subscription import Subscription
@@ -20,7 +20,7 @@ from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition
 
-Selector: TypeAlias = Callable[[Leased, int], bool]
+Selector: TypeAlias = Callable[[SliceState, int], bool]
 """Returns whether to recall a leased record, given its index in the slice."""
 
 
@@ -122,7 +122,7 @@ def believed(sub: Subscription, event: Recalled) -> Worker:
     return worker
 
 
-def _present(sub: Subscription, leased: Leased, unstarted: Sequence[int]) -> list[Record]:
+def _present(sub: Subscription, leased: SliceState, unstarted: Sequence[int]) -> list[Record]:
     """Return the records of partitions that are still assigned; drop the others unsettled."""
     records = leased.slice.records
     if leased.slice.epoch == sub.epochs.now:

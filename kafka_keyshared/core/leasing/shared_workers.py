@@ -22,7 +22,7 @@ QUANTUM = 16
 handler, if a call takes several records."""
 
 
-class Batch:
+class BatchDraft:
     """A batch for a worker: records, their chunks, their claimed lanes and their shards."""
 
     def __init__(self, records: list[Record], lanes: list[Lane]) -> None:
@@ -50,7 +50,7 @@ class Batch:
         self.lanes += lanes
         self.chunks.update((id(chunk), chunk) for chunk in came)
 
-    def append(self, other: Batch) -> None:
+    def append(self, other: BatchDraft) -> None:
         """Add all records of another batch."""
         at = len(self.records)
         self.runs += [(at + start, shard) for start, shard in other.runs] if at else other.runs
@@ -133,7 +133,7 @@ def with_room(workers: Iterable[Worker]) -> list[Worker]:
     return able
 
 
-def _leases(sub: Subscription, worker: Worker, batch: Batch) -> Iterator[Command]:
+def _leases(sub: Subscription, worker: Worker, batch: BatchDraft) -> Iterator[Command]:
     records, chunks = batch.records, [*batch.chunks.values()]
     if not records:
         return
@@ -146,7 +146,7 @@ def _leases(sub: Subscription, worker: Worker, batch: Batch) -> Iterator[Command
         yield sub.lease(worker, those, chunks, claimed, also=also, shards=shards)
 
 
-def _shards(batch: Batch, start: int, end: int) -> tuple[dict[Shard, int], list[Record]]:
+def _shards(batch: BatchDraft, start: int, end: int) -> tuple[dict[Shard, int], list[Record]]:
     """Return the shards of a part of a batch with their record counts, and their first records."""
     found: dict[Shard, int] = {}
     records, runs = batch.records, batch.runs
@@ -164,7 +164,9 @@ def _shards(batch: Batch, start: int, end: int) -> tuple[dict[Shard, int], list[
     return found, [records[index] for index in starts]
 
 
-def gather(sub: Subscription, shared: SharedRow, worker: Worker, room: int, most: int) -> Batch:
+def gather(
+    sub: Subscription, shared: SharedRow, worker: Worker, room: int, most: int
+) -> BatchDraft:
     """Take up to ``room`` records that may start from the worker's ready shards.
 
     The shards are those that the worker holds and up to ``most`` free ones. If the worker holds a
@@ -173,7 +175,7 @@ def gather(sub: Subscription, shared: SharedRow, worker: Worker, room: int, most
     granted = sub.take_granted(worker, room, ()) if shared.granted else ([], [])
     if shared.front:  # a returned grant puts the records behind it before the rest
         shared.merge()
-    batch = Batch(*granted)
+    batch = BatchDraft(*granted)
     if sub.keyless.records and sub.takes_keyless(worker):
         _add_keyless(sub, shared, worker, batch, room)
     shards = shared.startable(worker.id, most)
@@ -186,11 +188,11 @@ def gather(sub: Subscription, shared: SharedRow, worker: Worker, room: int, most
 
 
 def _take_at_once(
-    sub: Subscription, worker: Worker, batch: Batch, shards: list[Shard], room: int
+    sub: Subscription, worker: Worker, batch: BatchDraft, shards: list[Shard], room: int
 ) -> None:
     """Fill a batch with records that may start, checking all taken records in one call."""
     while (left := room - len(batch.records)) > 0:
-        taken = Batch([], [])
+        taken = BatchDraft([], [])
         _take_all(taken, shards, left, worker.places() - len(batch.records))
         if not taken.records:
             return
@@ -201,7 +203,7 @@ def _take_at_once(
         shards = [shard for shard in shards if shard.records]
 
 
-def _take_all(batch: Batch, shards: list[Shard], room: int, places: int) -> None:
+def _take_all(batch: BatchDraft, shards: list[Shard], room: int, places: int) -> None:
     """Fill a batch without checking single records.
 
     A shard gives all its records, up to ``places``: no other worker could run the rest at the same
@@ -224,7 +226,7 @@ def _take_all(batch: Batch, shards: list[Shard], room: int, places: int) -> None
 
 
 def _take_one_by_one(
-    sub: Subscription, worker: Worker, batch: Batch, shards: list[Shard], room: int
+    sub: Subscription, worker: Worker, batch: BatchDraft, shards: list[Shard], room: int
 ) -> None:
     """Fill a batch with records that may start; the others move to their waiting place."""
     records, fitting = batch.records, worker.bytes.fitting
@@ -283,7 +285,7 @@ def _wait_as(sub: Subscription, old: Shard, new: Shard) -> None:
 
 
 def _add_keyless(
-    sub: Subscription, shared: SharedRow, worker: Worker, batch: Batch, room: int
+    sub: Subscription, shared: SharedRow, worker: Worker, batch: BatchDraft, room: int
 ) -> None:
     """Add records without a key, in proportion to their share of the waiting records."""
     count = len(sub.keyless)

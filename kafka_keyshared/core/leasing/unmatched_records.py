@@ -11,9 +11,9 @@ from __future__ import annotations
 from kafka_keyshared.core.contract.commands import Command, Halt
 from kafka_keyshared.core.leasing.reopening import settle_head
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import Line
+from kafka_keyshared.core.telemetry.burst import EventLine
 from kafka_keyshared.core.telemetry.meters import Processed, topics_of
-from kafka_keyshared.core.workers.run_queue import Row
+from kafka_keyshared.core.workers.run_queue import RunQueue
 from kafka_keyshared.model import About, Record, name_of, named_key, partition_of
 
 IS_AN_ERROR = "and on_unmatched='error'"
@@ -35,7 +35,7 @@ def look(sub: Subscription, now: float) -> list[Command]:
     return commands
 
 
-def _skip(sub: Subscription, row: Row) -> None:
+def _skip(sub: Subscription, row: RunQueue) -> None:
     """Settle all records in the row, and those that they make ready."""
     while not row.empty() or row.retries:
         records = row.merge().take(len(row))[0]
@@ -72,7 +72,7 @@ def _told(sub: Subscription, record: Record, now: float) -> list[Command]:
         "waits until one joins"
     )
     about = About(partition_of(record), record.offset(), sub.keys.key(record))
-    return [*sub.bursts.held.add(Line(text, about), now)]
+    return [*sub.bursts.held.add(EventLine(text, about), now)]
 
 
 def _key(sub: Subscription, record: Record) -> str:

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from kafka_keyshared.core.contract.slices import Epochs
 from kafka_keyshared.core.lanes.closed import HEAD_HELD_UP, ClosedLane, ClosedLanes
 from kafka_keyshared.core.lanes.single_inflight import OneLease
-from kafka_keyshared.core.limits.slow_records import Running, Slow
+from kafka_keyshared.core.limits.slow_records import LongRunning, Slow
 from kafka_keyshared.core.records.container import WaitingPlace
 from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.core.workers.shards import Shard
@@ -64,11 +64,11 @@ class Behind:
 
     records: float = 0.0
     bytes: float = 0.0
-    lane: ClosedLane | Running | Shard | None = None
+    lane: ClosedLane | LongRunning | Shard | None = None
     of_lane: int = 0
 
     def add(
-        self, count: int, size: float, weight: float, lane: ClosedLane | Running | Shard | None
+        self, count: int, size: float, weight: float, lane: ClosedLane | LongRunning | Shard | None
     ) -> None:
         """Count the records behind a lane or record; None for records that no worker may take."""
         self.records += weight * count
@@ -78,7 +78,7 @@ class Behind:
 
 
 @dataclass(slots=True)
-class Found:
+class ClosedLaneCounts:
     """Waiting records by partition: behind lanes that are blocked, stuck or diverted, and all."""
 
     blocked: dict[TopicPartition, Behind] = field(default_factory=dict)
@@ -150,9 +150,9 @@ class LookAhead:
         window = self._window
         return window.records >= self._most_records or window.bytes >= self._most_bytes
 
-    def look(self, now: float) -> Found:
+    def look(self, now: float) -> ClosedLaneCounts:
         """Return the waiting records by partition."""
-        found = Found()
+        found = ClosedLaneCounts()
         count = 0
         detached = {each.detached for each in self.workers.values() if each.detached is not None}
         for lane in self._closed.lanes.values():

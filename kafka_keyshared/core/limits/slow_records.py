@@ -23,7 +23,7 @@ SLOW_AFTER = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class LongRunning:
     """A running record, by its slice and its index there, and when it was first seen running.
 
     ``key`` is its routing key.
@@ -41,11 +41,11 @@ class Slow:
     """A worker's long-running records; ``whole`` says that all its other records wait for them."""
 
     worker: Worker
-    running: tuple[Running, ...]
+    running: tuple[LongRunning, ...]
     whole: bool
 
     @property
-    def first(self) -> Running:
+    def first(self) -> LongRunning:
         """Return the one that has been running the longest."""
         return min(self.running, key=lambda each: each.since)
 
@@ -109,7 +109,7 @@ class Slow:
         return found
 
 
-def slow_at(worker: Worker, running: Iterable[Running], now: float) -> Slow | None:
+def slow_at(worker: Worker, running: Iterable[LongRunning], now: float) -> Slow | None:
     """Return the worker's long-running records, None if there are none.
 
     All its other records wait if everything that it runs is slow. They also wait if the worker

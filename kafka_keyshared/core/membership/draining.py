@@ -27,7 +27,7 @@ from typing import TypeAlias
 
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.events import Recalled
-from kafka_keyshared.core.contract.slices import Leased, Progress
+from kafka_keyshared.core.contract.slices import Progress, SliceState
 from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.lanes.single_inflight import Grant
 from kafka_keyshared.core.leasing import recall
@@ -36,7 +36,7 @@ from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.routing.port import Routing
 from kafka_keyshared.core.routing.slots import Slots
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.workers.run_queue import Row
+from kafka_keyshared.core.workers.run_queue import RunQueue
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import Record
 
@@ -106,15 +106,15 @@ def _moved_leases(sub: Subscription, moved: dict[int, set[int]]) -> Iterator[int
 
 
 def slots_of(
-    sub: Subscription, leases: Iterable[tuple[Leased, Iterable[int] | None]]
-) -> Iterator[tuple[Leased, int, int]]:
+    sub: Subscription, leases: Iterable[tuple[SliceState, Iterable[int] | None]]
+) -> Iterator[tuple[SliceState, int, int]]:
     """Yield each of these leases that has a slot, with that slot; None means a whole slice.
 
     A handler's changes to its record do not matter. Leases that are known to have ended are left
     out.
     """
     key_of, slot_of = sub.keys.key, sub.keys.slot
-    seen: list[Leased] = []
+    seen: list[SliceState] = []
     for leased, indices in leases:
         seen.append(leased)
         for index in leased.indices() if indices is None else indices:
@@ -124,7 +124,7 @@ def slots_of(
         leased.slice.came.forget_where()
 
 
-def _hand_over(sub: Subscription, row: Row) -> None:
+def _hand_over(sub: Subscription, row: RunQueue) -> None:
     """Move records that wait at a worker, in slots no longer its own, to where they must wait.
 
     They are younger than the leases that their slots still have at the worker. Those leases come
@@ -143,7 +143,7 @@ def _place(
     retries: Iterable[ClosedLane],
 ) -> None:
     """Put these where the current table makes them wait, behind the records there."""
-    by_row: dict[int, tuple[Row, list[Record]]] = {}
+    by_row: dict[int, tuple[RunQueue, list[Record]]] = {}
     for record in records:
         row = sub.row_of(record)
         by_row.setdefault(id(row), (row, []))[1].append(record)
@@ -156,11 +156,11 @@ def _place(
 # --- leases that end ---
 
 
-Ended: TypeAlias = list[tuple[Leased, Iterable[int] | None]]
+Ended: TypeAlias = list[tuple[SliceState, Iterable[int] | None]]
 """Slices, and which of their leases have ended; None for all."""
 
 
-def is_waited_for(sub: Subscription, leased: Leased) -> bool:
+def is_waited_for(sub: Subscription, leased: SliceState) -> bool:
     """Return whether a slot may wait for a lease of this slice.
 
     Leases made by the current table are where they belong, so their records need no check.
@@ -203,7 +203,7 @@ def looked_at(sub: Subscription, progress: Progress) -> None:
             let_go(sub, leased, progress)
 
 
-def let_go(sub: Subscription, leased: Leased, progress: Progress) -> None:
+def let_go(sub: Subscription, leased: SliceState, progress: Progress) -> None:
     """Note which records of a slice have ended, as :func:`looked_at` does for all slices."""
     over = leased.let_go.union(leased.indices()).difference(leased.outstanding(progress))
     if is_waited_for(sub, leased):

@@ -18,7 +18,7 @@ from itertools import chain
 from kafka_keyshared.core.contract.commands import Adopt, Command, Level, Notice, Release
 from kafka_keyshared.core.contract.events import Released
 from kafka_keyshared.core.routing.slots import Move, Run, Slots
-from kafka_keyshared.core.subscription.state_transfers import HandOver, HandOvers, Kept
+from kafka_keyshared.core.subscription.state_transfers import HandOver, HandOvers, ReleasedState
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import counted
@@ -108,12 +108,12 @@ def released(sub: Subscription, event: Released) -> list[Command]:
         return []  # given up with its worker
     if event.error is not None:
         return _without(sub, hand_over.worker, hand_over.slots, f"release() failed: {event.error}")
-    kept = Kept(hand_over.slots, event.state)
+    kept = ReleasedState(hand_over.slots, event.state)
     return _on_to(sub, hand_overs, kept, sub.workers.get(hand_over.target))
 
 
 def _on_to(
-    sub: Subscription, hand_overs: HandOvers, kept: Kept, target: Worker | None = None
+    sub: Subscription, hand_overs: HandOvers, kept: ReleasedState, target: Worker | None = None
 ) -> list[Command]:
     """Have state adopted by its target, or by a worker that owns some of its slots.
 

@@ -19,7 +19,7 @@ from kafka_keyshared.core.contract.commands import (
     ReplaceWorker,
     StartWorker,
 )
-from kafka_keyshared.core.contract.events import Beat
+from kafka_keyshared.core.contract.events import Tick
 from kafka_keyshared.core.leasing import recall
 from kafka_keyshared.core.leasing.reopening import advance
 from kafka_keyshared.core.membership import draining, state_transfer
@@ -127,7 +127,7 @@ def caught_up(sub: Subscription) -> None:
 # --- leaving ---
 
 
-def eviction(sub: Subscription, beat: Beat) -> list[Command]:
+def eviction(sub: Subscription, beat: Tick) -> list[Command]:
     """Replace dead workers under the same name; evict those not back within six heartbeats.
 
     A worker that comes back and dies again starts a new count. It dies of records, and those have

@@ -19,13 +19,13 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from kafka_keyshared.core.contract.commands import Command, Commit, CommitEntry, Level, Notice
-from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.denials import Denials
 from kafka_keyshared.core.offsets.lane_section import LaneNotes
 from kafka_keyshared.core.offsets.log_position import LogPosition
 from kafka_keyshared.core.offsets.metadata import Encoded
-from kafka_keyshared.core.offsets.positions import PartitionState, Snapshot
+from kafka_keyshared.core.offsets.positions import OffsetSnapshot, PartitionState
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
@@ -53,7 +53,7 @@ class CommitPolicy:
 
 
 def encode(
-    snapshots: Mapping[TopicPartition, Snapshot],
+    snapshots: Mapping[TopicPartition, OffsetSnapshot],
     states: Mapping[TopicPartition, PartitionState],
     text_limit: TextLimit,
 ) -> tuple[dict[TopicPartition, CommitEntry], dict[TopicPartition, Encoded]]:
@@ -363,7 +363,7 @@ class Commits:
             if (state := self._partitions.get(partition)) is not None
         }
 
-    def answered(self, answer: CommitAnswered, now: float) -> list[Command]:
+    def answered(self, answer: CommitAnswer, now: float) -> list[Command]:
         """Take the broker's answer; a failure never counts as committed."""
         states = self.in_flight.pop(answer.commit, {})
         if answer.result is CommitResult.ACCEPTED:

@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 from kafka_keyshared.core.offsets.ranges import (
     MAX_OFFSET,
+    ByteReader,
     MalformedError,
-    Reader,
     put_varint,
     varint_size,
 )
-from kafka_keyshared.core.offsets.running_section import NONE_RUNNING, Running
+from kafka_keyshared.core.offsets.running_section import NONE_RUNNING, RunningNote
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.hashing import lane_hash
 
@@ -58,7 +58,7 @@ class LaneNotes:
 
     diverted: frozenset[bytes] = frozenset()
     tried: Mapping[int, Tried] = field(default_factory=dict)
-    running: Running = NONE_RUNNING
+    running: RunningNote = NONE_RUNNING
 
     def __bool__(self) -> bool:
         return bool(self.diverted or self.tried or self.running)
@@ -133,7 +133,7 @@ def unpack_tried(payload: bytes, position: int) -> dict[int, Tried]:
 
     Raises :class:`MalformedError` for bytes that :func:`pack_tried` does not make.
     """
-    reader = Reader(payload)
+    reader = ByteReader(payload)
     at = _base(reader, position)
     tried = {}
     while reader.more():
@@ -177,13 +177,13 @@ def _section(kind: int, payload: bytes) -> bytes:
     return bytes(out) + payload
 
 
-def _open(payload: bytes, position: int) -> Reader:
-    reader = Reader(payload)
+def _open(payload: bytes, position: int) -> ByteReader:
+    reader = ByteReader(payload)
     _base(reader, position)
     return reader
 
 
-def _base(reader: Reader, position: int) -> int:
+def _base(reader: ByteReader, position: int) -> int:
     base = reader.varint()
     if base > position:
         raise MalformedError(f"it was written for position {base}, not for {position}")

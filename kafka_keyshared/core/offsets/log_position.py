@@ -23,7 +23,7 @@ import zlib
 from typing import NamedTuple
 
 from kafka_keyshared.core.offsets.framing import unseal
-from kafka_keyshared.core.offsets.ranges import MalformedError, Reader, put_varint
+from kafka_keyshared.core.offsets.ranges import ByteReader, MalformedError, put_varint
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.model import TopicPartition
 
@@ -53,7 +53,7 @@ def pack_origin(at: LogPosition) -> bytes:
     return bytes(out) + id_
 
 
-def read_origin(reader: Reader, at: LogPosition) -> None:
+def read_origin(reader: ByteReader, at: LogPosition) -> None:
     """Take the origin off a text that was found at ``at``.
 
     Raises :class:`MalformedError` unless the text was written for that log and that position. Ids
@@ -93,7 +93,7 @@ def topic_id_in(text: str | None) -> str | None:
     if not text:
         return None
     try:
-        reader = Reader(unseal(text))
+        reader = ByteReader(unseal(text))
         reader.varint(), reader.varint(), reader.take(_NAME_BYTES)
         id_ = reader.take(reader.varint())
     except MalformedError:

@@ -67,9 +67,9 @@ from kafka_keyshared.core.offsets.log_position import (
 from kafka_keyshared.core.offsets.ranges import (
     KIND_BITMAP,
     KIND_RUNS,
+    ByteReader,
     MalformedError,
     Packed,
-    Reader,
     Runs,
     check_runs,
     clip,
@@ -398,7 +398,7 @@ def _parse_body(body: bytes, at: LogPosition, known: Collection[str] | None) -> 
     notes: dict[str, LaneNotes] = {}
     unknown: dict[str, bytes] = {}
     skipped = 0
-    reader = Reader(body)
+    reader = ByteReader(body)
     read_origin(reader, at)
     while reader.more():
         try:
@@ -426,7 +426,7 @@ def _parse_block(block: bytes, position: int) -> tuple[Runs, LaneNotes, int]:
     running = NONE_RUNNING
     seen: set[int] = set()
     others = 0
-    reader = Reader(block)
+    reader = ByteReader(block)
     while reader.more():
         kind = reader.take(1)[0]
         payload = reader.take(reader.varint())

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from kafka_keyshared.core.offsets.lane_section import LaneNotes
 from kafka_keyshared.core.offsets.metadata import Runs, clip, settled_runs
-from kafka_keyshared.core.offsets.running_section import Running
+from kafka_keyshared.core.offsets.running_section import RunningNote
 from kafka_keyshared.model import Record, TopicPartition
 
 
@@ -65,11 +65,11 @@ class PartitionState:
             }
 
 
-NONE_RUN: Mapping[str, Running] = {}
+NONE_RUN: Mapping[str, RunningNote] = {}
 """No running records. A plain dict, because Spark's tasks send snapshots by pickle."""
 
 
-class Snapshot(NamedTuple):
+class OffsetSnapshot(NamedTuple):
     """Position and settled sets of one partition, taken together.
 
     ``leader_epoch`` is that of the record at the position, -1 when nothing is held there. ``notes``
@@ -81,7 +81,7 @@ class Snapshot(NamedTuple):
     runs: dict[str, Runs]
     leader_epoch: int = -1
     notes: Mapping[str, LaneNotes] = MappingProxyType({})
-    running: Mapping[str, Running] = NONE_RUN
+    running: Mapping[str, RunningNote] = NONE_RUN
 
 
 class Derived(NamedTuple):
@@ -128,7 +128,7 @@ def derive(
     unsettled: Mapping[str, Mapping[int, Record]],
     restored: Mapping[str, Runs],
     ceilings: Mapping[str, int],
-) -> Snapshot:
+) -> OffsetSnapshot:
     """Return the safe position and the offsets that each subscription has settled beyond it.
 
     ``unsettled`` has the held records of each subscription, in any order. An offset is safe only
@@ -147,11 +147,11 @@ def derive(
         open_below = sorted(offset for offset in held if offset < below)
         if settled := settled_runs(position, below, open_below, restored.get(name, ())):
             runs[name] = settled
-    return Snapshot(position, runs, -1 if epoch is None else epoch)
+    return OffsetSnapshot(position, runs, -1 if epoch is None else epoch)
 
 
 def look(
-    snapshot: Snapshot,
+    snapshot: OffsetSnapshot,
     held: Mapping[str, Mapping[int, Record]],
     before: Derived | None,
     now: float,

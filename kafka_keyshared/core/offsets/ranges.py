@@ -193,7 +193,7 @@ def unpack(kind: int, payload: bytes, position: int) -> Runs:
     ``position``. In that case an operator has reset the group to an earlier offset, so these
     records must run again.
     """
-    reader = Reader(payload)
+    reader = ByteReader(payload)
     base = reader.varint()
     if base > position:
         raise MalformedError(f"it was written for position {base}, not for {position}")
@@ -214,7 +214,7 @@ def varint_size(value: int) -> int:
     return max(1, (value.bit_length() + 6) // 7)
 
 
-class Reader:
+class ByteReader:
     """Reads bytes front to back, never past their end."""
 
     def __init__(self, data: bytes) -> None:
@@ -294,7 +294,7 @@ def _bits(runs: Runs) -> bytes:
     return int(digits[::-1], 2).to_bytes((len(digits) + 7) // 8, "little")
 
 
-def _parse_runs(reader: Reader, base: int) -> list[tuple[int, int]]:
+def _parse_runs(reader: ByteReader, base: int) -> list[tuple[int, int]]:
     runs = []
     start = base
     while reader.more():
@@ -307,7 +307,7 @@ def _parse_runs(reader: Reader, base: int) -> list[tuple[int, int]]:
     return runs
 
 
-def _parse_bits(reader: Reader, base: int) -> list[tuple[int, int]]:
+def _parse_bits(reader: ByteReader, base: int) -> list[tuple[int, int]]:
     first = base + reader.varint()
     bits = int.from_bytes(reader.rest(), "little")
     spans = (ones.span() for ones in _ONES.finditer(f"{bits:b}"[::-1]))

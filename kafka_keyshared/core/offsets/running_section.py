@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from kafka_keyshared.core.offsets.ranges import (
     MAX_OFFSET,
+    ByteReader,
     MalformedError,
-    Reader,
     put_varint,
     varint_size,
 )
@@ -47,7 +47,7 @@ NO_NUMBERS: Mapping[int, int] = {}
 """A plain dict, because Spark's tasks send notes by pickle."""
 
 
-class Running(NamedTuple):
+class RunningNote(NamedTuple):
     """Running records of one partition and subscription.
 
     ``numbers`` maps an offset to the number of consecutive owners that ran the record, in order of
@@ -61,10 +61,10 @@ class Running(NamedTuple):
         return bool(self.numbers or self.more)
 
 
-NONE_RUNNING = Running()
+NONE_RUNNING = RunningNote()
 
 
-def first_of(running: Running, position: int, room: int) -> Running:
+def first_of(running: RunningNote, position: int, room: int) -> RunningNote:
     """Return the first of the running records, as many as fit in ``room`` bytes."""
     most = room - 2 - 2 * varint_size(MAX_OFFSET)
     kept: dict[int, int] = {}
@@ -74,10 +74,10 @@ def first_of(running: Running, position: int, room: int) -> Running:
         if most < 0:
             break
         kept[offset] = number
-    return Running(kept, running.more + len(running.numbers) - len(kept))
+    return RunningNote(kept, running.more + len(running.numbers) - len(kept))
 
 
-def pack_running(position: int, running: Running, room: int) -> bytes:
+def pack_running(position: int, running: RunningNote, room: int) -> bytes:
     """Return the section that names as many running records as ``room`` bytes have space for."""
     kept = first_of(running, position, room)
     if not kept.numbers:
@@ -95,12 +95,12 @@ def pack_running(position: int, running: Running, room: int) -> bytes:
     return bytes(out + payload)
 
 
-def unpack_running(payload: bytes, position: int) -> Running:
+def unpack_running(payload: bytes, position: int) -> RunningNote:
     """Return the running records at and after ``position`` that a section names.
 
     Raises :class:`MalformedError` for bytes that :func:`pack_running` does not make.
     """
-    reader = Reader(payload)
+    reader = ByteReader(payload)
     at = reader.varint()
     if at > position:
         raise MalformedError(f"it was written for position {at}, not for {position}")
@@ -114,4 +114,4 @@ def unpack_running(payload: bytes, position: int) -> Running:
         if at >= position:
             numbers[at] = min(number, COUNTED_MOST)
         at += 1
-    return Running(numbers, more if numbers else 0)
+    return RunningNote(numbers, more if numbers else 0)

@@ -19,7 +19,7 @@ from kafka_keyshared.core.contract.commands import (
     Notice,
 )
 from kafka_keyshared.core.contract.events import StartPoint
-from kafka_keyshared.core.contract.slices import Leased, Progress
+from kafka_keyshared.core.contract.slices import Progress, SliceState
 from kafka_keyshared.core.lanes.closed import LETTERS_ON_THEIR_WAY
 from kafka_keyshared.core.leasing.reopening import advance
 from kafka_keyshared.core.offsets import metadata
@@ -27,7 +27,7 @@ from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
 from kafka_keyshared.core.offsets.log_position import LogPosition
 from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.core.offsets.ranges import MAX_OFFSET
-from kafka_keyshared.core.offsets.running_section import NONE_RUNNING, Running
+from kafka_keyshared.core.offsets.running_section import NONE_RUNNING, RunningNote
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
@@ -99,10 +99,10 @@ def _within(tried: Mapping[int, Tried], low: int, high: int) -> dict[int, Tried]
     return {offset: each for offset, each in tried.items() if low <= offset < high}
 
 
-def _running(running: Running, low: int, high: int) -> Running:
+def _running(running: RunningNote, low: int, high: int) -> RunningNote:
     """Return the running records that the log can hold."""
     within = {at: number for at, number in running.numbers.items() if low <= at < high}
-    return Running(within, running.more)
+    return RunningNote(within, running.more)
 
 
 def assign(
@@ -268,7 +268,7 @@ def forget(sub: Subscription, partitions: set[TopicPartition], progress: Progres
 
 
 def _note_in_time(
-    sub: Subscription, leased: Leased, partitions: set[TopicPartition], progress: Progress
+    sub: Subscription, leased: SliceState, partitions: set[TopicPartition], progress: Progress
 ) -> bool:
     """Note which records of the partitions had ended; return whether the slice has any of them."""
     came = leased.slice.came

@@ -25,7 +25,7 @@ from math import inf
 from kafka_keyshared.core.contract.commands import Command, Commit, Level, Notice
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.offsets.positions import PartitionState, Unsettled, collect
-from kafka_keyshared.core.offsets.running_section import STARTED, WAITING, Running
+from kafka_keyshared.core.offsets.running_section import STARTED, WAITING, RunningNote
 from kafka_keyshared.core.partitions.lease_limit import (
     LOOK_SECONDS,
     LOOK_SECONDS_PER_RECORD,
@@ -131,7 +131,7 @@ class CarefulStarts:
         """Begin partitions; each state names the records that ran when its last owner ended."""
         if not self.enabled:
             return []
-        unclean: dict[TopicPartition, list[Running]] = {}
+        unclean: dict[TopicPartition, list[RunningNote]] = {}
         self._named_at = min(self._named_at, now)
         if not any(sub.suspects for sub in self._subs.values()):
             self._group, self._group_at = 1, now
@@ -199,7 +199,7 @@ class CarefulStarts:
 
     def name(
         self, unsettled: Mapping[str, Unsettled], progress: Progress, now: float
-    ) -> dict[TopicPartition, dict[str, Running]]:
+    ) -> dict[TopicPartition, dict[str, RunningNote]]:
         """Return the records that the next commit names, and note which may start after it.
 
         ``unsettled`` has the held records of each subscription.
@@ -234,9 +234,9 @@ class CarefulStarts:
 
     def running(
         self, unsettled: Mapping[str, Unsettled], progress: Progress, *, final: bool = False
-    ) -> dict[TopicPartition, dict[str, Running]]:
+    ) -> dict[TopicPartition, dict[str, RunningNote]]:
         """Return the running records by partition and subscription; with ``final`` no others."""
-        found: dict[TopicPartition, dict[str, Running]] = {}
+        found: dict[TopicPartition, dict[str, RunningNote]] = {}
         if not self.enabled:
             return found
         for name, sub in self._subs.items():
@@ -253,7 +253,7 @@ class CarefulStarts:
                 turns = zip_longest(running.get(partition, ()), suspects, following)
                 order = [each for turn in turns for each in turn if each is not None]
                 if order:
-                    named = Running({offset: numbers[offset] for offset in order})
+                    named = RunningNote({offset: numbers[offset] for offset in order})
                     found.setdefault(partition, {})[name] = named
         return found
 
@@ -468,7 +468,7 @@ def _running(
     return {partition: sorted(offsets) for partition, offsets in found.items()}
 
 
-def _unclean(unclean: Mapping[TopicPartition, Iterable[Running]]) -> Notice:
+def _unclean(unclean: Mapping[TopicPartition, Iterable[RunningNote]]) -> Notice:
     """Return the one line about partitions whose last owner ended without a clean stop."""
     names: list[str] = []
     more = 0

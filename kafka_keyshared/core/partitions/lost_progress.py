@@ -26,7 +26,7 @@ NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _RegainedRecord:
     ours: Collection[CommitEntry]
     left: CommitEntry
     until: float
@@ -36,7 +36,7 @@ class Regained:
     """The settled records of each lost partition. Times are monotonic, in seconds."""
 
     def __init__(self) -> None:
-        self._kept: dict[TopicPartition, _Kept] = {}
+        self._kept: dict[TopicPartition, _RegainedRecord] = {}
 
     def __contains__(self, partition: TopicPartition) -> bool:
         return partition in self._kept
@@ -60,7 +60,7 @@ class Regained:
         self._kept = {each: kept for each, kept in self._kept.items() if now <= kept.until}
         for partition, entry in left.items():
             if entries := ours.get(partition):
-                self._kept[partition] = _Kept(entries, entry, now + KEPT_SECONDS)
+                self._kept[partition] = _RegainedRecord(entries, entry, now + KEPT_SECONDS)
 
     def starts(
         self,
@@ -94,7 +94,7 @@ def _start(
     partition: TopicPartition,
     point: StartPoint,
     stored: CommitEntry | None,
-    kept: _Kept,
+    kept: _RegainedRecord,
     known: Collection[str],
 ) -> StartPoint:
     if stored is None or stored not in kept.ours:

@@ -11,13 +11,13 @@ from kafka_keyshared.core.offsets.commit import encode
 from kafka_keyshared.core.offsets.metadata import Encoded
 from kafka_keyshared.core.offsets.positions import (
     Derived,
+    OffsetSnapshot,
     PartitionState,
-    Snapshot,
     Unsettled,
     derive,
     look,
 )
-from kafka_keyshared.core.offsets.running_section import Running
+from kafka_keyshared.core.offsets.running_section import RunningNote
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.partitions.careful_starts import CarefulStarts
 from kafka_keyshared.core.partitions.lease_limit import Ceilings
@@ -25,7 +25,7 @@ from kafka_keyshared.core.partitions.restored_attempts import notes
 from kafka_keyshared.core.telemetry.meters import Arrivals
 from kafka_keyshared.model import TopicPartition
 
-RunningRecords: TypeAlias = dict[TopicPartition, dict[str, Running]]
+RunningRecords: TypeAlias = dict[TopicPartition, dict[str, RunningNote]]
 NameRunning: TypeAlias = Callable[[Mapping[str, Unsettled], Progress], RunningRecords]
 
 
@@ -48,7 +48,7 @@ class Snapshots:
 
     def take(
         self, progress: Progress, now: float, running: NameRunning | None = None
-    ) -> dict[TopicPartition, Snapshot]:
+    ) -> dict[TopicPartition, OffsetSnapshot]:
         """Return position and settled sets of every partition that has received records.
 
         The result is empty if no subscription is reliable, because then no position is safe.
@@ -56,7 +56,7 @@ class Snapshots:
         """
         by_sub = self._ceilings.look(progress, now)
         noted = notes(self._ceilings.subs, by_sub, self._states)
-        snapshots: dict[TopicPartition, Snapshot] = {}
+        snapshots: dict[TopicPartition, OffsetSnapshot] = {}
         if not by_sub:
             return snapshots  # no subscription is reliable
         run = running(by_sub, progress) if running is not None else {}

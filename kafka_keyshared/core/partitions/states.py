@@ -13,7 +13,7 @@ from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
 
 
-class Ownership(enum.Enum):
+class PartitionOwnership(enum.Enum):
     """The ownership state of a partition."""
 
     ABSENT = "absent"
@@ -33,9 +33,9 @@ class PartitionEvent(enum.Enum):
     FORGOTTEN = "forgotten without being assigned, or before it is given up"
 
 
-_S, _E = Ownership, PartitionEvent
+_S, _E = PartitionOwnership, PartitionEvent
 
-PARTITION_TABLE: Mapping[Ownership, Mapping[PartitionEvent, Ownership]] = {
+PARTITION_TABLE: Mapping[PartitionOwnership, Mapping[PartitionEvent, PartitionOwnership]] = {
     _S.ABSENT: {_E.ASSIGNED: _S.OWNED},
     _S.OWNED: {
         _E.RECEIVED: _S.OWNED,
@@ -64,8 +64,8 @@ def refuse_impossible(
     """
     refused = []
     for each in partitions:
-        owned = Ownership.CLOSING if each in closing else Ownership.OWNED
-        if event not in PARTITION_TABLE[owned if each in states else Ownership.ABSENT]:
+        owned = PartitionOwnership.CLOSING if each in closing else PartitionOwnership.OWNED
+        if event not in PARTITION_TABLE[owned if each in states else PartitionOwnership.ABSENT]:
             refused.append(each)
     if refused:
         raise InvariantError(f"{', '.join(map(str, sorted(refused)))} {event.value}")

@@ -172,7 +172,7 @@ class Originals:
             self._chunks = (Chunk.apart(self._records, self),)
 
 
-class Places:
+class RecordOrigins:
     """Partitions of records, noted at the cost of a list and counted together."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from kafka_keyshared.core.routing.filters import (
     check_unmatched,
     filters_of,
 )
-from kafka_keyshared.core.routing.port import Move, Routing, Span, Unowned, moved, moves
+from kafka_keyshared.core.routing.port import Move, Routing, SlotSpan, Unowned, moved, moves
 from kafka_keyshared.core.routing.ranges import StickyRanges
 from kafka_keyshared.core.routing.ring import DEFAULT_VNODES, ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.routing.unordered import Unordered
@@ -25,7 +25,7 @@ __all__ = [
     "Move",
     "OnUnmatched",
     "Routing",
-    "Span",
+    "SlotSpan",
     "StickyRanges",
     "Unordered",
     "Unowned",

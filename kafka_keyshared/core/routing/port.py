@@ -33,7 +33,7 @@ Owner: TypeAlias = str | Unowned
 """The name of a worker, or why there is none."""
 
 
-class Span(NamedTuple):
+class SlotSpan(NamedTuple):
     """Adjacent slots with one owner, ``first`` and ``last`` included."""
 
     first: int
@@ -113,7 +113,7 @@ class Routing(ABC):
                 routing = routing.without_worker(name)
         return routing
 
-    def uncovered(self, names: AbstractSet[str] | None = None) -> Sequence[Span]:
+    def uncovered(self, names: AbstractSet[str] | None = None) -> Sequence[SlotSpan]:
         """Return the slots for which none of these workers was declared (None: of all)."""
         del names
         return ()
@@ -125,18 +125,18 @@ class Routing(ABC):
             table += [owner] * slots
         return table
 
-    def spans(self) -> Iterator[Span]:
+    def spans(self) -> Iterator[SlotSpan]:
         """Yield the slots from 0 on by owner, in as few spans as possible."""
         first = end = 0
         last_owner: int | None = None
         for owner, slots in self.arcs():
             if owner != last_owner and slots:
                 if last_owner is not None:
-                    yield Span(first, end - 1, self._named(last_owner))
+                    yield SlotSpan(first, end - 1, self._named(last_owner))
                 first, last_owner = end, owner
             end += slots
         if last_owner is not None:
-            yield Span(first, end - 1, self._named(last_owner))
+            yield SlotSpan(first, end - 1, self._named(last_owner))
 
     def owner(self, slot: int) -> Owner:
         """Return the owner of ``slot``. Raises ``IndexError`` for a slot outside 0..65535."""

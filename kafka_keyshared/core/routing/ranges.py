@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 from kafka_keyshared.core.routing.port import (
     Owner,
     Routing,
-    Span,
+    SlotSpan,
     Unowned,
     check_slot,
     checked,
@@ -100,17 +100,17 @@ class StickyRanges(Routing):
         if start < SLOTS:
             yield Unowned.NOBODY, SLOTS - start
 
-    def uncovered(self, names: AbstractSet[str] | None = None) -> Sequence[Span]:
+    def uncovered(self, names: AbstractSet[str] | None = None) -> Sequence[SlotSpan]:
         """Return the slots that are in no range of these workers (None: of any)."""
         found = []
         start = 0
         for each in self.ranges:
             if names is None or each.worker in names:
                 if each.first > start:
-                    found.append(Span(start, each.first - 1, Unowned.NOBODY))
+                    found.append(SlotSpan(start, each.first - 1, Unowned.NOBODY))
                 start = each.last + 1
         if start < SLOTS:
-            found.append(Span(start, SLOTS - 1, Unowned.NOBODY))
+            found.append(SlotSpan(start, SLOTS - 1, Unowned.NOBODY))
         return found
 
     def assigned(self, first: int, last: int, worker: str) -> StickyRanges:

@@ -23,7 +23,7 @@ from kafka_keyshared.core.status.details import (
     slots,
     unread,
 )
-from kafka_keyshared.core.status.environment import Stand, Surroundings
+from kafka_keyshared.core.status.environment import CodePosition, StatusInputs
 from kafka_keyshared.core.status.pending import pending_acks
 from kafka_keyshared.core.status.shared_workers import (
     detached_since,
@@ -58,11 +58,11 @@ NEARLY_FULL = 10
 limit would toggle with every fetch."""
 
 
-class _Look(NamedTuple):
+class _StatusLook(NamedTuple):
     core: Dispatcher
     progress: Progress
     now: float
-    around: Surroundings
+    around: StatusInputs
     lasting: Lasting
 
 
@@ -70,7 +70,7 @@ def take(
     core: Dispatcher,
     progress: Progress,
     now: float,
-    around: Surroundings,
+    around: StatusInputs,
     lasting: Lasting | None = None,
 ) -> Status:
     """Return the status; ``progress`` and ``now`` are the same as for a commit.
@@ -78,7 +78,7 @@ def take(
     ``lasting`` has the start times noted by earlier statuses; without it all conditions are new.
     """
     lasting = Lasting() if lasting is None else lasting
-    look = _Look(core, progress, now, around, lasting)
+    look = _StatusLook(core, progress, now, around, lasting)
     meters, failing = core.meters, core.commits.failing
     topics = _topics(core, around)
     status = Status(
@@ -123,11 +123,11 @@ def take(
     return status
 
 
-def _topics(core: Dispatcher, around: Surroundings) -> list[str]:
+def _topics(core: Dispatcher, around: StatusInputs) -> list[str]:
     return sorted({*around.topics, *core.meters.topics})
 
 
-def _partition(look: _Look, partition: TopicPartition) -> PartitionStatus:
+def _partition(look: _StatusLook, partition: TopicPartition) -> PartitionStatus:
     core, _, now, around, lasting = look
     state = core.partitions.get(partition)
     seen = core.snapshots.derived.get(partition)
@@ -162,7 +162,7 @@ def _partition(look: _Look, partition: TopicPartition) -> PartitionStatus:
     )
 
 
-def _subscription(look: _Look, sub: Subscription) -> SubscriptionStatus:
+def _subscription(look: _StatusLook, sub: Subscription) -> SubscriptionStatus:
     core, progress, now, around, lasting = look
     counts = sub.counts
     topics = _topics(core, around)
@@ -230,7 +230,7 @@ def _subscription(look: _Look, sub: Subscription) -> SubscriptionStatus:
 
 
 def _pending(
-    sub: Subscription, progress: Progress, around: Surroundings
+    sub: Subscription, progress: Progress, around: StatusInputs
 ) -> tuple[PendingAck, ...] | None:
     if around.pending:
         return tuple(pending_acks(sub, progress))
@@ -269,7 +269,7 @@ def _blocked(sub: Subscription, closed: ClosedLane, now: float) -> BlockedKey:
 
 
 def _worker(
-    look: _Look, sub: Subscription, worker: Worker, drains: tuple[DrainingHash, ...]
+    look: _StatusLook, sub: Subscription, worker: Worker, drains: tuple[DrainingHash, ...]
 ) -> WorkerStatus:
     core, progress, now, around, _ = look
     watch = core.watches[sub.name]
@@ -286,7 +286,9 @@ def _worker(
                 since = detached_since(sub, id_, now if known is None else known.since)
                 topic, partition = partition_of(record)
                 key = sub.keys.key(record)
-                where, stack = around.stands.get((sub.name, worker.id, id_, index), Stand("", ""))
+                where, stack = around.stands.get(
+                    (sub.name, worker.id, id_, index), CodePosition("", "")
+                )
                 running = RunningRecord(
                     topic=topic,
                     partition=partition,

@@ -18,7 +18,7 @@ from kafka_keyshared.status import (
 )
 
 
-class Stand(NamedTuple):
+class CodePosition(NamedTuple):
     """A handler's current position: the line of the user's program, and its call stack."""
 
     where: str
@@ -38,7 +38,7 @@ class Beats(NamedTuple):
     error: str = ""
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class StatusInputs(msgspec.Struct, frozen=True, kw_only=True):
     """The values from outside the core that the status shows. Times are in seconds since 1970.
 
     ``topics`` are the topics subscribed to by name. ``paused`` are the partitions that are paused
@@ -63,7 +63,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     client: ClientStatus | None = None
     pending: bool = False
     full: bool = False
-    stands: Mapping[tuple[str, int, int, int], Stand] = {}
+    stands: Mapping[tuple[str, int, int, int], CodePosition] = {}
     brokers_away_seconds: float | None = None
     client_error: str = ""
     rebalanced: tuple[RebalanceStatus, ...] = ()

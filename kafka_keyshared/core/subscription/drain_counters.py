@@ -17,7 +17,7 @@ from typing import TypeAlias
 from kafka_keyshared.core.keys.extraction import OwnKeys
 from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.lanes.single_inflight import Grant
-from kafka_keyshared.core.workers.run_queue import Row
+from kafka_keyshared.core.workers.run_queue import RunQueue
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, TopicPartition
@@ -38,7 +38,7 @@ class DrainingSlots:
     """
 
     def __init__(self, keys: OwnKeys, *, wide: bool = False) -> None:
-        self.row = Row(None)
+        self.row = RunQueue(None)
         self.count = 0
         self.cleared_total = 0
         self.cleared: set[int] = set()

@@ -28,14 +28,14 @@ from kafka_keyshared.core.subscription.drain_counters import DrainingSlots
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, refuse_filters
 from kafka_keyshared.core.subscription.state_transfers import HandOvers
 from kafka_keyshared.core.subscription.unmatched import UnownedRows
-from kafka_keyshared.core.workers.run_queue import Row
+from kafka_keyshared.core.workers.run_queue import RunQueue
 from kafka_keyshared.core.workers.shards import SharedRow
 from kafka_keyshared.core.workers.worker import Worker, WorkerState
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record
 
 
-class Ownership:
+class SlotOwnership:
     """The workers of a subscription, their slots, and the records that wait for them.
 
     If ``has_gaps`` is false, every slot has a worker, and no ownership check is made.
@@ -220,7 +220,7 @@ class Ownership:
 
     # --- waiting places ---
 
-    def row_of(self, record: Record) -> Row:
+    def row_of(self, record: Record) -> RunQueue:
         """Return the row of the record: its owner's, an unowned one, or that of draining slots."""
         if self.shared is not None:
             return self.shared
@@ -230,13 +230,13 @@ class Ownership:
         owner = self.owner(record)
         return self.unowned.row_of(owner) if isinstance(owner, Unowned) else owner.row
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[RunQueue]:
         """Yield every row."""
         yield from self.own_rows()
         yield self.draining.row
         yield from self.unowned.rows
 
-    def own_rows(self) -> Iterator[Row]:
+    def own_rows(self) -> Iterator[RunQueue]:
         """Yield the rows that workers are leased from."""
         if self.shared is not None:
             yield self.shared

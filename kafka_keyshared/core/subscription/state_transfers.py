@@ -21,7 +21,7 @@ class HandOver:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ReleasedState:
     """The state of slots, as their worker released it."""
 
     slots: Slots
@@ -43,8 +43,8 @@ class HandOvers:
         self.out: dict[int, HandOver] = {}
         self.waiting: dict[int, list[Run]] = {}
         self.behind: dict[int, list[Run]] = {}
-        self.back: list[Kept] = []
-        self.kept: list[Kept] = []
+        self.back: list[ReleasedState] = []
+        self.kept: list[ReleasedState] = []
         self._numbers = itertools.count()
 
     def begin(self, hand_over: HandOver) -> int:
@@ -59,7 +59,7 @@ class HandOvers:
 
     def slots(self) -> Slots:
         """Return the slots that are closed until their state has arrived."""
-        shut: list[HandOver | Kept] = [*self.out.values(), *self.back]
+        shut: list[HandOver | ReleasedState] = [*self.out.values(), *self.back]
         later = chain(self.waiting.values(), self.behind.values())
         return Slots(chain(*(each.slots.runs for each in shut), *later))
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from kafka_keyshared.core.contract.commands import Command, Lease
+from kafka_keyshared.core.contract.commands import Command, LeaseSlice
 from kafka_keyshared.core.contract.dlq_limit import DlqWatch
-from kafka_keyshared.core.contract.slices import Book, Epochs, Leased, Slice
+from kafka_keyshared.core.contract.slices import Book, Epochs, Slice, SliceState
 from kafka_keyshared.core.lanes.closed import ClosedLanes, LaneEvent, LaneState
 from kafka_keyshared.core.lanes.single_inflight import OneLease
 from kafka_keyshared.core.limits.blocked_quota import LookAhead
@@ -25,7 +25,7 @@ from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.subscription.diverted_lanes import Diversions
 from kafka_keyshared.core.subscription.hot_keys import HotKeys
-from kafka_keyshared.core.subscription.routing_state import Ownership
+from kafka_keyshared.core.subscription.routing_state import SlotOwnership
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.suspects import Suspects
 from kafka_keyshared.core.subscription.unsettled import Holdings
@@ -33,14 +33,14 @@ from kafka_keyshared.core.telemetry.blocked_reminder import Reminder
 from kafka_keyshared.core.telemetry.bursts import Bursts
 from kafka_keyshared.core.telemetry.error_counts import ErrorsSeen
 from kafka_keyshared.core.telemetry.failure_watch import FailureWatch
-from kafka_keyshared.core.telemetry.meters import Counts
+from kafka_keyshared.core.telemetry.meters import OutcomeCounts
 from kafka_keyshared.core.workers.shards import Detaching, Shard
 from kafka_keyshared.core.workers.worker import Worker, merged
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition, partition_of, some
 
 
-class Subscription(Ownership, Holdings):
+class Subscription(SlotOwnership, Holdings):
     """The state of one subscription. Only the dispatcher calls it."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Subscription(Ownership, Holdings):
         self.epochs = Epochs() if epochs is None else epochs
         self.book = Book() if book is None else book
         self.window = Window(settings.window_records, settings.window_bytes)
-        self.counts = Counts()
+        self.counts = OutcomeCounts()
         self.bursts = Bursts()
         self.errors = ErrorsSeen()
         self.closed = ClosedLanes()
@@ -191,7 +191,7 @@ class Subscription(Ownership, Holdings):
         *,
         also: Sequence[Record] = (),
         shards: Mapping[Shard, int] | None = None,
-    ) -> Lease:
+    ) -> LeaseSlice:
         """Lease records as one slice.
 
         ``also`` has the first records of other origins. ``shards`` maps their shards to the number
@@ -200,13 +200,13 @@ class Subscription(Ownership, Holdings):
         came = Originals(records, self.counts.topic, chunks)
         slice_ = Slice(self.book.next_id(), self.name, worker.id, self.epochs.now, records, came)
         first = (records[0], *also)
-        leased = Leased(slice_, self.table.version, retries, claimed, first)
+        leased = SliceState(slice_, self.table.version, retries, claimed, first)
         if shards:
             leased.hold(shards.items())
         self.book.enter(leased)
         worker.lease(leased)
         self.leased += len(records)
-        return Lease(slice_)
+        return LeaseSlice(slice_)
 
     def lease_heads(self, worker: Worker) -> Iterator[Command]:
         """Lease the heads of closed lanes for their next attempt, in slices like all others."""
@@ -330,7 +330,7 @@ class Subscription(Ownership, Holdings):
         stopped = self.dlq_watch and self.dlq_watch.stopped
         return stopped | self.closing if stopped else self.closing
 
-    def unclaim(self, leased: Leased, indices: Iterable[int]) -> None:
+    def unclaim(self, leased: SliceState, indices: Iterable[int]) -> None:
         """Grant each ended record's lease to the next one of its lane, with one lease per key."""
         if self.one_lease is None:
             return

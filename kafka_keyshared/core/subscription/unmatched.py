@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.port import Unowned
-from kafka_keyshared.core.workers.run_queue import Row
+from kafka_keyshared.core.workers.run_queue import RunQueue
 from kafka_keyshared.model import Record
 
 
@@ -26,13 +26,13 @@ class UnownedRows:
     """
 
     def __init__(self, on_unmatched: OnUnmatched | None) -> None:
-        self.away = Row(None)
-        self.nobody = self.away if on_unmatched == "hold" else Row(None)
+        self.away = RunQueue(None)
+        self.nobody = self.away if on_unmatched == "hold" else RunQueue(None)
         # How many records waited for absent workers at the last look.
         self.told = 0
         self.rows = [self.away] if self.nobody is self.away else [self.away, self.nobody]
 
-    def row_of(self, why: Unowned) -> Row:
+    def row_of(self, why: Unowned) -> RunQueue:
         """Return the row for records that have no worker for this reason."""
         return self.nobody if why is Unowned.NOBODY else self.away
 

@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
-from kafka_keyshared.core.contract.slices import Epochs, Leased, Progress
+from kafka_keyshared.core.contract.slices import Epochs, Progress, SliceState
 from kafka_keyshared.core.lanes.single_inflight import OneLease
 from kafka_keyshared.core.records.backlog import Backlog
 from kafka_keyshared.core.records.container import WaitingPlace
 from kafka_keyshared.core.records.pristine import column
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.unmatched import UnownedRows
-from kafka_keyshared.core.workers.run_queue import Row
+from kafka_keyshared.core.workers.run_queue import RunQueue
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import (
     Coordinates,
@@ -47,7 +47,8 @@ class Holdings:
         if self.mixed or self.one_lease is not None or self.settings.individually:
             return False
         return all(
-            each.empty() or each is self.keyless or isinstance(each, Row) for each in self.places
+            each.empty() or each is self.keyless or isinstance(each, RunQueue)
+            for each in self.places
         )
 
     def oldest(self) -> Iterator[Coordinates]:
@@ -118,11 +119,11 @@ class Holdings:
     def strays(self) -> Iterator[Record]:
         """Yield every held record that has left the chunk it was fetched in, and maybe others."""
         for place in self.places:
-            yield from place.strays() if isinstance(place, Row | Backlog) else place.waiting()
+            yield from place.strays() if isinstance(place, RunQueue | Backlog) else place.waiting()
         for leased in self.leases():
             yield from leased.slice.came.strays()
 
-    def leases(self) -> Iterator[Leased]:
+    def leases(self) -> Iterator[SliceState]:
         """Yield every slice that is leased."""
         for worker in self.workers.values():
             yield from worker.slices.values()
@@ -131,6 +132,6 @@ class Holdings:
         """Return whether any routed record waits only for a worker."""
         return bool(self.keyless.records) or not all(row.empty() for row in self.own_rows())
 
-    def own_rows(self) -> Iterator[Row]:
+    def own_rows(self) -> Iterator[RunQueue]:
         """Yield the rows that workers are leased from."""
         raise NotImplementedError

@@ -22,7 +22,7 @@ LATELY = 1.0
 What = TypeVar("What")
 
 
-class Line(NamedTuple):
+class EventLine(NamedTuple):
     """The log text of one event.
 
     ``follows`` is the consequence of the event, which is true only while it is new. ``traceback``
@@ -35,7 +35,7 @@ class Line(NamedTuple):
     traceback: str = ""
 
 
-def as_it_is(line: Line) -> Line:
+def as_it_is(line: EventLine) -> EventLine:
     """Return a line that is text already."""
     return line
 
@@ -50,7 +50,7 @@ class Burst(Generic[What]):
         self,
         level: Level,
         plural: str,
-        words: Callable[[What], Line],
+        words: Callable[[What], EventLine],
         interval: float = INTERVAL,
     ) -> None:
         self._level = level
@@ -86,7 +86,7 @@ class Burst(Generic[What]):
         self._last_at = now
         return []
 
-    def at_once(self, line: Line, now: float) -> list[Notice]:
+    def at_once(self, line: EventLine, now: float) -> list[Notice]:
         """Return the line of an event that cannot wait; counted earlier events go on waiting."""
         if not self._count:
             self._told_at = now

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_keyshared.core.contract.commands import Level, Notice
-from kafka_keyshared.core.telemetry.burst import INTERVAL, Burst, Line, as_it_is
+from kafka_keyshared.core.telemetry.burst import INTERVAL, Burst, EventLine, as_it_is
 from kafka_keyshared.core.telemetry.failure_lines import Attempts
 
 UNREAD_INTERVAL = 60.0
 """Seconds between two lines about unreadable keys; a key is tried every few seconds."""
 
 
-def _lines(level: Level, plural: str, interval: float = INTERVAL) -> Burst[Line]:
+def _lines(level: Level, plural: str, interval: float = INTERVAL) -> Burst[EventLine]:
     return Burst(level, plural, as_it_is, interval)
 
 
@@ -27,37 +27,41 @@ class Bursts:
     asked: Attempts = field(
         default_factory=lambda: Attempts(Level.INFO, "attempts asked to be made again", whole=False)
     )
-    dead_letters: Burst[Line] = field(
+    dead_letters: Burst[EventLine] = field(
         default_factory=lambda: _lines(Level.WARNING, "records went to the dead-letter topic")
     )
-    diversions: Burst[Line] = field(
+    diversions: Burst[EventLine] = field(
         default_factory=lambda: _lines(Level.ERROR, "keys are diverted")
     )
-    diverted: Burst[Line] = field(
+    diverted: Burst[EventLine] = field(
         default_factory=lambda: _lines(
             Level.WARNING, "records of diverted keys went to the dead-letter topic"
         )
     )
-    refusals: Burst[Line] = field(
+    refusals: Burst[EventLine] = field(
         default_factory=lambda: _lines(Level.ERROR, "dead letters were not written")
     )
-    undecodable: Burst[Line] = field(
+    undecodable: Burst[EventLine] = field(
         default_factory=lambda: _lines(Level.WARNING, "records had no readable key")
     )
-    unread: Burst[Line] = field(
+    unread: Burst[EventLine] = field(
         default_factory=lambda: _lines(
             Level.ERROR, "times a key could not be read yet", UNREAD_INTERVAL
         )
     )
-    blocks: Burst[Line] = field(default_factory=lambda: _lines(Level.ERROR, "keys are blocked"))
-    shed: Burst[Line] = field(
+    blocks: Burst[EventLine] = field(
+        default_factory=lambda: _lines(Level.ERROR, "keys are blocked")
+    )
+    shed: Burst[EventLine] = field(
         default_factory=lambda: _lines(Level.WARNING, "times a worker was full and records dropped")
     )
-    stuck: Burst[Line] = field(default_factory=lambda: _lines(Level.ERROR, "records are stuck"))
-    held: Burst[Line] = field(
+    stuck: Burst[EventLine] = field(
+        default_factory=lambda: _lines(Level.ERROR, "records are stuck")
+    )
+    held: Burst[EventLine] = field(
         default_factory=lambda: _lines(Level.WARNING, "times records were held for a worker")
     )
-    held_back: Burst[Line] = field(
+    held_back: Burst[EventLine] = field(
         default_factory=lambda: _lines(Level.INFO, "times a partition was held back")
     )
 

@@ -21,7 +21,7 @@ KEYS_MAX = 10
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SeenError:
     first_at: float
     count: int = 0
     last: tuple[Failure, TopicPartition, int] | None = None
@@ -32,7 +32,7 @@ class ErrorsSeen:
     """The kinds of one subscription, the latest at the end."""
 
     def __init__(self) -> None:
-        self._kinds: OrderedDict[Kind, _Seen] = OrderedDict()
+        self._kinds: OrderedDict[Kind, _SeenError] = OrderedDict()
 
     def note(
         self, failure: Failure, partition: TopicPartition, offset: int, key: bytes | None
@@ -41,7 +41,7 @@ class ErrorsSeen:
         kind = kind_of(failure)
         seen = self._kinds.get(kind)
         if seen is None:
-            seen = self._kinds[kind] = _Seen(failure.at_ms / 1000)
+            seen = self._kinds[kind] = _SeenError(failure.at_ms / 1000)
             if len(self._kinds) > KINDS_MAX:
                 self._kinds.popitem(last=False)
         self._kinds.move_to_end(kind)

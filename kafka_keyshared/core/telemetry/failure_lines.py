@@ -15,7 +15,7 @@ from typing import TypeAlias
 from kafka_keyshared.core.contract.commands import Level, Notice
 from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.lanes.closed import LaneState
-from kafka_keyshared.core.telemetry.burst import Burst, Line
+from kafka_keyshared.core.telemetry.burst import Burst, EventLine
 from kafka_keyshared.model import About, TopicPartition, named_key
 
 KINDS_MAX = 50
@@ -75,13 +75,13 @@ Attempt: TypeAlias = tuple[
 """Partition, offset, key, attempt, most attempts, failure, lane state, retry delay in seconds."""
 
 
-def _line(attempt: Attempt) -> Line:
+def _line(attempt: Attempt) -> EventLine:
     partition, offset, key, number, most, failure, state, delay = attempt
     follows = _FOLLOWS.get(state, "it is dropped")
     if delay is not None:
         follows = f"it runs again in {delay:.3g} s"
     text = f": {one_line(failure.message)}" if failure.message else ""
-    return Line(
+    return EventLine(
         f"{partition}@{offset} ({named_key(key)}), attempt {number} of {most}: "
         f"{named_kind(kind_of(failure))}{text}",
         About(partition, offset, key),

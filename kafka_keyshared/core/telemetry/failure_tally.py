@@ -130,7 +130,7 @@ class LastFailures:
         return "" if failure is None else one_line(failure.message)
 
 
-class Tally:
+class FailureTally:
     """Outcomes of one place, and the state of its rules. Times are monotonic, in seconds.
 
     ``waits`` says whether keys wait for another attempt, ``behind`` whether records wait behind

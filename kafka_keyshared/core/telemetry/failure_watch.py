@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
-from kafka_keyshared.core.contract.slices import Leased
+from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.core.lanes.closed import ClosedLanes, LaneState
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.records.pristine import Places
+from kafka_keyshared.core.records.pristine import RecordOrigins
 from kafka_keyshared.core.telemetry.failure_lines import kind_of
-from kafka_keyshared.core.telemetry.failure_tally import FORGET, LastFailures, Tally
-from kafka_keyshared.core.telemetry.meters import Counts
+from kafka_keyshared.core.telemetry.failure_tally import FORGET, FailureTally, LastFailures
+from kafka_keyshared.core.telemetry.meters import OutcomeCounts
 from kafka_keyshared.core.telemetry.outcome_windows import Outcomes, note_lane
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.status import FailureRate
@@ -41,16 +41,16 @@ class FailureWatch:
     ``rates`` are those that are high, as of the last heartbeat.
     """
 
-    def __init__(self, closed: ClosedLanes, counts: Counts) -> None:
+    def __init__(self, closed: ClosedLanes, counts: OutcomeCounts) -> None:
         self._closed, self._counts = closed, counts
         self._ok = 0
         # Since the last heartbeat, by partition; empty unless a record failed recently.
         self._new: dict[TopicPartition, Outcomes] = {}
-        self._where = Places()
+        self._where = RecordOrigins()
         self._beats = 0
-        self._whole: Tally | None = None
-        self._topics: dict[str, Tally] = {}
-        self._partitions: dict[TopicPartition, Tally] = {}
+        self._whole: FailureTally | None = None
+        self._topics: dict[str, FailureTally] = {}
+        self._partitions: dict[TopicPartition, FailureTally] = {}
         self._last = LastFailures()
         # When the subscription ("") or a topic was last named, by the kind of rate.
         self._named_at: dict[tuple[str, str], float] = {}
@@ -58,7 +58,7 @@ class FailureWatch:
 
     # --- outcomes ---
 
-    def ended(self, leased: Leased, indices: Sequence[int], unsettled: Collection[int]) -> None:
+    def ended(self, leased: SliceState, indices: Sequence[int], unsettled: Collection[int]) -> None:
         """Count the records of a slice that a handler has done.
 
         ``unsettled`` are the others: :meth:`failed` counts those that failed. Records that were
@@ -69,7 +69,7 @@ class FailureWatch:
         else:
             self._done(leased, indices, unsettled)
 
-    def done_before(self, leased: Leased, index: int) -> None:
+    def done_before(self, leased: SliceState, index: int) -> None:
         """Count the records that a serial worker did before one that failed, or runs for long.
 
         While each call waits for a dependency the slice may go on for minutes. Successes that
@@ -84,7 +84,7 @@ class FailureWatch:
         self._done(leased, before, leased.unsettled)
         leased.seen_to, leased.seen_at = index, self._beats
 
-    def _done(self, leased: Leased, indices: Sequence[int], unsettled: Collection[int]) -> None:
+    def _done(self, leased: SliceState, indices: Sequence[int], unsettled: Collection[int]) -> None:
         """Count the settled records that were not counted before."""
         if isinstance(indices, range):
             indices = range(max(indices.start, leased.seen_to), indices.stop)
@@ -171,12 +171,12 @@ class FailureWatch:
 
     def _judge(
         self,
-        tallies: dict[TopicPartition, Tally] | dict[str, Tally],
+        tallies: dict[TopicPartition, FailureTally] | dict[str, FailureTally],
         place: TopicPartition | str,
         new: Outcomes,
         now: float,
     ) -> None:
-        found: dict[TopicPartition | str, Tally] = tallies  # type: ignore[assignment]
+        found: dict[TopicPartition | str, FailureTally] = tallies  # type: ignore[assignment]
         tally = found.get(place)
         if tally is None:
             if not (new.not_done or new.given_up):
@@ -191,7 +191,7 @@ class FailureWatch:
 
     def _tally(
         self, now: float, of: Callable[[TopicPartition], bool], patience: float = 0.0
-    ) -> Tally:
+    ) -> FailureTally:
         def waits() -> bool:
             lanes = self._closed.lanes.values()
             return any(each.state in _TRIED_AGAIN and of(each.partition) for each in lanes)
@@ -200,7 +200,7 @@ class FailureWatch:
             lanes = self._closed.lanes.values()
             return any((each.aside or each.queue) and of(each.partition) for each in lanes)
 
-        return Tally(now, waits, behind, patience)
+        return FailureTally(now, waits, behind, patience)
 
     def _shown(self, now: float) -> Iterator[FailureRate]:
         """Yield each high rate at the widest place that has it: subscription, topic, partition."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafka_keyshared.core.contract.commands import Commit
     from kafka_keyshared.core.contract.events import CommitResult
     from kafka_keyshared.core.contract.outcomes import Failure
-    from kafka_keyshared.core.contract.slices import Leased
+    from kafka_keyshared.core.contract.slices import SliceState
 
 # Bounds of OpenTelemetry's messaging conventions, and finer ones below: handlers may be fast.
 DURATIONS = (
@@ -182,7 +182,7 @@ class ErrorCounts(TopicCounts[str]):
 
 
 @dataclass(slots=True)
-class Counts:
+class OutcomeCounts:
     """How records of a subscription ended since the start; attempts for ``failed``.
 
     ``topic`` is the only topic, or None if there are several: then each record is asked for its
@@ -215,7 +215,7 @@ class Counts:
 
     def settled(
         self,
-        leased: Leased,
+        leased: SliceState,
         indices: Collection[int],
         unsettled: Collection[int],
         dropped: Collection[int],
@@ -299,7 +299,12 @@ class Meters:
             self.fetched += topics_of(each for each in records if not each.error())
 
     def ended(
-        self, counts: Counts, leased: Leased, indices: Sequence[int], seconds: float, now: float
+        self,
+        counts: OutcomeCounts,
+        leased: SliceState,
+        indices: Sequence[int],
+        seconds: float,
+        now: float,
     ) -> None:
         """Record the times of ended leases of a slice; ``seconds`` is the time of all of them."""
         ran = len(indices) - leased.aside + leased.beside

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, islice
 
-from kafka_keyshared.core.contract.slices import Leased
+from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.core.records.window import length_of
 from kafka_keyshared.model import Record
 
@@ -44,25 +44,25 @@ class LeaseBytes:
             count += 1
         return count
 
-    def lease(self, leased: Leased) -> None:
+    def lease(self, leased: SliceState) -> None:
         """Count the bytes of a slice that is leased."""
         if self.most is not None:
             sizes = dict(enumerate(map(size_of, leased.slice.records)))
             self._sizes[leased.slice.id] = sizes
             self.held += sum(sizes.values())
 
-    def take_back(self, leased: Leased, indices: Iterable[int]) -> None:
+    def take_back(self, leased: SliceState, indices: Iterable[int]) -> None:
         """Subtract the bytes of leases that were taken back."""
         if self.most is not None:
             sizes = self._sizes[leased.slice.id]
             self.held -= sum([sizes.pop(index) for index in indices])
 
-    def release(self, leased: Leased) -> None:
+    def release(self, leased: SliceState) -> None:
         """Subtract a slice that has ended or of which only a stuck record is left."""
         if self.most is not None:
             self.held -= sum(self._sizes.pop(leased.slice.id, {}).values())
 
-    def is_true_of(self, slices: Mapping[int, Leased]) -> bool:
+    def is_true_of(self, slices: Mapping[int, SliceState]) -> bool:
         """Return whether the counted bytes match these slices; the invariant checks use this."""
         if self.most is None:
             return True

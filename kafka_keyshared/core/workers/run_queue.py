@@ -20,7 +20,7 @@ from kafka_keyshared.model import Record, TopicPartition, partition_of
 SLICE_SECONDS = 0.1
 
 
-class Row:
+class RunQueue:
     """The waiting records of some slots, and the id of the worker that they are leased to.
 
     ``slice_seconds`` is the approximate duration of a slice of this row.

@@ -25,7 +25,7 @@ from operator import attrgetter, itemgetter
 from kafka_keyshared.core.records.backlog import Backlog, came_in
 from kafka_keyshared.core.records.container import without
 from kafka_keyshared.core.records.pristine import Chunk
-from kafka_keyshared.core.workers.run_queue import SLICE_SECONDS, Row
+from kafka_keyshared.core.workers.run_queue import SLICE_SECONDS, RunQueue
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, TopicPartition
 
@@ -92,7 +92,7 @@ def shard_of(slot: int, shards: int) -> int:
     return slot * shards // SLOTS
 
 
-class SharedRow(Row):
+class SharedRow(RunQueue):
     """A row of shards that all workers of a subscription take from.
 
     ``key_of`` returns the key of a record, None where it has none, and ``slot_of`` the slot of a

@@ -17,12 +17,12 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain, islice
 
-from kafka_keyshared.core.contract.slices import Leased
+from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.core.contract.transitions import follow
 from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.records.backlog import Backlog
 from kafka_keyshared.core.workers.inflight_bytes import LeaseBytes
-from kafka_keyshared.core.workers.run_queue import Row
+from kafka_keyshared.core.workers.run_queue import RunQueue
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
@@ -92,7 +92,7 @@ class Worker:
         individually: bool = False,
         slice_records: int = 1,
         state: WorkerState = WorkerState.ACTIVE,
-        row: Row | None = None,
+        row: RunQueue | None = None,
     ) -> None:
         self.name = name
         self.id = id_
@@ -105,10 +105,10 @@ class Worker:
         self.slice_size = self.slice_max if individually else min(FIRST_SLICE, self.slice_max)
         # The number of records worth a batch, by the duration of the last one.
         self.worth = 1
-        self.row = Row(id_ if state in GETS_LEASES else None) if row is None else row
+        self.row = RunQueue(id_ if state in GETS_LEASES else None) if row is None else row
         self.shares = row is not None
         # By slice id, in the order of the leases.
-        self.slices: dict[int, Leased] = {}
+        self.slices: dict[int, SliceState] = {}
         self.leased = 0
         # While it joins: the received ends before it joined, and the records received since.
         self.joined_at: Mapping[TopicPartition, int] = {}
@@ -231,13 +231,13 @@ class Worker:
         self.hold_later()
         self.row.merge().extend(self.later.take(len(self.later))[0])
 
-    def lease(self, leased: Leased) -> None:
+    def lease(self, leased: SliceState) -> None:
         """Add a slice, in the same step in which its room was checked."""
         self.slices[leased.slice.id] = leased
         self.leased += len(leased.slice.records)
         self.bytes.lease(leased)
 
-    def release(self, leased: Leased, count: int, seconds: float) -> None:
+    def release(self, leased: SliceState, count: int, seconds: float) -> None:
         """End all ``count`` leases of the oldest slice (of any, individually); set the slice size.
 
         A stuck record has no slice in front of it, and its duration does not count for the size.
@@ -264,7 +264,7 @@ class Worker:
         if count and not self.individually:  # concurrent records do not show a slice's duration
             self._resize(count, seconds)
 
-    def end(self, leased: Leased, indices: Collection[int], seconds: float) -> None:
+    def end(self, leased: SliceState, indices: Collection[int], seconds: float) -> None:
         """End some leases of a slice while others go on; the slice size stays."""
         self.bytes.take_back(leased, indices)
         leased.end(indices)
@@ -276,7 +276,7 @@ class Worker:
             return next(iter(self.slices))
         return next((id_ for id_ in self.slices if id_ not in self.apart), None)
 
-    def set_apart(self, leased: Leased, *, goes_on: bool) -> None:
+    def set_apart(self, leased: SliceState, *, goes_on: bool) -> None:
         """Mark a slice that has only a stuck record left, for which the worker may wait."""
         id_ = leased.slice.id
         self.slices[id_] = leased
@@ -288,7 +288,7 @@ class Worker:
         elif self.waits_for == id_:
             self.waits_for = None
 
-    def take_back(self, leased: Leased, unstarted: Collection[int]) -> None:
+    def take_back(self, leased: SliceState, unstarted: Collection[int]) -> None:
         """End the leases of records that the worker had not started."""
         self.bytes.take_back(leased, unstarted)
         leased.end(unstarted)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, Report, SetAside
+from kafka_keyshared.core.contract.events import Failed, Recalled, Report, SetAside, SliceEnded
 from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.executors.failed_lanes import FailedLanes
@@ -128,5 +128,5 @@ class CallReports:
     ) -> None:
         """Report the end of a slice of one record."""
         # In this order: a slice that is neither given nor reported would look unstarted.
-        self._post(Ended(given.slice.id, seconds, dropped))
+        self._post(SliceEnded(given.slice.id, seconds, dropped))
         del holder.given[given.slice.id]

@@ -12,17 +12,17 @@ from collections.abc import Sequence
 
 from kafka_keyshared.core.contract.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
 from kafka_keyshared.core.contract.events import FencePassed, Recalled, Stuck
-from kafka_keyshared.core.contract.slices import Progress, Serial, Slice
+from kafka_keyshared.core.contract.slices import Progress, SerialProgress, Slice
 from kafka_keyshared.core.records.lane_identity import is_keyless
 from kafka_keyshared.executors.batches.batch_queue import BatchCell
-from kafka_keyshared.executors.batches.thread_batches import Calls
+from kafka_keyshared.executors.batches.thread_batches import BatchThreads
 from kafka_keyshared.executors.key_chains import Given
 from kafka_keyshared.logs import log_of
 
 log = log_of("kafka_keyshared.pool")
 
 
-class BatchPool(Calls):
+class BatchPool(BatchThreads):
     """Runs batch handlers on threads. See :class:`~kafka_keyshared.executors.port.Pool`."""
 
     def submit(self, slice_: Slice) -> None:
@@ -108,7 +108,7 @@ class BatchPool(Calls):
 
     def progress(self) -> Progress:
         """Return which records have started; all records of a call start together."""
-        found: dict[int, Serial] = {}
+        found: dict[int, SerialProgress] = {}
         for cell in self.cells.values():
             with cell.bell:
                 for id_, given in cell.given.items():

@@ -15,10 +15,10 @@ from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.key_chains import Given
 from kafka_keyshared.executors.state_calls import hand_over
 from kafka_keyshared.executors.thread_state import WorkerSpec
-from kafka_keyshared.executors.threads.thread_lifecycle import Crew
+from kafka_keyshared.executors.threads.thread_lifecycle import WorkerThreads
 
 
-class Calls(Crew[BatchCell], CallReports):
+class BatchThreads(WorkerThreads[BatchCell], CallReports):
     """The threads of a batch pool: their calls and their reports."""
 
     def __init__(

@@ -17,7 +17,7 @@ from typing import Generic, Protocol, TypeVar
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Adopt, Fence, Recall, Release, TimeOut
 from kafka_keyshared.core.contract.events import FencePassed, Recalled, Report
-from kafka_keyshared.core.contract.slices import Running, Slice
+from kafka_keyshared.core.contract.slices import Slice, SliceProgress
 from kafka_keyshared.executors.contexts import Contexts
 from kafka_keyshared.executors.coroutines.task_frames import (
     awaitable,
@@ -54,7 +54,7 @@ class InHand(Protocol):
 
     gone: frozenset[TopicPartition]
 
-    def progress(self) -> Running:
+    def progress(self) -> SliceProgress:
         """Return the progress of the slice; from any thread."""
 
 

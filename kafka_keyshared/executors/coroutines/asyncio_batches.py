@@ -37,7 +37,7 @@ from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.platform.forks import end_child
 
 
-class Call:
+class BatchCall:
     """The records of one handler call, and the task that runs it.
 
     To handlers it is their worker.
@@ -122,7 +122,7 @@ class CallWorker(LoopWorker[Given], CallReports):
         self.gathering = Gathering(rule)
         self.tell_at = float("-inf")
         # In the order in which they began.
-        self._calls: dict[Call, None] = {}
+        self._calls: dict[BatchCall, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     # --- its life ---
@@ -194,7 +194,7 @@ class CallWorker(LoopWorker[Given], CallReports):
         after its call has failed. Such a record may run as long as that call did.
         """
         now, ids = self._clock.monotonic(), {id_ for id_, _ in past.running}
-        stuck: list[tuple[Call, list[Given]]] = []
+        stuck: list[tuple[BatchCall, list[Given]]] = []
         for call in self._calls:
             if call.task is None or ids.isdisjoint(each.slice.id for each in call.running):
                 continue
@@ -206,7 +206,7 @@ class CallWorker(LoopWorker[Given], CallReports):
         self._when_heeded(past, stuck, HEED_TURNS)
 
     def _when_heeded(
-        self, past: TimeOut, stuck: list[tuple[Call, list[Given]]], turns: int
+        self, past: TimeOut, stuck: list[tuple[BatchCall, list[Given]]], turns: int
     ) -> None:
         if turns and (loop := turning()) is not None:
             loop.call_soon(self._when_heeded, past, stuck, turns - 1)
@@ -271,17 +271,17 @@ class CallWorker(LoopWorker[Given], CallReports):
                 if left is not None:
                     self._timer = loop.call_later(left, self.wake)
                 return
-            call = Call(self, batch)
+            call = BatchCall(self, batch)
             call.begin(batch, now)
             self._calls[call] = None
             self.busy += 1
             self._start(call, loop)
 
-    def _start(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
+    def _start(self, call: BatchCall, loop: asyncio.AbstractEventLoop) -> None:
         call.task = loop.create_task(self._call(call), context=self._contexts.new())
         call.task.add_done_callback(partial(self._done, call))
 
-    async def _call(self, call: Call) -> None:
+    async def _call(self, call: BatchCall) -> None:
         """Call the handler with the records of the call."""
         lease.WORKER.set(call)
         batch, loop = call.running, turning()
@@ -301,7 +301,7 @@ class CallWorker(LoopWorker[Given], CallReports):
 
     def _called(
         self,
-        call: Call,
+        call: BatchCall,
         batch: list[Given],
         error: BaseException | None,
         outcomes: Sequence[Outcome],
@@ -325,7 +325,7 @@ class CallWorker(LoopWorker[Given], CallReports):
             return error
         return TimedOutError("it ran past the ack timeout, and was cancelled")
 
-    def _report(self, call: Call, outcomes: Sequence[Outcome]) -> None:
+    def _report(self, call: BatchCall, outcomes: Sequence[Outcome]) -> None:
         """Report a call that has ended."""
         batch, call.running = call.running, []
         failures = self.described(call, outcomes)
@@ -334,7 +334,7 @@ class CallWorker(LoopWorker[Given], CallReports):
         seconds = (self._clock.monotonic() - call.since) / max(1, len(batch))
         self.report(call, batch, outcomes, failures, seconds)
 
-    def _done(self, call: Call, task: asyncio.Task[None]) -> None:
+    def _done(self, call: BatchCall, task: asyncio.Task[None]) -> None:
         """Start the next record that runs alone, or end the call."""
         del task
         loop = turning()
@@ -344,7 +344,7 @@ class CallWorker(LoopWorker[Given], CallReports):
         call.begin([call.alone.popleft()], self._clock.monotonic())
         self._start(call, loop)
 
-    def _over(self, call: Call, error: BaseException | None = None) -> None:
+    def _over(self, call: BatchCall, error: BaseException | None = None) -> None:
         """End the call and free its lanes; once, also if its loop has ended.
 
         Records that still run have failed with ``error``, or were cancelled before they began.

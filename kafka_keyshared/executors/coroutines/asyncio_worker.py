@@ -22,7 +22,14 @@ from dataclasses import replace
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Fence, Recall, TimeOut
-from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, SetAside, SomeEnded, Stuck
+from kafka_keyshared.core.contract.events import (
+    Failed,
+    Recalled,
+    SetAside,
+    SliceEnded,
+    SomeEnded,
+    Stuck,
+)
 from kafka_keyshared.core.contract.slices import ENDED, RUNS, Slice
 from kafka_keyshared.executors import lease
 from kafka_keyshared.executors.coroutines.asyncio_base import (
@@ -385,7 +392,7 @@ class TaskWorker(LoopWorker[Handed]):
     def _end(self, handed: Handed, dropped: Sequence[int] = ()) -> None:
         id_ = handed.slice.id
         # In this order: a slice that is neither given nor reported would look unstarted.
-        self._post(Ended(id_, handed.seconds, (*handed.dropped, *dropped)))
+        self._post(SliceEnded(id_, handed.seconds, (*handed.dropped, *dropped)))
         del self.given[id_]
         if self._orders:
             self._ended(id_)

@@ -69,7 +69,7 @@ def _where_and_stack(frames: Frames) -> tuple[str, str]:
     return users or others, "".join(lines)[-STACK_CHARS_MAX:]
 
 
-class _Line(NamedTuple):
+class _FrameLine(NamedTuple):
     """The text of a frame's line, and its place, as the user's program or as a library."""
 
     text: str
@@ -77,10 +77,10 @@ class _Line(NamedTuple):
     others: str
 
 
-_known: dict[tuple[str, int, str], _Line] = {}
+_known: dict[tuple[str, int, str], _FrameLine] = {}
 
 
-def _line_at(file: str, number: int, name: str, names: dict[str, Any]) -> _Line:
+def _line_at(file: str, number: int, name: str, names: dict[str, Any]) -> _FrameLine:
     try:
         source = linecache.getline(file, number, names).strip()
     except Exception as broken:  # noqa: BLE001 - the source may come from a loader of the user's
@@ -88,8 +88,8 @@ def _line_at(file: str, number: int, name: str, names: dict[str, Any]) -> _Line:
     text = f'  File "{file}", line {number}, in {name}\n' + (f"    {source}\n" if source else "")
     where = f"{shown(file)}:{number}"
     if is_users(file):
-        return _Line(text, where, "")
-    return _Line(text, "", "" if is_ours(file) else where)
+        return _FrameLine(text, where, "")
+    return _FrameLine(text, "", "" if is_ours(file) else where)
 
 
 def _causes_of(error: BaseException) -> str:

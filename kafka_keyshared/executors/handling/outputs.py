@@ -28,20 +28,20 @@ TOPIC, JSON, PARQUET = "topic", "json", "parquet"
 Take: TypeAlias = Callable[[Record, Sequence[Output]], None]
 
 
-class Place(NamedTuple):
+class OutputTarget(NamedTuple):
     """Destination of outputs: a topic, or a folder of files in JSON lines or Parquet."""
 
     kind: str
     name: str
 
 
-def place_of(text: str) -> Place:
+def place_of(text: str) -> OutputTarget:
     """Parse ``topic:NAME``, ``parquet:FOLDER``, ``json:FOLDER``, or a folder.
 
     Raises :class:`ConfigError` for an empty name.
     """
     kind, _, name = text.partition(":")
-    place = Place(kind, name) if kind in (TOPIC, JSON, PARQUET) else Place(JSON, text)
+    place = OutputTarget(kind, name) if kind in (TOPIC, JSON, PARQUET) else OutputTarget(JSON, text)
     if not place.name:
         raise ConfigError(f"--outputs {text}: give topic:NAME, parquet:FOLDER, or a folder")
     return place

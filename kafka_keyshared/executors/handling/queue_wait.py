@@ -32,7 +32,7 @@ def _unknown(partition: TopicPartition, offset: int) -> None:
     del partition, offset
 
 
-class Waits:
+class QueueWaits:
     """Waits of an app's records. All workers share one; ``clock`` is the owner's.
 
     It remembers the end of the last call for at least the last ``most`` lanes. A record that waits

@@ -24,7 +24,7 @@ from opentelemetry.util.types import AttributeValue
 from kafka_keyshared.executors.handling.failure import TRACE, text_of
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.handling.outputs import Take, outputs_in
-from kafka_keyshared.executors.handling.queue_wait import Wait, Waits
+from kafka_keyshared.executors.handling.queue_wait import QueueWaits, Wait
 from kafka_keyshared.headers import HeadersError, read_headers
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Output, Record, Retry, Verdict
 
@@ -50,7 +50,7 @@ class Tracing:
     pool: str
     worker: Callable[[], str]
     batches: bool = False
-    waits: Waits | None = None
+    waits: QueueWaits | None = None
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Pool
 from kafka_keyshared.executors.thread_state import ThreadCell, WorkerCell, WorkerSpec
 from kafka_keyshared.executors.threads.pool import ThreadPool
-from kafka_keyshared.executors.threads.thread_lifecycle import Crew
+from kafka_keyshared.executors.threads.thread_lifecycle import WorkerThreads
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
@@ -51,7 +51,7 @@ class InlineWorkers(Pool, Protocol):
         """Close the handlers, as workers do when they end."""
 
 
-class InlineCrew(Crew[C]):
+class InlineCrew(WorkerThreads[C]):
     """Runs handlers in the thread that calls :meth:`work`.
 
     Handlers can therefore use objects that are bound to that thread. A worker ends when it has no
@@ -87,7 +87,7 @@ class InlineCrew(Crew[C]):
 
     def _close(self, cell: C) -> None:
         make = cell.spec.make
-        if isinstance(make, _Kept):
+        if isinstance(make, _ReusedHandler):
             cell.spec = replace(cell.spec, make=make.last)
             self._live_once(cell)
 
@@ -98,7 +98,7 @@ class InlineCrew(Crew[C]):
 
     def start_worker(self, cell: C) -> None:
         """Make the handler or note why it failed; there is no work yet."""
-        cell.spec = replace(cell.spec, make=_Kept(cell.spec.make))
+        cell.spec = replace(cell.spec, make=_ReusedHandler(cell.spec.make))
         self._live_once(cell)
 
 
@@ -134,7 +134,7 @@ class InlineBatches(InlineCrew[BatchCell], BatchPool):
         cell.closing = True
 
 
-class _Kept:
+class _ReusedHandler:
     """Makes a handler once and returns it each time, without its ``close``."""
 
     def __init__(self, make: Callable[[], Made]) -> None:
@@ -244,13 +244,13 @@ class Inline(Actor):
     def publish(self, publish: cmd.Publish) -> None:
         """Write a dead letter, and :meth:`answer` it."""
 
-    def answer(self, answer: ev.DeadLettered | ev.CommitAnswered) -> None:
+    def answer(self, answer: ev.DeadLetterAnswer | ev.CommitAnswer) -> None:
         """Post an answer."""
         self._mailbox.put(answer)
 
     def send(self, commit: cmd.Commit) -> None:
         """Accept every commit: no other consumer continues with these records."""
-        self.answer(ev.CommitAnswered(commit, ev.CommitResult.ACCEPTED))
+        self.answer(ev.CommitAnswer(commit, ev.CommitResult.ACCEPTED))
 
     def client_events(self, messages: Sequence[Record]) -> None:
         """Refuse client events, which are not records."""

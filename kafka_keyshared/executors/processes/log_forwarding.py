@@ -33,7 +33,7 @@ already, but a child of the process may still keep it open."""
 _PLAIN = (str, int, float, bool, type(None))
 
 
-class Line(msgspec.Struct, array_like=True):
+class LogLine(msgspec.Struct, array_like=True):
     """A log line. ``more`` has the plain values among the other fields of the log record.
 
     ``left_out`` is the number of lines that were dropped before it. If ``name`` is None, there is
@@ -83,11 +83,11 @@ class Homeward(logging.Handler):
     def flush(self) -> None:
         """Send the rest of a line, or the number of dropped lines, as far as the pipe has room."""
         if self._left_out:
-            self._sent(Line(self._left_out))
+            self._sent(LogLine(self._left_out))
         elif self._rest:
             self._rest = self._rest[self._write(self._rest) :]
 
-    def _sent(self, line: Line) -> bool:
+    def _sent(self, line: LogLine) -> bool:
         """Send a line, unless a previous one is only partly sent."""
         self._rest = self._rest[self._write(self._rest) :]
         if self._rest:
@@ -106,7 +106,7 @@ class Homeward(logging.Handler):
             return 0
 
 
-def _line(record: logging.LogRecord, left_out: int) -> Line:
+def _line(record: logging.LogRecord, left_out: int) -> LogLine:
     stack = record.exc_text or ""
     if record.exc_info and not stack:
         stack = logging.Formatter().formatException(record.exc_info)
@@ -118,7 +118,7 @@ def _line(record: logging.LogRecord, left_out: int) -> Line:
         if (name in _KEPT or name not in _OWN) and isinstance(value, _PLAIN)
     }
     text = _cut(record.getMessage())
-    return Line(left_out, record.name, record.levelno, text, _cut(stack), more)
+    return LogLine(left_out, record.name, record.levelno, text, _cut(stack), more)
 
 
 def _cut(text: str) -> str:
@@ -168,7 +168,7 @@ class Homecoming:
         self._garbled = garbled
         self._seldom = Seldom(log)
         self._left_out = 0
-        self._decode = msgspec.msgpack.Decoder(Line).decode
+        self._decode = msgspec.msgpack.Decoder(LogLine).decode
         self._thread = threading.Thread(target=self._read, name=f"{name}-log", daemon=True)
         self._thread.start()
 
@@ -189,7 +189,7 @@ class Homecoming:
                         self._garbled(error)
                     return
 
-    def _take(self, line: Line) -> None:
+    def _take(self, line: LogLine) -> None:
         if line.left_out:
             self._left_out += line.left_out
             self._seldom.warning(
@@ -201,7 +201,7 @@ class Homecoming:
             hand_on(_record(line))
 
 
-def _record(line: Line) -> logging.LogRecord:
+def _record(line: LogLine) -> logging.LogRecord:
     record = logging.LogRecord(line.name or "", line.level, "", 0, line.text, None, None)
     elapsed = record.relativeCreated - record.created * 1000
     vars(record).update(line.more)

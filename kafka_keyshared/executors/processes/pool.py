@@ -2,8 +2,8 @@
 
 The thread works as in the thread pool. Instead of calling the handler, it sends a batch to the
 process and waits for the result. A process therefore holds one batch at most, and no state that it
-could lose. The :class:`~.shm_progress.Board` of the worker shows the progress of a running batch to
-the owner.
+could lose. The worker's :class:`~.shm_progress.ProgressBoard` shows the owner the progress of a
+running batch.
 
 A process that exceeds the ack timeout is killed. A process that dies fails the record that it was
 running, and no other. The worker's thread ends with it, and both are replaced as a dead thread is.
@@ -26,10 +26,16 @@ from kafka_keyshared.executors.handling.call_record import OK
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Handover
-from kafka_keyshared.executors.processes.remote_batch import Sent
+from kafka_keyshared.executors.processes.remote_batch import SentSlice
 from kafka_keyshared.executors.processes.spawned import KILLED_WITHIN
 from kafka_keyshared.executors.processes.wire_records import columns_of
-from kafka_keyshared.executors.processes.worker_main import Batch, HandedOut, Ran, Share, Taken
+from kafka_keyshared.executors.processes.worker_main import (
+    BatchResult,
+    OutputAnswer,
+    OutputRequest,
+    ProcessBatch,
+    SlicePart,
+)
 from kafka_keyshared.executors.processes.worker_process import (
     BATCH,
     HandlerRaisedError,
@@ -46,7 +52,7 @@ from kafka_keyshared.model import Record
 
 log = log_of("kafka_keyshared.pool")
 
-Batches: TypeAlias = Generator[Batch | Taken, Ran | HandedOut, None]
+Batches: TypeAlias = Generator[ProcessBatch | OutputAnswer, BatchResult | OutputRequest, None]
 """Messages to a process; each needs an answer before the next one."""
 
 BATCH_BYTES = 1 << 20
@@ -84,8 +90,8 @@ class ProcessCell(WorkerCell):
     def handover(self, slice_: Slice) -> Handover:
         """Return a slice that is sent one batch at a time."""
         if (called := self.spec.called) is None:
-            return Sent(slice_, self.process.board)
-        return Sent(slice_, self.process.board, partial(called, worker=self.name))
+            return SentSlice(slice_, self.process.board)
+        return SentSlice(slice_, self.process.board, partial(called, worker=self.name))
 
 
 class ProcessPool(ThreadPool):
@@ -118,7 +124,7 @@ class ProcessPool(ThreadPool):
         ((id_, index),) = past.running
         cell = cast(ProcessCell, self.cells[past.subscription, past.worker])
         handover = cell.given.get(id_)
-        if isinstance(handover, Sent) and cell.lives() and handover.holds_at(index):
+        if isinstance(handover, SentSlice) and cell.lives() and handover.holds_at(index):
             cell.process.kill()
             if cell.thread is not None:
                 cell.thread.join(KILLED_WITHIN)
@@ -176,7 +182,7 @@ class ProcessPool(ThreadPool):
         """Clear the remaining work in the child of a callback of this process."""
         for cell in self.cells.values():
             for handover in cell.given.values():
-                cast(Sent, handover).clear()
+                cast(SentSlice, handover).clear()
 
     def live(self, cell: WorkerCell) -> None:
         """Run slices until the end of the inbox, or until the process has died."""
@@ -192,7 +198,7 @@ class ProcessPool(ThreadPool):
     def _run(
         self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes
     ) -> None:
-        batches = self.batches(cast(ProcessCell, cell), cast(Sent, handover), failed)
+        batches = self.batches(cast(ProcessCell, cell), cast(SentSlice, handover), failed)
         asked = next(batches, None)
         while asked is not None:
             try:
@@ -205,7 +211,7 @@ class ProcessPool(ThreadPool):
             except StopIteration:
                 return
 
-    def batches(self, cell: ProcessCell, sent: Sent, failed: FailedLanes) -> Batches:
+    def batches(self, cell: ProcessCell, sent: SentSlice, failed: FailedLanes) -> Batches:
         """Yield the batches of a slice, one after the other; the caller sends the result of each.
 
         It also yields the answers to outputs of the handler. Errors that end the process, or the
@@ -223,8 +229,8 @@ class ProcessPool(ThreadPool):
                 continue
             columns = columns_of(slice_.records[at : batch.stop], cell.process.board.shared.values)
             try:
-                ran = yield Batch(columns, Share(slice_.id, slice_.epoch))
-                while isinstance(ran, HandedOut):
+                ran = yield ProcessBatch(columns, SlicePart(slice_.id, slice_.epoch))
+                while isinstance(ran, OutputRequest):
                     ran = yield self._taken(cell, slice_.records[at + ran.at], ran)
             except ENDS as error:
                 self._broken_off(cell, sent, len(batch), error)
@@ -241,7 +247,7 @@ class ProcessPool(ThreadPool):
                 cell.reported = slice_.records[index]
             sent.passed(ended)
 
-    def _taken(self, cell: ProcessCell, record: Record, handed: HandedOut) -> Taken:
+    def _taken(self, cell: ProcessCell, record: Record, handed: OutputRequest) -> OutputAnswer:
         """Have the outputs of a handler written; return the answer for the process."""
         if cell.spec.take is None:
             raise InvariantError(f"{cell.name} hands out what nobody takes")
@@ -249,8 +255,8 @@ class ProcessPool(ThreadPool):
             cell.spec.take(record, handed.outputs)
         except Exception as error:  # noqa: BLE001 - a failed attempt of the record
             kind = "" if isinstance(error, KeySharedError) else f"{type(error).__name__}: "
-            return Taken(f"{kind}{error}")
-        return Taken()
+            return OutputAnswer(f"{kind}{error}")
+        return OutputAnswer()
 
     def _many(self, cell: ProcessCell, slice_: Slice, at: int, failed: FailedLanes) -> int:
         """Return the size of the next batch: it ends before the first record to set aside."""
@@ -262,7 +268,7 @@ class ProcessPool(ThreadPool):
         sizes = accumulate(map(len, records))
         return next(many for many, size in enumerate(sizes, 1) if size > BATCH_BYTES)
 
-    def _broken_off(self, cell: ProcessCell, sent: Sent, count: int, error: Exception) -> None:
+    def _broken_off(self, cell: ProcessCell, sent: SentSlice, count: int, error: Exception) -> None:
         """Report the record that the process was running as failed.
 
         If memory was overwritten, the responsible record is not known; it may have ended already.

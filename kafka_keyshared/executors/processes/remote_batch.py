@@ -6,17 +6,17 @@ import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
-from kafka_keyshared.core.contract.slices import Serial, Slice
+from kafka_keyshared.core.contract.slices import SerialProgress, Slice
 from kafka_keyshared.executors.handling.call_record import FAILED, OK, Outcome
 from kafka_keyshared.executors.port import Handover
-from kafka_keyshared.executors.processes.shm_progress import Board
+from kafka_keyshared.executors.processes.shm_progress import ProgressBoard
 from kafka_keyshared.model import Record
 
 Called: TypeAlias = Callable[[Record, float, float, Outcome], None]
 """Callback for one ended call: the record, the times of its start and end, and its outcome."""
 
 
-class Sent(Handover):
+class SentSlice(Handover):
     """A slice on its way through the process of a worker.
 
     The records before ``_at`` are processed. The current batch follows, up to ``_until``; the board
@@ -30,7 +30,7 @@ class Sent(Handover):
 
     __slots__ = ("_at", "_board", "_called", "_end", "_lock", "_told", "_until")
 
-    def __init__(self, slice_: Slice, board: Board, called: Called | None = None) -> None:
+    def __init__(self, slice_: Slice, board: ProgressBoard, called: Called | None = None) -> None:
         super().__init__(slice_)
         self._board = board
         self._called = called
@@ -115,15 +115,15 @@ class Sent(Handover):
                 return False
             return self._at + self._board.freeze() == index + 1 and self._board.running()
 
-    def progress(self) -> Serial:
+    def progress(self) -> SerialProgress:
         """Return how many records the process has started."""
         with self._lock:
             if self._until == self._at:
-                return Serial(self._at)
+                return SerialProgress(self._at)
             started = self._board.started()
             if self._called is not None:  # report before the commit
                 self._tell(self._board.ended())
-            return Serial(self._at + started)
+            return SerialProgress(self._at + started)
 
     def take_back(self) -> range:
         """Take back all unstarted records; return their indices."""

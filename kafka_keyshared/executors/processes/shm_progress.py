@@ -47,7 +47,7 @@ class Shared(NamedTuple):
     mark: int = 0
 
 
-class Board:
+class ProgressBoard:
     """The parent's side of the shared memory; the worker process writes its counts there.
 
     ``times`` is the number of records per batch whose times are recorded. ``until_seen`` is the

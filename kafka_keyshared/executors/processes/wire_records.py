@@ -23,7 +23,7 @@ OF_MESSAGES: tuple[Callable[[Any], Any], ...] = tuple(getattr(Message, name) for
 OF_OTHERS: tuple[Callable[[Any], Any], ...] = tuple(map(methodcaller, ASKED))
 
 
-class ReceivedRecord(msgspec.Struct, eq=False, gc=False):
+class ProcessRecord(msgspec.Struct, eq=False, gc=False):
     """A record in the worker process; it has the methods of the client's own message.
 
     A message of the client takes ten times as long to make, and most handlers read two fields.
@@ -106,7 +106,7 @@ class Columns(NamedTuple):
     headers: list[list[tuple[str, Any]] | None] | None
     large: dict[int, int]
 
-    def records(self, segment: Segment) -> Iterator[ReceivedRecord]:
+    def records(self, segment: Segment) -> Iterator[ProcessRecord]:
         """Return the records in order. Raises :class:`OSError` as the segment does."""
         for at, found in zip(self.large, segment.take([*self.large.values()]), strict=True):
             self.asked[VALUE][at] = found
@@ -114,7 +114,7 @@ class Columns(NamedTuple):
             column if len(column) == self.many else column * self.many for column in self.asked
         )
         headers = self.headers or [None] * self.many
-        return map(ReceivedRecord, topic, partition, offset, key, value, headers, timestamp, epoch)
+        return map(ProcessRecord, topic, partition, offset, key, value, headers, timestamp, epoch)
 
 
 def columns_of(records: Sequence[Record], segment: Segment) -> Columns:

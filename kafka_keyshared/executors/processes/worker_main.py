@@ -41,7 +41,7 @@ from kafka_keyshared.executors.processes.shm_progress import (
     numbers_of,
     times_of,
 )
-from kafka_keyshared.executors.processes.wire_records import Columns, ReceivedRecord
+from kafka_keyshared.executors.processes.wire_records import Columns, ProcessRecord
 from kafka_keyshared.model import Ack, Drop, Output, TopicPartition
 from kafka_keyshared.platform import forks
 from kafka_keyshared.platform.reentry_guard import handling, load_file
@@ -62,7 +62,7 @@ class Recipe(NamedTuple):
     outputs: bool = False
 
 
-class Ran(NamedTuple):
+class BatchResult(NamedTuple):
     """The result of a batch: the number of records done, one after the other.
 
     The next record was dropped or has failed. If neither is set, the batch is complete or was
@@ -78,34 +78,34 @@ class Ran(NamedTuple):
         return DROPPED if self.dropped else OK if self.failure is None else FAILED
 
 
-class Share(NamedTuple):
+class SlicePart(NamedTuple):
     """The slice that a batch belongs to."""
 
     id: int
     epoch: int
 
 
-class Batch(NamedTuple):
+class ProcessBatch(NamedTuple):
     """Records to run."""
 
     columns: Columns
-    share: Share
+    share: SlicePart
 
 
-class HandedOut(NamedTuple):
+class OutputRequest(NamedTuple):
     """Outputs of the handler for a record of the batch; the process waits for the answer."""
 
     at: int
     outputs: Sequence[Output]
 
 
-class Taken(NamedTuple):
+class OutputAnswer(NamedTuple):
     """Answer to outputs: they are written, or ``error`` says why not."""
 
     error: str | None = None
 
 
-class Call(NamedTuple):
+class CallRequest(NamedTuple):
     """Order to call ``release``, ``adopt`` or ``close`` of the handler.
 
     After ``close`` the process gets no further order.
@@ -115,7 +115,7 @@ class Call(NamedTuple):
     given: tuple[object, ...] = ()
 
 
-LAST = Call("close")
+LAST = CallRequest("close")
 
 
 class Raised(NamedTuple):
@@ -125,13 +125,13 @@ class Raised(NamedTuple):
     stack: str
 
 
-class Answered(NamedTuple):
+class CallAnswer(NamedTuple):
     """The return value of such a call."""
 
     value: object
 
 
-class Where(NamedTuple):
+class WhereQuestion(NamedTuple):
     """Question where the handler is running now; the answer repeats ``number``."""
 
     number: int
@@ -150,7 +150,7 @@ class Ready(NamedTuple):
     calls: tuple[str, ...]
 
 
-class Ends(NamedTuple):
+class PipeEnds(NamedTuple):
     """The process's ends of the pipes: batches and calls, side messages, log lines.
 
     ``token``: the prefix of every message that the process sends (:mod:`.frames`).
@@ -162,7 +162,7 @@ class Ends(NamedTuple):
     token: bytes
 
 
-def main(ends: Ends, shared: Shared, recipe: bytes, wanted: Mapping[str | None, int]) -> None:
+def main(ends: PipeEnds, shared: Shared, recipe: bytes, wanted: Mapping[str | None, int]) -> None:
     """Run as the process of a worker, until the parent closes the pipe.
 
     ``wanted`` has the log level of each logger in the parent.
@@ -187,7 +187,7 @@ def main(ends: Ends, shared: Shared, recipe: bytes, wanted: Mapping[str | None, 
             return
         calls = {name: call for name, call in made._asdict().items() if call is not None}
         connection.send(Ready(tuple(calls)))
-        child = Child(connection, shared, made, found, log.flush)
+        child = ChildMain(connection, shared, made, found, log.flush)
         aside = Outlet(ends.aside, ends.token)
         beside = threading.Thread(target=child.listen, args=(aside,), name="keyshared-parent")
         beside.daemon = True
@@ -202,9 +202,9 @@ PR_SET_PDEATHSIG = 1
 def end_with_parent() -> None:
     """Have the system kill this process when its parent ends, on Linux.
 
-    :meth:`Child.listen` ends the process too, on every system. It cannot do so while the process is
-    stopped, or while a handler call lets no other thread run. The thread that started this process
-    lives as long as the process is in use.
+    :meth:`ChildMain.listen` ends the process too, on every system. It cannot do so while the
+    process is stopped, or while a handler call lets no other thread run. The thread that started
+    this process lives as long as the process is in use.
     """
     if sys.platform == "linux":
         import ctypes  # present, because the shared memory is made with it
@@ -229,16 +229,16 @@ def _load(name: str, file: str) -> None:
     load_file(name, Path(file))
 
 
-class Held:
+class ChildSlice:
     """A slice of the current batch, as a handler sees its lease
     (:mod:`kafka_keyshared.executors.lease`)."""
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: SlicePart) -> None:
         self.slice = share
         self.gone: frozenset[TopicPartition] = frozenset()
 
 
-class Child:
+class ChildMain:
     """The worker process: its handler, the pipe to the parent, and the board."""
 
     def __init__(
@@ -252,7 +252,7 @@ class Child:
         self._clock = Clock()
         self._flush = flush
         self.name = recipe.name
-        self.current: Held | None = None
+        self.current: ChildSlice | None = None
         self._connection = connection
         self._places, self._mark = numbers_of(shared.places), shared.mark
         self._values = shared.values
@@ -262,7 +262,7 @@ class Child:
             made = made._replace(handle=self._timed(made.handle, times_of(shared.times)))
         self._made = made
         self._dead_letter_on = recipe.dead_letter_on
-        self._rows: deque[ReceivedRecord] = deque()
+        self._rows: deque[ProcessRecord] = deque()
         self._thread = threading.get_ident()
         self._contexts = Contexts(copy_context())
         forks.watch(self)
@@ -277,7 +277,7 @@ class Child:
                 said = aside.recv()
             except (EOFError, OSError):
                 break
-            if isinstance(said, Where):
+            if isinstance(said, WhereQuestion):
                 aside.send((said.number, standing(self._thread)))
             elif (held := self.current) is not None and held.slice.id in said.slices:
                 held.gone |= frozenset(said.partitions)
@@ -294,8 +294,8 @@ class Child:
             except EOFError:
                 return
             answer: object
-            if isinstance(asked, Batch):
-                self.current = Held(asked.share)
+            if isinstance(asked, ProcessBatch):
+                self.current = ChildSlice(asked.share)
                 answer = self._run(asked.columns)
             else:
                 call = getattr(self._made, asked.name)
@@ -331,21 +331,21 @@ class Child:
 
     def _hand_out(self, _record: Any, outputs: Sequence[Output]) -> None:
         """Send outputs to the parent and wait for its answer, before the record counts as done."""
-        self._connection.send(HandedOut((self._places[STARTED] ^ self._mark) - 1, outputs))
+        self._connection.send(OutputRequest((self._places[STARTED] ^ self._mark) - 1, outputs))
         if (why := self._connection.recv().error) is not None:
             raise KeySharedError(why)
 
-    def _not_done(self, number: int, error: BaseException) -> Ran:
+    def _not_done(self, number: int, error: BaseException) -> BatchResult:
         """Return the result for a call that ended in a verdict or an error."""
         if isinstance(error, Drop):
-            return Ran(number, dropped=True)
-        return Ran(number, failure=describe(error, self._clock, self._dead_letter_on))
+            return BatchResult(number, dropped=True)
+        return BatchResult(number, failure=describe(error, self._clock, self._dead_letter_on))
 
     def forked(self) -> None:
         """Clear the remaining records in the child of a handler."""
         self._rows.clear()
 
-    def _run(self, columns: Columns) -> Ran:
+    def _run(self, columns: Columns) -> BatchResult:
         handle, places, context = self._made.handle, self._places, self._contexts.new
         mark = self._mark
         self._rows = left = deque(columns.records(self._values))
@@ -367,13 +367,13 @@ class Child:
                     return self._not_done(number, returned)
             number += 1
             places[ENDED] = mark ^ number
-        return Ran(number)
+        return BatchResult(number)
 
 
-def _called(call: Callable[..., object] | None, *given: object) -> Answered | Raised:
+def _called(call: Callable[..., object] | None, *given: object) -> CallAnswer | Raised:
     if call is None:
-        return Answered(None)
+        return CallAnswer(None)
     try:
-        return Answered(call(*given))
+        return CallAnswer(call(*given))
     except BaseException as error:  # noqa: BLE001 - the parent gets any exception
         return raised(error)

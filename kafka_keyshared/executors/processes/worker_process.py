@@ -17,7 +17,7 @@ from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.processes import worker_main
 from kafka_keyshared.executors.processes.frames import GarbledError, Inlet, new_token
 from kafka_keyshared.executors.processes.log_forwarding import Homecoming, levels
-from kafka_keyshared.executors.processes.shm_progress import Board, new_mark
+from kafka_keyshared.executors.processes.shm_progress import ProgressBoard, new_mark
 from kafka_keyshared.executors.processes.spawned import KILLED_WITHIN, SPAWN, Spawned
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import TopicPartition
@@ -63,7 +63,7 @@ class WorkerProcess:
     """The process of one worker, and its successors."""
 
     def __init__(self, spec: WorkerSpec) -> None:
-        self.board = Board(BATCH if spec.called is not None else 0, mark=new_mark())
+        self.board = ProgressBoard(BATCH if spec.called is not None else 0, mark=new_mark())
         self.board.on_garbled = self._overwritten
         self._name = spec.name
         self._thread = spec.thread
@@ -110,8 +110,8 @@ class WorkerProcess:
         )
 
     def run(
-        self, batch: worker_main.Batch | worker_main.Taken
-    ) -> worker_main.Ran | worker_main.HandedOut:
+        self, batch: worker_main.ProcessBatch | worker_main.OutputAnswer
+    ) -> worker_main.BatchResult | worker_main.OutputRequest:
         """Run a batch, or continue it; raise :class:`ProcessEndedError` if the process dies.
 
         If the result is an output of the handler, the process waits for an answer.
@@ -119,7 +119,7 @@ class WorkerProcess:
         self.send(batch)
         return self.ran()
 
-    def send(self, batch: worker_main.Batch | worker_main.Taken) -> None:
+    def send(self, batch: worker_main.ProcessBatch | worker_main.OutputAnswer) -> None:
         """Send a batch, or an answer that continues it, without waiting for the result.
 
         This and :meth:`ran` raise :class:`ProcessEndedError` if the process has died, and
@@ -127,7 +127,7 @@ class WorkerProcess:
         """
         self._send(batch)
 
-    def ran(self) -> worker_main.Ran | worker_main.HandedOut:
+    def ran(self) -> worker_main.BatchResult | worker_main.OutputRequest:
         """Wait for the result of the batch, and return it."""
         try:
             ran = self._answer()
@@ -136,18 +136,18 @@ class WorkerProcess:
         except Exception as error:  # noqa: BLE001 - pickle may raise anything
             self._unreadable(error)
             raise self._ended() from None
-        if not isinstance(ran, worker_main.Ran | worker_main.HandedOut):
+        if not isinstance(ran, worker_main.BatchResult | worker_main.OutputRequest):
             self._unreadable(f"a batch was answered with {ran!r:.200}")
             raise self._ended()
         return ran
 
     def release(self, slots: Sequence[int]) -> object:
         """Have the handler release the state of slots."""
-        return self._value(self._ask(worker_main.Call("release", (slots,))))
+        return self._value(self._ask(worker_main.CallRequest("release", (slots,))))
 
     def adopt(self, slots: Sequence[int], state: object) -> object:
         """Have the handler adopt the state of slots."""
-        return self._value(self._ask(worker_main.Call("adopt", (slots, state))))
+        return self._value(self._ask(worker_main.CallRequest("adopt", (slots, state))))
 
     def close(self) -> None:
         """Close the handler and wait for the process to end; kill it if it does not."""
@@ -173,7 +173,7 @@ class WorkerProcess:
         try:
             if self._asked == self._answered:
                 self._asked += 1
-                self._aside.send(worker_main.Where(self._asked))
+                self._aside.send(worker_main.WhereQuestion(self._asked))
             until = time.monotonic() + ANSWERS
             while (left := until - time.monotonic()) > 0:
                 self._answered, where = self._aside.recv(left)
@@ -218,7 +218,7 @@ class WorkerProcess:
         for each in (connection, theirs, beside):  # gevent's sockets do not do this
             os.set_blocking(each.fileno(), True)
         token = new_token()
-        ends = worker_main.Ends(theirs, beside, logged, token)
+        ends = worker_main.PipeEnds(theirs, beside, logged, token)
         process = Spawned(
             worker_main.main, (ends, self.board.shared, self._recipe, levels()), self._thread
         )
@@ -266,7 +266,7 @@ class WorkerProcess:
     def _value(self, answer: object) -> object:
         if isinstance(answer, worker_main.Raised):
             raise HandlerRaisedError(answer.text)
-        return answer.value if isinstance(answer, worker_main.Answered) else None
+        return answer.value if isinstance(answer, worker_main.CallAnswer) else None
 
     def _ended(self) -> KeySharedError:
         """Wait for the process to end and clean up; return the error to raise."""

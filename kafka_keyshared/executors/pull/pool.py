@@ -19,7 +19,7 @@ from kafka_keyshared.core.contract.commands import (
     TimeOut,
 )
 from kafka_keyshared.core.contract.events import FencePassed, Recalled, Released
-from kafka_keyshared.core.contract.slices import Progress, Serial, Slice
+from kafka_keyshared.core.contract.slices import Progress, SerialProgress, Slice
 from kafka_keyshared.executors.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.executors.pull.pull_inflight import Cell
@@ -111,7 +111,7 @@ class PullPool:
 
     def progress(self) -> Progress:
         """Return for each lease whether its record has been received."""
-        found: dict[int, Serial] = {}
+        found: dict[int, SerialProgress] = {}
         for cell in self.cells.values():
             found.update(cell.progress())
         return found

@@ -14,9 +14,9 @@ from dataclasses import replace
 from itertools import islice
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.contract.events import Ended, Failed, Report, SetAside
+from kafka_keyshared.core.contract.events import Failed, Report, SetAside, SliceEnded
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
-from kafka_keyshared.core.contract.slices import Serial, Slice
+from kafka_keyshared.core.contract.slices import SerialProgress, Slice
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.executors.failed_lanes import FailedLanes
 from kafka_keyshared.executors.handling.failure import describe
@@ -165,7 +165,7 @@ class Cell:
                 if self._is_late(slice_):
                     late.append(slice_)
                 # In this order: a lease that is neither held nor reported would look unstarted.
-                self._post(Ended(slice_.id, now - received))
+                self._post(SliceEnded(slice_.id, now - received))
                 del self._received[slice_]
             if self._ascending and self._waiting:
                 self._wake()
@@ -201,7 +201,7 @@ class Cell:
         """Fail a record, and hand back unrun the later records of its lane."""
         behind = self.failed.fail(slice_, 0)
         self._post(Failed(slice_.id, 0, failure))
-        self._post(Ended(slice_.id, self.clock() - self._received[slice_]))
+        self._post(SliceEnded(slice_.id, self.clock() - self._received[slice_]))
         del self._received[slice_]
         self._lapsed.discard(slice_.id)
         if behind:
@@ -214,7 +214,7 @@ class Cell:
             return False
         slice_.came.restore(0)
         self._post(SetAside(slice_.id, 0))
-        self._post(Ended(slice_.id, 0.0))
+        self._post(SliceEnded(slice_.id, 0.0))
         if self._received.pop(slice_, None) is None and slice_ in self._waiting:
             self._waiting.remove(slice_)
         return True
@@ -279,7 +279,7 @@ class Cell:
             back = [slice_ for slice_ in self._waiting if only is None or slice_.id in only]
             for slice_ in back:
                 self._waiting.remove(slice_)
-                self._post(Ended(slice_.id, 0.0))
+                self._post(SliceEnded(slice_.id, 0.0))
             return [(slice_.id, range(len(slice_.records))) for slice_ in back]
 
     def lapse(self, ids: Iterable[int]) -> None:
@@ -287,11 +287,13 @@ class Cell:
         with self._changed:
             self._lapsed.update({slice_.id for slice_ in self._received}.intersection(ids))
 
-    def progress(self) -> dict[int, Serial]:
+    def progress(self) -> dict[int, SerialProgress]:
         """Return which records have been received."""
         with self._changed:
-            waiting = dict.fromkeys([slice_.id for slice_ in self._waiting], Serial(0))
-            return waiting | dict.fromkeys([slice_.id for slice_ in self._received], Serial(1))
+            waiting = dict.fromkeys([slice_.id for slice_ in self._waiting], SerialProgress(0))
+            return waiting | dict.fromkeys(
+                [slice_.id for slice_ in self._received], SerialProgress(1)
+            )
 
     def end_leases(self, ids: Collection[int]) -> list[Slice]:
         """Fail the received records of these slices, because they timed out; return them."""

@@ -16,11 +16,11 @@ from queue import SimpleQueue
 
 from kafka_keyshared.core.contract.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
 from kafka_keyshared.core.contract.events import (
-    Ended,
     Failed,
     FencePassed,
     Recalled,
     SetAside,
+    SliceEnded,
     Stuck,
 )
 from kafka_keyshared.core.contract.slices import Progress, Slice
@@ -30,14 +30,14 @@ from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Handover, take_back_all
 from kafka_keyshared.executors.state_calls import hand_over
 from kafka_keyshared.executors.thread_state import Handle, WorkerCell, WorkerSpec
-from kafka_keyshared.executors.threads.thread_lifecycle import Crew
+from kafka_keyshared.executors.threads.thread_lifecycle import WorkerThreads
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Ack, Drop, Record
 
 log = log_of("kafka_keyshared.pool")
 
 
-class ThreadPool(Crew[WorkerCell]):
+class ThreadPool(WorkerThreads[WorkerCell]):
     """Runs plain functions and handler classes on threads. See
     :class:`~kafka_keyshared.executors.port.Pool`."""
 
@@ -219,7 +219,7 @@ class ThreadPool(Crew[WorkerCell]):
     def _end(self, cell: WorkerCell, handover: Handover, seconds: float) -> None:
         with cell.changing:
             # In this order: a slice that is neither given nor reported would look unstarted.
-            self._mailbox.put(Ended(handover.slice.id, seconds, handover.dropped))
+            self._mailbox.put(SliceEnded(handover.slice.id, seconds, handover.dropped))
             del cell.given[handover.slice.id]
 
     def _run(

@@ -31,7 +31,7 @@ log = log_of("kafka_keyshared.pool")
 C = TypeVar("C", bound=ThreadCell)
 
 
-class Crew(ABC, Generic[C]):
+class WorkerThreads(ABC, Generic[C]):
     """The threads of a pool. See :class:`~kafka_keyshared.executors.port.Pool` for the calls of its
     owner."""
 

@@ -36,7 +36,7 @@ class Stalled(Exception):  # noqa: N818 - names the event
     """Nothing arrived, no further record settled, or the run did not end as it must."""
 
 
-class Reading(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class ReadTask(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The topic, the client and the side to measure: the beginning of every task."""
 
     side: Side
@@ -46,7 +46,7 @@ class Reading(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     workers: str = "thread:8"
 
 
-def conf_for(reading: Reading, **settings: Any) -> dict[str, Any]:
+def conf_for(reading: ReadTask, **settings: Any) -> dict[str, Any]:
     """Return the configuration of the client: the package's own defaults, on both sides alike.
 
     So the bench measures the layer, and not the effect of its defaults on the client.
@@ -83,7 +83,7 @@ def ready_with(partitions: int) -> Callable[[str, Sequence[Any]], None]:
 
 
 def run_app(
-    reading: Reading,
+    reading: ReadTask,
     conf: Mapping[str, Any],
     handler: Callable[[Any], Any],
     stepped: Callable[[KeyShared, InstanceView], None],
@@ -125,7 +125,7 @@ def settled(core: Dispatcher | InstanceView) -> int:
     return core.subscriptions["default"].counts.ok
 
 
-class Patience:
+class StallDetector:
     """Notices when a count stops changing."""
 
     def __init__(self) -> None:

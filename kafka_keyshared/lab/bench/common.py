@@ -31,16 +31,18 @@ Row = tuple[bytes, bytes | None, int, Headers | None]
 """A record to be produced: value, key, partition, headers."""
 
 Progress = Callable[[str], None]
-P = TypeVar("P", bound="Plan")
-R = TypeVar("R")
 
 
-class Plan(Protocol):
+class BenchPlan(Protocol):
     """Parameters of a measurement. They can be checked before anything starts."""
 
     def check(self) -> None:
         """Raise :class:`ConfigError` for numbers that make no sense."""
         ...
+
+
+P = TypeVar("P", bound=BenchPlan)
+R = TypeVar("R")
 
 
 def open_cluster(bootstrap: str | None) -> Cluster:
@@ -193,7 +195,7 @@ def produce_rows(bootstrap: str, topic: str, rows: Iterable[Row]) -> None:
 # --- sides ---
 
 
-class Child(Generic[R]):
+class MeasuredProcess(Generic[R]):
     """A measured process while it runs. It is killed at the latest when the block ends."""
 
     def __init__(self, module: str, task: Any, result: type[R], what: str) -> None:
@@ -247,7 +249,7 @@ class Child(Generic[R]):
 
 def run_child(module: str, task: Any, result: type[R], what: str) -> R:
     """Run a child to its end. Raises :class:`KeySharedError` when it failed."""
-    with Child(module, task, result, what) as child:
+    with MeasuredProcess(module, task, result, what) as child:
         return child.result()
 
 
@@ -256,7 +258,7 @@ def run_paced(module: str, task: Any, result: type[R], pace: Pace, what: str) ->
 
     Returns what both report. Raises :class:`KeySharedError` when one of them failed.
     """
-    with Child(module, task, result, what) as consumer:
+    with MeasuredProcess(module, task, result, what) as consumer:
         consumer.await_ready()
         paced = run_child("paced", pace, Paced, "producer")
         return consumer.result(), paced

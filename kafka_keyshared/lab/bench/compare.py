@@ -27,9 +27,9 @@ from kafka_keyshared.lab.bench.common import (
 )
 from kafka_keyshared.lab.bench.compare_paced import KNOCK_TIMEOUT, run_by_clock, waits_beside_hot
 from kafka_keyshared.lab.bench.compare_rows import circumstances, hot_row, load, per_s, rows_of
-from kafka_keyshared.lab.bench.compare_run import Measured, PeerError, run_system
+from kafka_keyshared.lab.bench.compare_run import MeasuredRun, PeerError, run_system
 from kafka_keyshared.lab.bench.fair import FairPlan
-from kafka_keyshared.lab.bench.fair_side import Waits
+from kafka_keyshared.lab.bench.fair_side import OtherKeyWaits
 from kafka_keyshared.lab.bench.figures import percentile
 from kafka_keyshared.lab.bench.jars import compiled
 from kafka_keyshared.lab.bench.paced import NS_PER_MS, STAMP, Pace
@@ -39,7 +39,7 @@ from kafka_keyshared.lab.bench.workloads import (
     TRAFFIC,
     UNEVEN,
     WORKS,
-    Job,
+    BenchJob,
     Traffic,
     judge,
     keys_of,
@@ -193,7 +193,7 @@ class _Comparison:
         records = self._plan.records
         if not WORKS[work].empty:
             records = max(1, records // WORKING_SHARE)
-        runs: dict[str, list[Measured]] = {system.name: [] for system in self._systems}
+        runs: dict[str, list[MeasuredRun]] = {system.name: [] for system in self._systems}
         broken: set[str] = set()
         with self._topic(keys_of(traffic, records, self._plan.keys)) as topic:
             for number in range(self._plan.runs):
@@ -214,8 +214,8 @@ class _Comparison:
                     )
         self._rows += rows_of(scenario, records, runs)
 
-    def _job(self, system: System, topic: str, records: int, work: str) -> Job:
-        return Job(
+    def _job(self, system: System, topic: str, records: int, work: str) -> BenchJob:
+        return BenchJob(
             family=system.family.name,
             size=system.size,
             bootstrap=self._cluster.bootstrap,
@@ -337,7 +337,7 @@ class _Comparison:
         """Overload one key of every system in turn, as often as the plan says."""
         if not self._plan.hot_seconds:
             return
-        waits: dict[str, list[Waits]] = {system.name: [] for system in self._systems}
+        waits: dict[str, list[OtherKeyWaits]] = {system.name: [] for system in self._systems}
         for number in range(self._plan.runs):
             for system in self._systems:
                 try:
@@ -352,7 +352,7 @@ class _Comparison:
                 )
         self._hot = [hot_row(name, found) for name, found in waits.items() if found]
 
-    def _waits(self, system: System, name: str) -> Waits:
+    def _waits(self, system: System, name: str) -> OtherKeyWaits:
         records = int(HOT.rate * self._plan.hot_seconds)
         with topic_of_our_own(self._cluster, HOT.partitions, self._progress) as topic:
             job = self._job(system, topic, records + HOT.partitions, HOT_WORK)

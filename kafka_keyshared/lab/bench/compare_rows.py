@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from kafka_keyshared.lab.bench.compare_run import Measured
-from kafka_keyshared.lab.bench.fair_side import Waits
+from kafka_keyshared.lab.bench.compare_run import MeasuredRun
+from kafka_keyshared.lab.bench.fair_side import OtherKeyWaits
 from kafka_keyshared.lab.bench.figures import median
 from kafka_keyshared.lab.bench.systems import system_of
 
@@ -18,13 +18,13 @@ LOADED = 1.0
 """A load per core from which figures are doubtful: other processes are at work."""
 
 
-def per_s(found: Measured) -> float:
+def per_s(found: MeasuredRun) -> float:
     """Return the records per second of a run."""
     return found.ran.records / found.ran.seconds
 
 
 def rows_of(
-    scenario: str, records: int, runs: Mapping[str, Sequence[Measured]]
+    scenario: str, records: int, runs: Mapping[str, Sequence[MeasuredRun]]
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each system that ran, in a scenario with ``records`` records.
 
@@ -56,7 +56,7 @@ def rows_of(
         }
 
 
-def hot_row(name: str, runs: Sequence[Waits]) -> dict[str, Any]:
+def hot_row(name: str, runs: Sequence[OtherKeyWaits]) -> dict[str, Any]:
     """Return the row of a system beside a hot key: medians over its runs, in milliseconds."""
     return {
         "system": name,

@@ -21,7 +21,7 @@ from kafka_keyshared.lab.bench.common import END_TIMEOUT
 from kafka_keyshared.lab.bench.jars import arguments
 from kafka_keyshared.lab.bench.processes import watched
 from kafka_keyshared.lab.bench.systems import System
-from kafka_keyshared.lab.bench.workloads import Job, Ran
+from kafka_keyshared.lab.bench.workloads import BenchJob, JobResult
 
 PATIENCE = 90.0
 """Seconds beyond a job's limit: to start, to join, to notice that no record comes, and to end."""
@@ -34,21 +34,21 @@ class PeerError(KeySharedError):
     """A system did not do its job. The message is one line with the reason."""
 
 
-class Measured(msgspec.Struct, kw_only=True):
+class MeasuredRun(msgspec.Struct, kw_only=True):
     """A run as seen from inside and outside.
 
     ``peak_mib`` is the sum of the peak memory of each of its processes; None on a system without
     /proc.
     """
 
-    ran: Ran
+    ran: JobResult
     peak_mib: float | None
 
 
-class Running:
+class RunningSystem:
     """A system doing its job, until :meth:`result` or the end of the block."""
 
-    def __init__(self, system: System, job: Job, java: Sequence[str] = ()) -> None:
+    def __init__(self, system: System, job: BenchJob, java: Sequence[str] = ()) -> None:
         self._system = system
         self._job = job
         self._java = java
@@ -78,20 +78,20 @@ class Running:
         if self._process.poll() is not None:
             self.ran()
 
-    def result(self) -> Measured:
+    def result(self) -> MeasuredRun:
         """Return the result. Raises :class:`PeerError` when the system failed, or took too long."""
         try:
             if not Path("/proc/self/stat").exists():
-                return Measured(ran=self.ran(), peak_mib=None)
+                return MeasuredRun(ran=self.ran(), peak_mib=None)
             with watched(self._process.pid) as peak:
                 ran = self.ran()
-            return Measured(ran=ran, peak_mib=round(peak.total() / MIB, 1))
+            return MeasuredRun(ran=ran, peak_mib=round(peak.total() / MIB, 1))
         except subprocess.TimeoutExpired:
             raise PeerError(
                 f"it was not done {PATIENCE:g} s after the limit of {self._job.limit:g} s"
             ) from None
 
-    def ran(self) -> Ran:
+    def ran(self) -> JobResult:
         """Return the result without a look at the memory.
 
         Raises :class:`PeerError` when it failed, ``subprocess.TimeoutExpired`` when it took too
@@ -105,7 +105,7 @@ class Running:
                 f"it ended with status {self._process.returncode}: {self._last_words()}"
             )
         try:
-            ran = msgspec.json.decode(lines[-1], type=Ran)
+            ran = msgspec.json.decode(lines[-1], type=JobResult)
         except msgspec.DecodeError as error:
             raise PeerError(f"what it printed is no result: {error}") from error
         if ran.records < 1 or ran.seconds <= 0:
@@ -119,7 +119,7 @@ class Running:
         telling = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
         return (telling or ["it said nothing"])[-1][:REASON_LETTERS]
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> RunningSystem:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -131,7 +131,7 @@ class Running:
                 each.close()
 
 
-def run_system(system: System, job: Job, java: Sequence[str] = ()) -> Measured:
+def run_system(system: System, job: BenchJob, java: Sequence[str] = ()) -> MeasuredRun:
     """Run a system to the end of its job. Raises :class:`PeerError` when it failed."""
-    with Running(system, job, java) as running:
+    with RunningSystem(system, job, java) as running:
         return running.result()

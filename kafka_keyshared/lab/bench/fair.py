@@ -25,7 +25,7 @@ from kafka_keyshared.lab.bench.common import (
     run_paced,
     topic_of_our_own,
 )
-from kafka_keyshared.lab.bench.fair_side import FairTask, Waits
+from kafka_keyshared.lab.bench.fair_side import FairTask, OtherKeyWaits
 from kafka_keyshared.lab.bench.figures import median
 from kafka_keyshared.lab.bench.paced import Pace, Paced, require_room
 from kafka_keyshared.testing.clusters.cluster import Cluster
@@ -70,10 +70,10 @@ class FairPlan(msgspec.Struct, kw_only=True, frozen=True):
         return self.rate * self.hot_share * self.handler_ms / 1e3
 
 
-class Run(msgspec.Struct, kw_only=True):
+class FairRun(msgspec.Struct, kw_only=True):
     """Waiting times of the keys, and the producer that fed them."""
 
-    waits: Waits
+    waits: OtherKeyWaits
     paced: Paced
 
 
@@ -95,7 +95,7 @@ def measure(plan: FairPlan, cluster: Cluster, progress: Progress) -> dict[str, A
     return summary(plan, cluster.kind, runs)
 
 
-def _run(plan: FairPlan, cluster: Cluster, progress: Progress) -> Run:
+def _run(plan: FairPlan, cluster: Cluster, progress: Progress) -> FairRun:
     with (
         tempfile.TemporaryDirectory() as folder,
         topic_of_our_own(cluster, plan.partitions, progress) as topic,
@@ -125,11 +125,11 @@ def _run(plan: FairPlan, cluster: Cluster, progress: Progress) -> Run:
             value_bytes=plan.value_bytes,
             hot_share=plan.hot_share,
         )
-        waits, paced = run_paced("fair_side", task, Waits, pace, "measured side")
-        return Run(waits=waits, paced=paced)
+        waits, paced = run_paced("fair_side", task, OtherKeyWaits, pace, "measured side")
+        return FairRun(waits=waits, paced=paced)
 
 
-def summary(plan: FairPlan, kind: str, runs: Sequence[Run]) -> dict[str, Any]:
+def summary(plan: FairPlan, kind: str, runs: Sequence[FairRun]) -> dict[str, Any]:
     """Summarize the runs: medians over runs, and the reasons to doubt them."""
     waits = [run.waits for run in runs]
 

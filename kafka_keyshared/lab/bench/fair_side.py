@@ -22,8 +22,8 @@ import msgspec
 
 from kafka_keyshared.lab.bench.child import (
     IDLE_LIMIT,
-    Patience,
-    Reading,
+    ReadTask,
+    StallDetector,
     Stalled,
     conf_for,
     read_task,
@@ -51,7 +51,7 @@ GRACE = 2.0
 """
 
 
-class PacedTask(Reading, kw_only=True, forbid_unknown_fields=True):
+class PacedTask(ReadTask, kw_only=True, forbid_unknown_fields=True):
     """The run of one side: ``records`` come at ``rate`` for ``seconds``; starts go to ``notebook``.
 
     The run ends ``grace`` seconds after the last record.
@@ -72,7 +72,7 @@ class FairTask(PacedTask, kw_only=True, forbid_unknown_fields=True):
     hot_share: float
 
 
-class Waits(msgspec.Struct, kw_only=True):
+class OtherKeyWaits(msgspec.Struct, kw_only=True):
     """Waiting times of the other keys' records that were due in the last third of the run.
 
     ``others_unseen`` had not started when the run ended. They count with their wait until then.
@@ -84,7 +84,7 @@ class Waits(msgspec.Struct, kw_only=True):
     hot_per_s: float
 
 
-class Start(msgspec.Struct, frozen=True):
+class RecordStart(msgspec.Struct, frozen=True):
     """The start of a record's handler. Times are monotonic, in nanoseconds."""
 
     number: int
@@ -111,13 +111,13 @@ async def _handle_later(path: str, seconds: float, record: Any) -> None:
     await asyncio.sleep(seconds)
 
 
-def starts_in(path: Path) -> Iterator[Start]:
+def starts_in(path: Path) -> Iterator[RecordStart]:
     """Yield the starts in that file."""
     for number, due, at, hot in START.iter_unpack(path.read_bytes()):
-        yield Start(number, due, at, hot)
+        yield RecordStart(number, due, at, hot)
 
 
-def judge(task: FairTask, starts: Sequence[Start], ended: int) -> Waits:
+def judge(task: FairTask, starts: Sequence[RecordStart], ended: int) -> OtherKeyWaits:
     """Return the waiting times of a run that ended at ``ended`` (monotonic, in nanoseconds).
 
     Raises :class:`Stalled` if no record started.
@@ -132,7 +132,7 @@ def judge(task: FairTask, starts: Sequence[Start], ended: int) -> Waits:
     unseen = [number for number in others if number not in waited]
     waited.update((number, ended - began - after_first(task, number)) for number in unseen)
     ordered = sorted(waited[number] for number in others)
-    return Waits(
+    return OtherKeyWaits(
         others_p50_ms=percentile(ordered, 0.5) / NS_PER_MS,
         others_p99_ms=percentile(ordered, 0.99) / NS_PER_MS,
         others_unseen=len(unseen),
@@ -145,17 +145,17 @@ def after_first(task: PacedTask, number: int) -> int:
     return number * 1_000_000_000 // task.rate
 
 
-def began_at(task: PacedTask, starts: Sequence[Start]) -> int:
+def began_at(task: PacedTask, starts: Sequence[RecordStart]) -> int:
     """Return when the first record was due (monotonic, in nanoseconds)."""
     return min(each.due - after_first(task, each.number) for each in starts)
 
 
-def observe(task: PacedTask, handler: Callable[[Any], Any]) -> tuple[list[Start], int]:
+def observe(task: PacedTask, handler: Callable[[Any], Any]) -> tuple[list[RecordStart], int]:
     """Run the package until a little after the last record is sent. The rest stays undone.
 
     Returns the starts that the handlers noted, and when the run ended (monotonic, in nanoseconds).
     """
-    patience = Patience()
+    patience = StallDetector()
     ends: list[float] = []
 
     def stepped(app: KeyShared, view: InstanceView) -> None:
@@ -171,7 +171,7 @@ def observe(task: PacedTask, handler: Callable[[Any], Any]) -> tuple[list[Start]
     return list(starts_in(path)) if path.exists() else [], round(ends[0] * 1e9)
 
 
-def run(task: FairTask) -> Waits:
+def run(task: FairTask) -> OtherKeyWaits:
     """Run the package, and return the waiting times of the keys."""
     handle = _handle_later if task.workers.startswith("asyncio") else _handle
     starts, ended = observe(task, partial(handle, task.notebook, task.handler_ms / 1e3))

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaException
 
 from kafka_keyshared.lab.bench.child import (
     IDLE_LIMIT,
-    Reading,
+    ReadTask,
     Stalled,
     conf_for,
     read_task,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafka_keyshared.runtime.instance_view import InstanceView
 
 
-class IdleTask(Reading, kw_only=True, forbid_unknown_fields=True):
+class IdleTask(ReadTask, kw_only=True, forbid_unknown_fields=True):
     """Parameters of the wait: until ``blocked`` records are held, then ``calm`` plus ``seconds``.
 
     Both are in seconds, and only the ``seconds`` are measured.
@@ -48,7 +48,7 @@ class Spent(msgspec.Struct, kw_only=True):
     held: int
 
 
-class Watch:
+class IdleWatch:
     """Starts the measurement once the process has been ready for long enough, and ends it."""
 
     def __init__(
@@ -98,7 +98,7 @@ def run_bare(task: IdleTask) -> Spent:
     """Poll with a timeout of 0.1 s and get nothing."""
     consumer = Consumer(conf_for(task))
     consumer.subscribe([task.topic])
-    watch = Watch(task)
+    watch = IdleWatch(task)
     while not watch.over(len(consumer.assignment()) == task.partitions):
         message = consumer.poll(0.1)
         if message is not None and message.error():
@@ -110,7 +110,7 @@ def run_bare(task: IdleTask) -> Spent:
 
 def run_keyshared(task: IdleTask) -> Spent:
     """Run the package with no record that may start."""
-    watch = Watch(task)
+    watch = IdleWatch(task)
     found: list[Spent] = []
 
     def stepped(app: KeyShared, view: InstanceView) -> None:

@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from kafka_keyshared.errors import MissingPartError
-from kafka_keyshared.lab.bench.workloads import Job
+from kafka_keyshared.lab.bench.workloads import BenchJob
 from kafka_keyshared.testing.clusters.jars import java
 from kafka_keyshared.testing.clusters.maven import JarSet
 
@@ -77,7 +77,7 @@ def compiled() -> Iterator[list[str]]:
         yield [java("parallel-consumer"), "-cp", path, PROGRAM]
 
 
-def arguments(job: Job) -> list[str]:
+def arguments(job: BenchJob) -> list[str]:
     """Return the program's arguments for a job."""
     work = job.does
     return [

@@ -80,7 +80,7 @@ class LatencyPlan(msgspec.Struct, kw_only=True, frozen=True):
         return self.records() - int(self.rate * self.warmup)
 
 
-class Run(msgspec.Struct, kw_only=True):
+class LatencyRun(msgspec.Struct, kw_only=True):
     """One side of a pair and the producer that fed it."""
 
     delays: Delays
@@ -103,7 +103,9 @@ def measure(plan: LatencyPlan, cluster: Cluster, progress: Progress) -> dict[str
     return summary(plan, cluster.kind, pairs)
 
 
-def _pair(plan: LatencyPlan, cluster: Cluster, number: int, progress: Progress) -> dict[Side, Run]:
+def _pair(
+    plan: LatencyPlan, cluster: Cluster, number: int, progress: Progress
+) -> dict[Side, LatencyRun]:
     pair = {side: _run(plan, cluster, side, progress) for side in sides_of(number)}
     bare, layer = pair["bare"].delays, pair["keyshared"].delays
     progress(
@@ -113,7 +115,7 @@ def _pair(plan: LatencyPlan, cluster: Cluster, number: int, progress: Progress) 
     return pair
 
 
-def _run(plan: LatencyPlan, cluster: Cluster, side: Side, progress: Progress) -> Run:
+def _run(plan: LatencyPlan, cluster: Cluster, side: Side, progress: Progress) -> LatencyRun:
     with topic_of_our_own(cluster, plan.partitions, progress) as topic:
         task = LatencyTask(
             side=side,
@@ -137,10 +139,10 @@ def _run(plan: LatencyPlan, cluster: Cluster, side: Side, progress: Progress) ->
             value_bytes=plan.value_bytes,
         )
         delays, paced = run_paced("latency_side", task, Delays, pace, f"{side} side")
-        return Run(delays=delays, paced=paced)
+        return LatencyRun(delays=delays, paced=paced)
 
 
-def summary(plan: LatencyPlan, kind: str, pairs: list[dict[Side, Run]]) -> dict[str, Any]:
+def summary(plan: LatencyPlan, kind: str, pairs: list[dict[Side, LatencyRun]]) -> dict[str, Any]:
     """Summarize the pairs: medians over pairs, and the reasons to doubt them."""
     bare = [pair["bare"].delays for pair in pairs]
     layer = [pair["keyshared"].delays for pair in pairs]
@@ -172,7 +174,7 @@ def summary(plan: LatencyPlan, kind: str, pairs: list[dict[Side, Run]]) -> dict[
     }
 
 
-def _doubts(plan: LatencyPlan, pairs: list[dict[Side, Run]]) -> Iterator[str]:
+def _doubts(plan: LatencyPlan, pairs: list[dict[Side, LatencyRun]]) -> Iterator[str]:
     for number, pair in enumerate(pairs, start=1):
         for side, run in pair.items():
             where = f"pair {number}, {side}"

@@ -21,8 +21,8 @@ from kafka_keyshared.lab.bench.child import (
     COMMIT_INTERVAL,
     IDLE_LIMIT,
     READY,
-    Patience,
-    Reading,
+    ReadTask,
+    StallDetector,
     Stalled,
     conf_for,
     read_task,
@@ -43,7 +43,7 @@ QUIET_END = 10.0
 """Seconds without a record after which a run that began is over, complete or not."""
 
 
-class LatencyTask(Reading, kw_only=True, forbid_unknown_fields=True):
+class LatencyTask(ReadTask, kw_only=True, forbid_unknown_fields=True):
     """Parameters: ``records`` will come, of which the first ``skip`` do not count."""
 
     records: int
@@ -119,7 +119,7 @@ def run_bare(task: LatencyTask) -> Delays:
     consumer = Consumer(conf_for(task))
     consumer.subscribe([task.topic], on_assign=assigned)
     done = 0
-    patience = Patience()
+    patience = StallDetector()
     last_commit = time.monotonic()
     while done < task.records:
         message = consumer.poll(0.1)
@@ -144,7 +144,7 @@ def run_bare(task: LatencyTask) -> Delays:
 def run_keyshared(task: LatencyTask) -> Delays:
     """Run the package until every record is settled, or no further record comes."""
     notebook = Notebook(task)
-    patience = Patience()
+    patience = StallDetector()
     found: list[Delays] = []
 
     def stepped(app: KeyShared, view: InstanceView) -> None:

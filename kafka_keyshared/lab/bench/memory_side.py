@@ -65,7 +65,7 @@ def resident_mib() -> float:
     return peak_mib()
 
 
-class Meter:
+class MemoryMeter:
     """Reads resident memory after every ``every`` records, and at the last one."""
 
     def __init__(self, every: int, records: int, read: Callable[[], float] = resident_mib) -> None:
@@ -86,7 +86,7 @@ class Meter:
 def footprint(task: MemoryTask) -> Footprint:
     """Run the side and return its memory use."""
     before = resident_mib()
-    meter = Meter(task.mark, task.records)
+    meter = MemoryMeter(task.mark, task.records)
     result = run(task, meter.note)
     return Footprint(
         # The kernel updates the high-water mark a little late.

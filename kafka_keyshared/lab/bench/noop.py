@@ -27,7 +27,7 @@ from kafka_keyshared.lab.bench.common import (
     sides_of,
     topic_of_our_own,
 )
-from kafka_keyshared.lab.bench.side import Result, Task
+from kafka_keyshared.lab.bench.side import SideResult, Task
 from kafka_keyshared.testing.clusters.cluster import Cluster
 
 KEY_HEADER = "key"
@@ -112,9 +112,9 @@ def fill(bootstrap: str, topic: str, plan: NoopPlan) -> None:
     produce_all(bootstrap, topic, keys, plan.partitions, plan.value_bytes, header=plan.key_header)
 
 
-def run_side(task: Task) -> Result:
+def run_side(task: Task) -> SideResult:
     """Run one side in a fresh process."""
-    return run_child("side", task, Result, f"{task.side} side")
+    return run_child("side", task, SideResult, f"{task.side} side")
 
 
 def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, Any]:
@@ -140,9 +140,9 @@ def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, A
 
 def run_pair(
     plan: NoopPlan, cluster: Cluster, topic: str, number: int, progress: Progress
-) -> dict[str, Result]:
+) -> dict[str, SideResult]:
     """Return the results of both sides of one pair; the first side alternates with its number."""
-    pair: dict[str, Result] = {}
+    pair: dict[str, SideResult] = {}
     for side in sides_of(number):
         pair[side] = run_side(plan.task(side, cluster.bootstrap, topic))
         check_commits(side, pair[side])
@@ -154,7 +154,7 @@ def run_pair(
     return pair
 
 
-def check_commits(side: str, result: Result) -> None:
+def check_commits(side: str, result: SideResult) -> None:
     """Check that a run committed about as often as due; otherwise it measured less work."""
     # The final commit, and all periodic ones but two that fell into the start or the end.
     least = 1 + max(0, int(result.seconds / COMMIT_INTERVAL) - 2)
@@ -185,7 +185,7 @@ def short_runs(shortest: float) -> list[str]:
     ]
 
 
-def _summary(plan: NoopPlan, kind: str, pairs: list[dict[str, Result]]) -> dict[str, Any]:
+def _summary(plan: NoopPlan, kind: str, pairs: list[dict[str, SideResult]]) -> dict[str, Any]:
     bare = statistics.median(pair["bare"].records / pair["bare"].seconds for pair in pairs)
     layer = statistics.median(
         pair["keyshared"].records / pair["keyshared"].seconds for pair in pairs

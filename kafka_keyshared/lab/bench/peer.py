@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable
 
 from kafka_keyshared.lab.bench.child import read_task, tell_parent
-from kafka_keyshared.lab.bench.workloads import Job, Ran
+from kafka_keyshared.lab.bench.workloads import BenchJob, JobResult
 
 
-def runner_of(family: str) -> Callable[[Job], Ran]:
+def runner_of(family: str) -> Callable[[BenchJob], JobResult]:
     """Return the function that runs a system of this family."""
     if family == "keyshared":
         from kafka_keyshared.lab.bench.peers.ours import run_keyshared
@@ -34,7 +34,7 @@ def runner_of(family: str) -> Callable[[Job], Ran]:
 
 def main() -> int:
     """Run the job on standard input."""
-    job = read_task(Job)
+    job = read_task(BenchJob)
     tell_parent(runner_of(job.family)(job))
     return 0
 

@@ -15,7 +15,7 @@ BROKER = "kafka.Kafka"
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
-class Process(NamedTuple):
+class ProcessSample(NamedTuple):
     """A process: its number, its parent's, its command and its own processor time in seconds.
 
     ``seconds`` includes those of children that it has waited for.
@@ -27,7 +27,7 @@ class Process(NamedTuple):
     seconds: float
 
 
-def family(number: int) -> list[Process]:
+def family(number: int) -> list[ProcessSample]:
     """Return a process and all its descendants, without brokers."""
     rows = {each.number: each for each in _every()}
     found, before = {number}, 0
@@ -37,7 +37,7 @@ def family(number: int) -> list[Process]:
     return [rows[each] for each in sorted(found) if each in rows and BROKER not in rows[each][2]]
 
 
-def _every() -> Iterator[Process]:
+def _every() -> Iterator[ProcessSample]:
     for place in Path("/proc").iterdir():
         if not place.name.isdigit():
             continue
@@ -48,24 +48,7 @@ def _every() -> Iterator[Process]:
             continue
         told = stat[stat.rindex(")") + 2 :].split()
         seconds = sum(map(int, told[11:15])) / _TICK
-        yield Process(int(place.name), int(told[1]), command, seconds)
-
-
-class Meter:
-    """Counts the processor time of a family from now on."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._before = {each.number: each.seconds for each in family(number)}
-
-    def seconds(self) -> float:
-        """Return the processor time used since the meter was made.
-
-        The time of an ended process counts with its parent, once the parent has waited for it. Its
-        use from before the start is then subtracted.
-        """
-        after = {each.number: each.seconds for each in family(self._number)}
-        return sum(after.values()) - sum(self._before.values())
+        yield ProcessSample(int(place.name), int(told[1]), command, seconds)
 
 
 class Peak:

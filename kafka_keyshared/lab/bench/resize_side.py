@@ -15,8 +15,8 @@ import msgspec
 
 from kafka_keyshared.lab.bench.child import (
     IDLE_LIMIT,
-    Patience,
-    Reading,
+    ReadTask,
+    StallDetector,
     Stalled,
     conf_for,
     read_task,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafka_keyshared.runtime.instance_view import InstanceView
 
 
-class ResizeTask(Reading, kw_only=True, forbid_unknown_fields=True):
+class ResizeTask(ReadTask, kw_only=True, forbid_unknown_fields=True):
     """The run of one side: ``app.scale(after)`` after ``warm`` records on ``before`` threads."""
 
     records: int
@@ -41,7 +41,7 @@ class ResizeTask(Reading, kw_only=True, forbid_unknown_fields=True):
     sleep_ms: float
 
 
-class Resized(msgspec.Struct, kw_only=True):
+class ResizeTimes(msgspec.Struct, kw_only=True):
     """The effect of the call. Times are milliseconds from the call of ``app.scale()``.
 
     ``first_ms`` is when the first record started on a new thread. ``every_ms`` is when each new
@@ -70,7 +70,7 @@ class Starts:
         time.sleep(self._seconds)
 
 
-class Order:
+class ScaleCall:
     """The call of ``app.scale()``, on a separate thread as with any caller."""
 
     def __init__(self, app: KeyShared, starts: Starts, after: int) -> None:
@@ -103,13 +103,13 @@ class Order:
         """Whether the call has returned and each new thread has started a record."""
         return bool(self._returned) and len(self.new()) >= self._after - len(self._old)
 
-    def result(self, drained: int) -> Resized:
+    def result(self, drained: int) -> ResizeTimes:
         """Return the figures. Raises the error of the call."""
         self._thread.join()
         if self._error is not None:
             raise self._error
         new = self.new()
-        return Resized(
+        return ResizeTimes(
             first_ms=(min(new) - self._called) / NS_PER_MS,
             every_ms=(max(new) - self._called) / NS_PER_MS,
             call_ms=(self._returned - self._called) / NS_PER_MS,
@@ -118,14 +118,14 @@ class Order:
         )
 
 
-def run(task: ResizeTask) -> Resized:
+def run(task: ResizeTask) -> ResizeTimes:
     """Run the package until each new thread has started a record. The rest stays undone.
 
     Raises :class:`Stalled` if the backlog ends before that.
     """
-    starts, patience = Starts(task.sleep_ms), Patience()
-    orders: list[Order] = []
-    ended: list[Order] = []
+    starts, patience = Starts(task.sleep_ms), StallDetector()
+    orders: list[ScaleCall] = []
+    ended: list[ScaleCall] = []
     drained = 0
 
     def stepped(app: KeyShared, view: InstanceView) -> None:
@@ -135,7 +135,7 @@ def run(task: ResizeTask) -> Resized:
         drained = max(drained, draining.count + draining.cleared_total)
         if not orders:
             if done >= task.warm and len(starts.first) >= task.before:
-                orders.append(Order(app, starts, task.after))
+                orders.append(ScaleCall(app, starts, task.after))
         elif orders[0].over or orders[0].failed:
             ended.append(orders[0])
             app.stop()

@@ -31,7 +31,7 @@ from kafka_keyshared.lab.bench.common import (
 )
 from kafka_keyshared.lab.bench.figures import lost, median
 from kafka_keyshared.lab.bench.noop import NoopPlan, embedded_room, fill, run_side, short_runs
-from kafka_keyshared.lab.bench.resize_side import Resized, ResizeTask
+from kafka_keyshared.lab.bench.resize_side import ResizeTask, ResizeTimes
 from kafka_keyshared.lab.bench.sleeping import fill_backlog, fitting, run_sleeping
 from kafka_keyshared.lab.bench.sleeping_side import Makespan
 from kafka_keyshared.lab.bench.workloads import keys_of
@@ -222,7 +222,7 @@ def _measure_resize(plan: ScalePlan, cluster: Cluster, progress: Progress) -> di
                 after=after,
                 sleep_ms=plan.sleep_ms,
             )
-            run = run_child("resize_side", task, Resized, "measured side")
+            run = run_child("resize_side", task, ResizeTimes, "measured side")
             runs.append(run)
             progress(
                 f"resize, run {number + 1} of {plan.repeat}: first record on a new thread after "
@@ -232,7 +232,7 @@ def _measure_resize(plan: ScalePlan, cluster: Cluster, progress: Progress) -> di
     return resized_of(plan, runs)
 
 
-def resized_of(plan: ScalePlan, runs: Sequence[Resized]) -> dict[str, Any]:
+def resized_of(plan: ScalePlan, runs: Sequence[ResizeTimes]) -> dict[str, Any]:
     """Return medians over runs in milliseconds, and the most slots that drained in one of them."""
     return {
         "resize_first_ms": median(run.first_ms for run in runs),
@@ -246,7 +246,7 @@ def resized_of(plan: ScalePlan, runs: Sequence[Resized]) -> dict[str, Any]:
     }
 
 
-def _drained(runs: Sequence[Resized]) -> Iterator[str]:
+def _drained(runs: Sequence[ResizeTimes]) -> Iterator[str]:
     for number, run in enumerate(runs, start=1):
         if run.drained_slots:
             yield f"resize, run {number}: {run.drained_slots} slots drained, and none should"

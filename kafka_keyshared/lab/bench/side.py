@@ -20,8 +20,8 @@ from confluent_kafka import Consumer, KafkaException
 
 from kafka_keyshared.lab.bench.child import (
     COMMIT_INTERVAL,
-    Patience,
-    Reading,
+    ReadTask,
+    StallDetector,
     Stalled,
     conf_for,
     read_task,
@@ -38,7 +38,7 @@ Noted = Callable[[int], None]
 """Called with the number of records done, after every fetch or step of the loop."""
 
 
-class Task(Reading, kw_only=True, forbid_unknown_fields=True):
+class Task(ReadTask, kw_only=True, forbid_unknown_fields=True):
     """Parameters. ``fail_every`` makes one record of this many fail once; 0 makes none.
 
     ``key_header`` is the header that has the key. The bare loop reads it too with ``bare_reads``.
@@ -58,7 +58,7 @@ class Task(Reading, kw_only=True, forbid_unknown_fields=True):
     beats: str | None = None
 
 
-class Result(msgspec.Struct, kw_only=True):
+class SideResult(msgspec.Struct, kw_only=True):
     """Result of a side. ``seconds`` is from the first record to the last acknowledged commit.
 
     ``commits`` counts the acknowledged ones with the final one, ``failed`` the failed attempts.
@@ -149,7 +149,7 @@ def _unnoted(done: int) -> None:
     del done
 
 
-def run_bare(task: Task, note: Noted = _unnoted) -> Result:
+def run_bare(task: Task, note: Noted = _unnoted) -> SideResult:
     """Consume and call the handler in one thread; commit once a second."""
     commits = 0
 
@@ -162,7 +162,7 @@ def run_bare(task: Task, note: Noted = _unnoted) -> Result:
     handle = handler_of(task)
     sizes: dict[int, int] = {}
     done, started, last_commit = 0, 0.0, 0.0
-    patience = Patience()
+    patience = StallDetector()
     while done < task.records:
         # At most the remaining records, or the last call would wait its 0.1 s for records that
         # never come.
@@ -188,16 +188,18 @@ def run_bare(task: Task, note: Noted = _unnoted) -> Result:
     consumer.commit(offsets=consumer.position(consumer.assignment()), asynchronous=False)
     seconds = time.monotonic() - started
     consumer.close()
-    return Result(seconds=seconds, records=done, commits=commits + 1, median_batch=median_of(sizes))
+    return SideResult(
+        seconds=seconds, records=done, commits=commits + 1, median_batch=median_of(sizes)
+    )
 
 
-def run_keyshared(task: Task, note: Noted = _unnoted) -> Result:
+def run_keyshared(task: Task, note: Noted = _unnoted) -> SideResult:
     """Run the package until every record is settled and its commit acknowledged."""
     # Imported here, so that the bare side does not load it.
     from kafka_keyshared.config.pooled import coroutines_of
 
     answered_at, busy_from, busy_until = 0.0, 0.0, 0.0
-    patience = Patience()
+    patience = StallDetector()
 
     def answered(error: Any, _partitions: Any) -> None:
         nonlocal answered_at, busy_until
@@ -230,7 +232,7 @@ def run_keyshared(task: Task, note: Noted = _unnoted) -> Result:
     started = loop.stats.first_record_at
     if started is None or settled(loop.core) < task.records:
         raise Stalled(f"the run ended with {settled(loop.core)} of {task.records} records settled")
-    return Result(
+    return SideResult(
         seconds=answered_at - started,
         records=settled(loop.core),
         commits=loop.core.commits.accepted_count,
@@ -240,7 +242,7 @@ def run_keyshared(task: Task, note: Noted = _unnoted) -> Result:
     )
 
 
-def run(task: Task, note: Noted = _unnoted) -> Result:
+def run(task: Task, note: Noted = _unnoted) -> SideResult:
     """Run the side that the task names."""
     return run_bare(task, note) if task.side == "bare" else run_keyshared(task, note)
 

@@ -109,7 +109,7 @@ class SkewPlan(msgspec.Struct, kw_only=True, frozen=True):
         return zipf(self.records, self.keys, exponent)
 
 
-class Bound(msgspec.Struct, frozen=True):
+class MakespanBound(msgspec.Struct, frozen=True):
     """Least seconds that a backlog takes: for its work as a whole, and for its hottest key."""
 
     work: float
@@ -121,9 +121,9 @@ class Bound(msgspec.Struct, frozen=True):
         return max(self.work, self.hottest)
 
 
-def bound_of(records: int, hottest: int, threads: int, cost: float) -> Bound:
+def bound_of(records: int, hottest: int, threads: int, cost: float) -> MakespanBound:
     """Return the bounds of ``records``, ``hottest`` of them of one key, each of ``cost`` s."""
-    return Bound(work=records * cost / threads, hottest=hottest * cost)
+    return MakespanBound(work=records * cost / threads, hottest=hottest * cost)
 
 
 class Pair(msgspec.Struct, kw_only=True, frozen=True):

@@ -21,8 +21,8 @@ import msgspec
 from confluent_kafka import Consumer, KafkaException
 
 from kafka_keyshared.lab.bench.child import (
-    Patience,
-    Reading,
+    ReadTask,
+    StallDetector,
     Stalled,
     conf_for,
     read_task,
@@ -45,7 +45,7 @@ QUEUE_FULL_WAIT = 0.001
 """Seconds that the bare reader waits for room in the queue."""
 
 
-class SleepTask(Reading, kw_only=True, forbid_unknown_fields=True):
+class SleepTask(ReadTask, kw_only=True, forbid_unknown_fields=True):
     """The run of one side: each of ``records`` sleeps ``sleep_ms``, on ``threads`` threads."""
 
     kind: Kind
@@ -67,7 +67,7 @@ def _sleep(seconds: float, _record: Any) -> None:
 
 def run_keyshared(task: SleepTask) -> Makespan:
     """Run the package until its owner thread has settled the last record."""
-    patience = Patience()
+    patience = StallDetector()
     ended: list[float] = []
 
     def stepped(app: KeyShared, view: InstanceView) -> None:
@@ -100,7 +100,7 @@ def run_queue(task: SleepTask) -> Makespan:
     threads = _started(task.threads, work)
     consumer = Consumer(conf_for(task))
     consumer.subscribe([task.topic])
-    patience, received, began = Patience(), 0, 0.0
+    patience, received, began = StallDetector(), 0, 0.0
     while received < task.records:
         messages = consumer.consume(min(FETCH, task.records - received), 0.1)
         patience.check(received, "arrived")

@@ -84,7 +84,7 @@ class StuckPlan(msgspec.Struct, kw_only=True, frozen=True):
         return int(self.rate * self.lead)
 
 
-class Run(msgspec.Struct, kw_only=True):
+class StuckRun(msgspec.Struct, kw_only=True):
     """One run: the punctuality of the others, and of the producer that fed them."""
 
     punctual: Punctual
@@ -98,7 +98,7 @@ def measure(plan: StuckPlan, cluster: Cluster, progress: Progress) -> dict[str, 
         f"one record of {plan.stuck:g} s among {plan.rate:,} records/s of {plan.keys:,} keys for "
         f"{plan.seconds():g} s a run; {cluster.kind} Kafka at {cluster.bootstrap}"
     )
-    runs: dict[str, list[Run]] = {workers: [] for workers in plan.workers}
+    runs: dict[str, list[StuckRun]] = {workers: [] for workers in plan.workers}
     for number in range(plan.repeat):
         for workers, found in runs.items():
             run = _run(plan, workers, cluster, progress)
@@ -111,7 +111,7 @@ def measure(plan: StuckPlan, cluster: Cluster, progress: Progress) -> dict[str, 
     return summary(plan, cluster.kind, runs)
 
 
-def _run(plan: StuckPlan, workers: str, cluster: Cluster, progress: Progress) -> Run:
+def _run(plan: StuckPlan, workers: str, cluster: Cluster, progress: Progress) -> StuckRun:
     with (
         tempfile.TemporaryDirectory() as folder,
         topic_of_our_own(cluster, plan.partitions, progress) as topic,
@@ -145,10 +145,10 @@ def _run(plan: StuckPlan, workers: str, cluster: Cluster, progress: Progress) ->
             hot_record=plan.stuck_at(),
         )
         punctual, paced = run_paced("stuck_side", task, Punctual, pace, f"{workers} side")
-        return Run(punctual=punctual, paced=paced)
+        return StuckRun(punctual=punctual, paced=paced)
 
 
-def summary(plan: StuckPlan, kind: str, runs: dict[str, list[Run]]) -> dict[str, Any]:
+def summary(plan: StuckPlan, kind: str, runs: dict[str, list[StuckRun]]) -> dict[str, Any]:
     """Summarize the runs: a row of medians for each pool, and the reasons to doubt them."""
     return {
         "rows": [_row(workers, found) for workers, found in runs.items()],
@@ -163,7 +163,7 @@ def summary(plan: StuckPlan, kind: str, runs: dict[str, list[Run]]) -> dict[str,
     }
 
 
-def _row(workers: str, runs: Sequence[Run]) -> dict[str, Any]:
+def _row(workers: str, runs: Sequence[StuckRun]) -> dict[str, Any]:
     found = [run.punctual for run in runs]
     shares = [each.share for each in found]
     return {
@@ -179,7 +179,7 @@ def _row(workers: str, runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _doubts(workers: str, runs: Sequence[Run]) -> Iterator[str]:
+def _doubts(workers: str, runs: Sequence[StuckRun]) -> Iterator[str]:
     for number, run in enumerate(runs, start=1):
         where = f"{workers}, run {number}"
         if run.paced.late_p99_ms > LATE_P99_MS:

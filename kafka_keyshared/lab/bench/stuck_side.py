@@ -18,7 +18,7 @@ import msgspec
 from kafka_keyshared.lab.bench.child import Stalled, read_task, tell_parent
 from kafka_keyshared.lab.bench.fair_side import (
     PacedTask,
-    Start,
+    RecordStart,
     after_first,
     began_at,
     note_start,
@@ -66,7 +66,7 @@ async def _handle_later(path: str, times: tuple[float, int, float], record: Any)
     await asyncio.sleep(stuck_seconds if note_start(path, record) == stuck_at else seconds)
 
 
-def judge(task: StuckTask, starts: Sequence[Start], ended: int) -> Punctual:
+def judge(task: StuckTask, starts: Sequence[RecordStart], ended: int) -> Punctual:
     """Return how punctual the others were in a run that ended at ``ended`` (monotonic, in ns).
 
     Raises :class:`Stalled` if the stuck record did not start, or no other one was due while it ran.

@@ -14,7 +14,7 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.lab.bench.jars import PEER_JARS, VERSION, compiler
 
 
-class Family(msgspec.Struct, frozen=True, kw_only=True):
+class SystemKind(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of system. ``sizes`` are measured unless the caller asks for others.
 
     ``settings`` describes its settings and ``source`` names who recommends them. ``package`` must
@@ -38,8 +38,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 GET_PYRALLEL = "python -m pip install pyrallel-consumer"
 GET_PEERS = "python -m pip install 'kafka-keyshared[peers]'"
 
-FAMILIES: tuple[Family, ...] = (
-    Family(
+FAMILIES: tuple[SystemKind, ...] = (
+    SystemKind(
         name="bare",
         key_order=True,
         at_least_once=True,
@@ -47,7 +47,7 @@ FAMILIES: tuple[Family, ...] = (
         settings="consume(10_000, 0.1), the handler in the same thread, a commit once a second",
         source="the loop of confluent-kafka's own examples, with this package's client settings",
     ),
-    Family(
+    SystemKind(
         name="keyshared",
         sizes=("thread:8", "thread:100", "asyncio:1000", "process:2"),
         key_order=True,
@@ -56,7 +56,7 @@ FAMILIES: tuple[Family, ...] = (
         settings="the defaults; workers= is what stands behind the first colon",
         source="docs/reference/configuration.md",
     ),
-    Family(
+    SystemKind(
         name="thread-pool",
         sizes=("8", "100"),
         key_order=False,
@@ -66,7 +66,7 @@ FAMILIES: tuple[Family, ...] = (
         "a commit of what was received",
         source="concurrent.futures, in Python's documentation",
     ),
-    Family(
+    SystemKind(
         name="process-pool",
         sizes=("2",),
         key_order=False,
@@ -76,7 +76,7 @@ FAMILIES: tuple[Family, ...] = (
         source="multiprocessing, in Python's documentation: map \"chops the iterable into a number "
         'of chunks which it submits to the process pool as separate tasks"',
     ),
-    Family(
+    SystemKind(
         name="asyncio-tasks",
         key_order=False,
         at_least_once=False,
@@ -84,7 +84,7 @@ FAMILIES: tuple[Family, ...] = (
         settings="consume(10_000, 0) on the loop, a task for each record, uvloop where installed",
         source="asyncio, in Python's documentation: create_task() and a set that keeps the tasks",
     ),
-    Family(
+    SystemKind(
         name="aiokafka",
         key_order=False,
         at_least_once=False,
@@ -94,7 +94,7 @@ FAMILIES: tuple[Family, ...] = (
         package="aiokafka",
         get=GET_PEERS,
     ),
-    Family(
+    SystemKind(
         name="faststream",
         sizes=("8",),
         key_order=True,
@@ -107,7 +107,7 @@ FAMILIES: tuple[Family, ...] = (
         package="faststream",
         get=GET_PEERS,
     ),
-    Family(
+    SystemKind(
         name="pyrallel-consumer",
         sizes=("2000",),
         key_order=True,
@@ -119,7 +119,7 @@ FAMILIES: tuple[Family, ...] = (
         get=GET_PYRALLEL,
         oldest_python=(3, 12),
     ),
-    Family(
+    SystemKind(
         name="pyrallel-processes",
         sizes=("2",),
         key_order=True,
@@ -133,7 +133,7 @@ FAMILIES: tuple[Family, ...] = (
         get=GET_PYRALLEL,
         oldest_python=(3, 12),
     ),
-    Family(
+    SystemKind(
         name="parallel-consumer",
         sizes=("16", "100", "1000"),
         key_order=True,
@@ -151,7 +151,7 @@ _BY_NAME = {family.name: family for family in FAMILIES}
 class System(msgspec.Struct, frozen=True, kw_only=True):
     """A system of a family, of one size."""
 
-    family: Family
+    family: SystemKind
     size: str
 
     @property
@@ -189,7 +189,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
-def _version(family: Family) -> str | None:
+def _version(family: SystemKind) -> str | None:
     if family.java:
         return VERSION
     package = "kafka-keyshared" if family.name == "keyshared" else family.package

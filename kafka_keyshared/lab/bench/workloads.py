@@ -72,7 +72,7 @@ HOT_WORK = "sleep-20ms"
 _ALL = {**WORKS, UNEVEN: Work(sleep=0.002, uneven=True), HOT_WORK: Work(sleep=0.02)}
 
 
-class Job(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class BenchJob(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Parameters of a system. It ends after ``records``, or ``limit`` seconds after the first one.
 
     ``size`` is the part of its name after the colon. ``notebook`` is the file for the notes of
@@ -101,7 +101,7 @@ class Job(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return int(self.size)
 
 
-class Ran(msgspec.Struct, kw_only=True):
+class JobResult(msgspec.Struct, kw_only=True):
     """Result of a run: the number of records done, and the seconds that they took."""
 
     seconds: float
@@ -155,7 +155,7 @@ def itself(record: Any) -> bytes | None:
     return found
 
 
-def handler_of(job: Job, value: ValueOf) -> Handle:
+def handler_of(job: BenchJob, value: ValueOf) -> Handle:
     """Return the handler. It can be sent to processes, because it is made of named functions."""
     work = job.does
     if work.uneven:
@@ -169,7 +169,7 @@ def handler_of(job: Job, value: ValueOf) -> Handle:
     return does if job.notebook is None else partial(_noted, job.notebook, does, value)
 
 
-def later_of(job: Job, value: ValueOf) -> HandleLater:
+def later_of(job: BenchJob, value: ValueOf) -> HandleLater:
     """Return the handler as a coroutine function."""
     work = job.does
     if work.uneven:

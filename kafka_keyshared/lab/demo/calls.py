@@ -21,7 +21,7 @@ from kafka_keyshared.model import Record
 CALL_SECONDS = 0.005
 
 
-class Waiting(NamedTuple):
+class WaitTotals(NamedTuple):
     """The totals of all calls; ``at_once`` is the maximum number of concurrent calls."""
 
     calls: int
@@ -32,7 +32,7 @@ class Waiting(NamedTuple):
     """Seconds for one consumer per partition: those of the partition with the most calls."""
 
 
-class Calls:
+class CallLog:
     """The calls of one run; any thread may make them and read the counts."""
 
     def __init__(self) -> None:
@@ -61,11 +61,11 @@ class Calls:
         with self._lock:
             self.under_way -= 1
 
-    def waiting(self) -> Waiting:
+    def waiting(self) -> WaitTotals:
         """Return the totals so far."""
         with self._lock:
             calls, busiest = self._made.total(), max(self._made.values(), default=0)
-            return Waiting(
+            return WaitTotals(
                 calls,
                 self._most,
                 round(calls * CALL_SECONDS, 1),
@@ -73,7 +73,7 @@ class Calls:
             )
 
 
-def calling(calls: Calls) -> type[Flights]:
+def calling(calls: CallLog) -> type[Flights]:
     """Return the handler class that makes one of these calls for each late flight."""
 
     class Calling(Flights):
@@ -83,7 +83,7 @@ def calling(calls: Calls) -> type[Flights]:
     return Calling
 
 
-def awaiting(calls: Calls) -> type[Flights]:
+def awaiting(calls: CallLog) -> type[Flights]:
     """Return the same handler class for coroutines, which all share one instance."""
 
     class Awaiting(Flights):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kafka_keyshared.client.kafka import KafkaClient
-from kafka_keyshared.core.contract.commands import Commit, Dropped
-from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult, DeadLettered
+from kafka_keyshared.core.contract.commands import Commit, RecordsDropped
+from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult, DeadLetterAnswer
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.log_position import topic_id_in
 from kafka_keyshared.model import TopicPartition
@@ -27,13 +27,13 @@ class AuditedClient(KafkaClient):
         self,
         conf: Mapping[str, Any],
         topics: Sequence[str],
-        answer: Callable[[CommitAnswered], None],
+        answer: Callable[[CommitAnswer], None],
     ) -> None:
         self._sent: dict[Commit, list[int]] = {}
         self._on_answer = answer
         super().__init__(conf, topics, self._answered)
 
-    def commit(self, commit: Commit) -> CommitAnswered | None:
+    def commit(self, commit: Commit) -> CommitAnswer | None:
         """Report the commit, then send it."""
         self._sent[commit] = [
             self.ledger.commit_sent(
@@ -49,11 +49,11 @@ class AuditedClient(KafkaClient):
             self._note(answer)
         return answer
 
-    def _answered(self, answer: CommitAnswered) -> None:
+    def _answered(self, answer: CommitAnswer) -> None:
         self._note(answer)
         self._on_answer(answer)
 
-    def _note(self, answer: CommitAnswered) -> None:
+    def _note(self, answer: CommitAnswer) -> None:
         accepted = answer.result is CommitResult.ACCEPTED
         for number in self._sent.pop(answer.commit):
             self.ledger.commit_answered(number, accepted=accepted)
@@ -78,10 +78,10 @@ def audited_client(
     return type("LedgerClient", (base,), {"ledger": ledger, "accepted": staticmethod(accepted)})
 
 
-def on_dead_letter(ledger: Ledger) -> Callable[[DeadLettered], None]:
+def on_dead_letter(ledger: Ledger) -> Callable[[DeadLetterAnswer], None]:
     """Return the hook that reports acknowledged dead letters; a copy settles nothing."""
 
-    def note(answered: DeadLettered) -> None:
+    def note(answered: DeadLetterAnswer) -> None:
         if answered.error is None and not answered.publish.copy:
             record = answered.publish.record
             ledger.dead_letter_acknowledged(record.topic(), record.partition(), record.offset())
@@ -89,10 +89,10 @@ def on_dead_letter(ledger: Ledger) -> Callable[[DeadLettered], None]:
     return note
 
 
-def on_dropped(ledger: Ledger) -> Callable[[Dropped], None]:
+def on_dropped(ledger: Ledger) -> Callable[[RecordsDropped], None]:
     """Return the hook that reports records settled without a result of their handler."""
 
-    def note(dropped: Dropped) -> None:
+    def note(dropped: RecordsDropped) -> None:
         for record in dropped.records:
             ledger.dropped(record.topic(), record.partition(), record.offset())
 

@@ -25,11 +25,11 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared.app.keyshared import Hooks, KeyShared
 from kafka_keyshared.config import RetryOptions
 from kafka_keyshared.config.pooled import ASYNCIO, PROCESS, counted_workers
-from kafka_keyshared.core.contract.events import DeadLettered
+from kafka_keyshared.core.contract.events import DeadLetterAnswer
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.lab.demo import data
-from kafka_keyshared.lab.demo.calls import CallingElsewhere, Calls, awaiting, calling
+from kafka_keyshared.lab.demo.calls import CallingElsewhere, CallLog, awaiting, calling
 from kafka_keyshared.lab.demo.expected import compare, expected, read_answers
 from kafka_keyshared.lab.demo.flights import Flights
 from kafka_keyshared.lab.demo.ledgers import audited_client, on_dead_letter, on_rebalance
@@ -49,7 +49,7 @@ DLQ = "flights.dlq"
 PARTITIONS = 4
 DLQ_PARTITIONS = 4
 WORKERS = 16
-HANDLERS: dict[str, Callable[[Calls], type[Flights]]] = {
+HANDLERS: dict[str, Callable[[CallLog], type[Flights]]] = {
     "thread": calling,
     ASYNCIO: awaiting,
     PROCESS: lambda _: CallingElsewhere,
@@ -67,7 +67,7 @@ def _quiet(bootstrap: str) -> dict[str, Any]:
     return {"bootstrap.servers": bootstrap, "log_level": 2}
 
 
-class Totals(NamedTuple):
+class InputTotals(NamedTuple):
     """The contents of the input, counted from the records themselves."""
 
     records: int
@@ -77,11 +77,11 @@ class Totals(NamedTuple):
     cancelled: int
 
 
-WHOLE = Totals(data.RECORDS, data.FLIGHTS, data.WEATHER, data.KEYLESS, data.CANCELLED)
+WHOLE = InputTotals(data.RECORDS, data.FLIGHTS, data.WEATHER, data.KEYLESS, data.CANCELLED)
 """The result of :func:`count` for the whole year."""
 
 
-def count(year: Sequence[data.SourceRecord]) -> Totals:
+def count(year: Sequence[data.SourceRecord]) -> InputTotals:
     """Count the input. For the whole year, the number of cancelled flights is a constant."""
     # An Avro union begins with its branch, as a zigzag number: 0 is a flight, 2 a weather row.
     flights = sum(record.value[0] == 0 for record in year)
@@ -90,11 +90,11 @@ def count(year: Sequence[data.SourceRecord]) -> Totals:
         rows = (data.decode(record.value) for record in year)
         cancelled = sum("flight" in row and row["dep_delay"] is None for row in rows)
     keyless = sum(record.key is None for record in year)
-    return Totals(len(year), flights, len(year) - flights, keyless, cancelled)
+    return InputTotals(len(year), flights, len(year) - flights, keyless, cancelled)
 
 
 @dataclass
-class Progress:
+class DemoProgress:
     """The progress of the demo, for the caller's ``watch``."""
 
     started: float = field(default_factory=time.monotonic)
@@ -124,7 +124,7 @@ class Demo:
 
     def __init__(
         self,
-        watch: Callable[[Progress], None],
+        watch: Callable[[DemoProgress], None],
         sabotage: str | None = None,
         records: int = data.RECORDS,
         log: ProcessedLog | None = None,
@@ -154,8 +154,8 @@ class Demo:
             # Read before the clock starts, because the time of the path through Kafka is measured.
             self._year = year = list(itertools.islice(data.records(), records))
             self.totals = count(year)
-        self.progress = Progress()
-        self._calls = Calls()
+        self.progress = DemoProgress()
+        self._calls = CallLog()
         self._written = MemoryLedger("producer")
         self._heard = MemoryLedger("consumer")
         more = [] if log is None else [log.take]
@@ -272,10 +272,10 @@ class Demo:
         self._looked = app
         return app
 
-    def _dead_lettered(self) -> Callable[[DeadLettered], None]:
+    def _dead_lettered(self) -> Callable[[DeadLetterAnswer], None]:
         tell = on_dead_letter(self._ledger)
 
-        def note(answered: DeadLettered) -> None:
+        def note(answered: DeadLetterAnswer) -> None:
             tell(answered)
             self._acknowledged += answered.error is None
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
 from kafka_keyshared.core.contract.commands import Commit
-from kafka_keyshared.core.contract.events import CommitAnswered
+from kafka_keyshared.core.contract.events import CommitAnswer
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.pristine import Originals
 from kafka_keyshared.errors import ConfigError
@@ -62,12 +62,12 @@ class HastyClient(AuditedClient):
         self,
         conf: Mapping[str, Any],
         topics: Sequence[str],
-        answer: Callable[[CommitAnswered], None],
+        answer: Callable[[CommitAnswer], None],
     ) -> None:
         self._meant: dict[Commit, Commit] = {}
         super().__init__(conf, topics, lambda answered: answer(self._as_meant(answered)))
 
-    def commit(self, commit: Commit) -> CommitAnswered | None:
+    def commit(self, commit: Commit) -> CommitAnswer | None:
         """Send positions that are too high."""
         early = Commit(
             {
@@ -79,7 +79,7 @@ class HastyClient(AuditedClient):
         answered = super().commit(early)
         return None if answered is None else self._as_meant(answered)
 
-    def _as_meant(self, answered: CommitAnswered) -> CommitAnswered:
+    def _as_meant(self, answered: CommitAnswer) -> CommitAnswer:
         return replace(answered, commit=self._meant.pop(answered.commit))
 
 

@@ -41,7 +41,7 @@ PACE = 4.0
 NAMED_WITHIN = 60.0
 
 
-class Told(NamedTuple):
+class StoryChapter(NamedTuple):
     """A finished chapter: the finding, the seconds until it was named, and until it cleared."""
 
     chapter: str
@@ -111,11 +111,11 @@ class Story:
         self._shop = Shop()
         self._over = threading.Event()
         self._failure: BaseException | None = None
-        self._told: list[Told] = []
+        self._told: list[StoryChapter] = []
         self._ended = False
         self._other: KeyShared | None = None
 
-    def run(self) -> list[Told]:
+    def run(self) -> list[StoryChapter]:
         """Run the story to its end, on the main thread.
 
         Raises :class:`KeySharedError` when a problem is not named within a minute, or the user ends
@@ -198,7 +198,7 @@ class Story:
             self._until(partial(self._gone, code), f"{code} is named no more")
             cleared = time.monotonic() - began
             self._tell(f"   named after {named:.1f} s, gone {cleared:.1f} s after it was mended")
-            self._told.append(Told(title, code, seen.sentence, named, cleared))
+            self._told.append(StoryChapter(title, code, seen.sentence, named, cleared))
         self._ended = True
         if self._console:
             self._tell("\nThe end. The console stays open; Ctrl-C ends it.")

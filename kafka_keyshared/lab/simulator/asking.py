@@ -11,8 +11,8 @@ from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds
 from kafka_keyshared.lab.simulator.brokers import Brokers
 from kafka_keyshared.lab.simulator.connection import Link
 from kafka_keyshared.lab.simulator.happenings import LimitHeard, LimitUnheard, LogsAsked
-from kafka_keyshared.lab.simulator.history import Answered, Waiting
-from kafka_keyshared.lab.simulator.timeline import Process
+from kafka_keyshared.lab.simulator.history import OwnerResumed, OwnerWaits
+from kafka_keyshared.lab.simulator.timeline import SimulatedProcess
 from kafka_keyshared.model import TopicPartition
 
 NOTHING = CommittedOffset(None, None)
@@ -24,7 +24,7 @@ ON_THE_WAY = (0.001, 0.05)
 class TopicIdsOnTheirWay:
     """A query for topic ids. It is answered at one moment and received later."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SimulatedProcess) -> None:
         self._process = process
         self.found: dict[str, str] | None = None
 
@@ -49,7 +49,7 @@ class RightsOnTheirWay:
 class LimitOnItsWay:
     """A query for the limit of commit metadata. It is answered at one moment and received later."""
 
-    def __init__(self, process: Process, unheard: Callable[[], None]) -> None:
+    def __init__(self, process: SimulatedProcess, unheard: Callable[[], None]) -> None:
         self._process = process
         self._unheard = unheard
         self.over = False
@@ -64,10 +64,12 @@ class LimitOnItsWay:
         return self.over
 
 
-class Asking:
+class ClientQueries:
     """The queries of one client. Times are in seconds."""
 
-    def __init__(self, cluster: Brokers, process: Process, link: Link, member: int) -> None:
+    def __init__(
+        self, cluster: Brokers, process: SimulatedProcess, link: Link, member: int
+    ) -> None:
         self._member = member
         self._cluster = cluster
         self._timeline = cluster.timeline
@@ -87,13 +89,13 @@ class Asking:
     def waiting(self) -> Iterator[None]:
         """Report that the owner waits for an answer as long as this lasts."""
         tell = self._cluster.history.tell
-        tell(Waiting(self._member))
+        tell(OwnerWaits(self._member))
         self.open = True
         try:
             yield
         finally:
             self.open = False
-            tell(Answered(self._member))
+            tell(OwnerResumed(self._member))
 
     def happens(self, share: float) -> bool:
         """Draw whether an event with this probability happens."""

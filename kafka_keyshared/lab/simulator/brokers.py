@@ -11,9 +11,9 @@ from typing import Protocol
 
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.lab.simulator import connection
-from kafka_keyshared.lab.simulator.faults import Faults, GroupSettings
+from kafka_keyshared.lab.simulator.faults import FaultRates, GroupSettings
 from kafka_keyshared.lab.simulator.history import History
-from kafka_keyshared.lab.simulator.logs import Log
+from kafka_keyshared.lab.simulator.logs import SimulatedLog
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.model import TopicPartition
 
@@ -34,14 +34,14 @@ class GrantedRights(Protocol):
         """Return whether a topic may be fetched from."""
 
 
-class Brokers(connection.Brokers, Protocol):
+class Brokers(connection.LinkedBrokers, Protocol):
     """Topics with their logs, and the parts that all clients share."""
 
     chance: Chance
     history: History
     settings: GroupSettings
-    faults: Faults
-    topics: dict[str, list[Log]]
+    faults: FaultRates
+    topics: dict[str, list[SimulatedLog]]
     leaders_away: dict[TopicPartition, None]
     metadata_max: int
 
@@ -53,7 +53,7 @@ class Brokers(connection.Brokers, Protocol):
     def commits(self) -> StoredCommits:
         """The commits stored for the group."""
 
-    def log(self, partition: TopicPartition) -> Log:
+    def log(self, partition: TopicPartition) -> SimulatedLog:
         """Return the log of a partition."""
 
     def topic_id(self, topic: str) -> str:

@@ -16,14 +16,14 @@ from kafka_keyshared.client.port import (
     Committed,
     LogBounds,
     Rebalance,
-    Refusal,
+    RightRefusal,
     ended_by_the_group,
 )
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
-from kafka_keyshared.core.contract.events import CommitAnswered
+from kafka_keyshared.core.contract.events import CommitAnswer
 from kafka_keyshared.lab.simulator.asking import (
     NOTHING,
-    Asking,
+    ClientQueries,
     LimitOnItsWay,
     RightsOnTheirWay,
     TopicIdsOnTheirWay,
@@ -38,7 +38,7 @@ from kafka_keyshared.lab.simulator.leaving import leave_group
 from kafka_keyshared.lab.simulator.membership import Callbacks, Membership
 from kafka_keyshared.lab.simulator.pause_history import Refusals
 from kafka_keyshared.lab.simulator.records import SimRecord, client_event
-from kafka_keyshared.lab.simulator.timeline import Process
+from kafka_keyshared.lab.simulator.timeline import SimulatedProcess
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.status import ClientStatus
 
@@ -82,9 +82,9 @@ class SimClient:
     def __init__(
         self,
         cluster: ClusterPort,
-        process: Process,
+        process: SimulatedProcess,
         topics: Sequence[str],
-        answer: Callable[[CommitAnswered], None],
+        answer: Callable[[CommitAnswer], None],
         member: int,
         *,
         reset: str = "earliest",
@@ -106,7 +106,7 @@ class SimClient:
         self._tell = cluster.history.tell
         self._refusals = Refusals(member, self._tell)
         self._chance = cluster.chance("client")
-        self.asking = Asking(cluster, process, self.link, member)
+        self.asking = ClientQueries(cluster, process, self.link, member)
         self._cooperative = cluster.settings.protocol != "eager"
         self.fetcher = Fetcher(member, cluster, self.link, self._first, eof=eof)
         self.membership = Membership(
@@ -264,7 +264,7 @@ class SimClient:
         """Query the ids of topics, without waiting."""
         return self.asking.topic_ids(topics)
 
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[RightRefusal]:
         """Return nothing: the simulation has no refused topic queries."""
         return []
 
@@ -350,7 +350,7 @@ class SimClient:
 
     # --- commits ---
 
-    def commit(self, commit: Commit) -> CommitAnswered | None:
+    def commit(self, commit: Commit) -> CommitAnswer | None:
         """Send a commit. The answer comes through the callback."""
         self._cluster.commits.send(self, commit)
         return None

@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Sequence
 
 from kafka_keyshared.lab.simulator.classic import Classic
 from kafka_keyshared.lab.simulator.client import SimClient
-from kafka_keyshared.lab.simulator.commits import Commits
-from kafka_keyshared.lab.simulator.faults import Faults, GroupSettings
+from kafka_keyshared.lab.simulator.commits import ClientCommits
+from kafka_keyshared.lab.simulator.faults import FaultRates, GroupSettings
 from kafka_keyshared.lab.simulator.group import Group
 from kafka_keyshared.lab.simulator.happenings import MetadataTaken
 from kafka_keyshared.lab.simulator.history import Appended, CutOff, History, Remade, Removed
 from kafka_keyshared.lab.simulator.kip848 import Reconciling
-from kafka_keyshared.lab.simulator.logs import Log, New
-from kafka_keyshared.lab.simulator.rights import Rights
+from kafka_keyshared.lab.simulator.logs import New, SimulatedLog
+from kafka_keyshared.lab.simulator.rights import RefusedRights
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.timeline import Timeline
 from kafka_keyshared.lab.simulator.topic_names import topic_id
@@ -28,7 +28,7 @@ USUAL = 0.02
 """Seconds from a client to a broker or back: mostly near the first, rarely near the second."""
 
 
-class Cluster:
+class SimulatedCluster:
     """Brokers with one group.
 
     ``topics`` has the number of partitions of each topic. ``faults`` may be changed at any time.
@@ -49,26 +49,28 @@ class Cluster:
         self.settings = settings
         # The metadata limit of the brokers now. It starts as the settings have it.
         self.metadata_max = settings.metadata_max
-        self.faults = Faults()
+        self.faults = FaultRates()
         self.value = b"value"
         """The value of records that are written without one."""
-        self.topics = {name: [Log() for _ in range(count)] for name, count in topics.items()}
+        self.topics = {
+            name: [SimulatedLog() for _ in range(count)] for name, count in topics.items()
+        }
         self._times_made = Counter(dict.fromkeys(topics, 1))
         self.clients: list[SimClient] = []
         self.leaders_away: dict[TopicPartition, None] = {}
-        self.rights = Rights(self)
+        self.rights = RefusedRights(self)
         # Partitions with a replaced log that some member may not know.
         self._other_logs: dict[TopicPartition, None] = {}
         self._down_until = self._coordinator_until = 0.0
         self._delays = chance("delays")
         self._logs = chance("logs")
         self._assignments = 0
-        self.commits = Commits(self)
+        self.commits = ClientCommits(self)
         self.group: Group = (Reconciling if settings.protocol == "kip-848" else Classic)(self)
 
     # --- queries of clients and coordinators ---
 
-    def log(self, partition: TopicPartition) -> Log:
+    def log(self, partition: TopicPartition) -> SimulatedLog:
         """Return the log of a partition."""
         return self.topics[partition.topic][partition.partition]
 
@@ -226,7 +228,7 @@ class Cluster:
 
     def add_partition(self, topic: str) -> TopicPartition:
         """Add a partition. The members notice when they next refresh the topics."""
-        self.topics[topic].append(Log())
+        self.topics[topic].append(SimulatedLog())
         after = self._delays.random() * self.settings.refresh
         self.timeline.after(after, self.group.changed)
         return TopicPartition(topic, len(self.topics[topic]) - 1)

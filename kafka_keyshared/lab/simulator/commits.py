@@ -14,12 +14,12 @@ from confluent_kafka import KafkaError
 
 from kafka_keyshared.client.port import CommittedOffset, classify_commit, refused_right
 from kafka_keyshared.core.contract.commands import Commit
-from kafka_keyshared.core.contract.events import CommitAnswered
+from kafka_keyshared.core.contract.events import CommitAnswer
 from kafka_keyshared.lab.simulator.client import ClusterPort, SimClient
 from kafka_keyshared.lab.simulator.commit_text import CommitTextError, read_commit, read_notes
 from kafka_keyshared.lab.simulator.group import NO_ERROR, Seat
 from kafka_keyshared.lab.simulator.happenings import TextCopied
-from kafka_keyshared.lab.simulator.history import CommitSent, CommitStored, CommitTold
+from kafka_keyshared.lab.simulator.history import CommitRequested, CommitStored, CommitTold
 from kafka_keyshared.model import TopicPartition
 
 LATE = 3.0
@@ -33,7 +33,7 @@ REFUSALS = (
 """Errors that may refuse a commit at any time. It is worth sending again."""
 
 
-class Fate(enum.Enum):
+class CommitFate(enum.Enum):
     """Outcomes of a commit that chance decides; see :class:`~.faults.Faults`."""
 
     STORED = "stored"
@@ -49,7 +49,7 @@ AGAIN_AFTER = (0.1, 0.25)
 """Seconds until the client has repeated an unanswered commit over a new connection."""
 
 
-class Sent:
+class SentCommit:
     """A commit in flight. ``told`` is set once the client has its answer, or will get it.
 
     ``again`` is set once the client has repeated it unchanged, because no answer came in time.
@@ -68,7 +68,7 @@ class Sent:
         "told",
     )
 
-    def __init__(self, client: SimClient, commit: Commit, number: int, fate: Fate) -> None:
+    def __init__(self, client: SimClient, commit: Commit, number: int, fate: CommitFate) -> None:
         self.client = client
         self.commit = commit
         self.number = number
@@ -87,7 +87,7 @@ class Sent:
         }
 
 
-class Commits:
+class ClientCommits:
     """The commits of all clients, and the stored ones.
 
     ``next_fates`` are the outcomes of the next commits, before any is drawn.
@@ -99,11 +99,11 @@ class Commits:
         self._chance = cluster.chance("commits")
         self._sent = 0
         # Commits that may still be stored.
-        self._on_their_way: dict[int, Sent] = {}
+        self._on_their_way: dict[int, SentCommit] = {}
         self.stored: dict[TopicPartition, CommittedOffset] = {}
         # The log of each stored commit.
         self._made: dict[TopicPartition, int] = {}
-        self.next_fates: deque[Fate] = deque()
+        self.next_fates: deque[CommitFate] = deque()
 
     def store(self, partition: TopicPartition, position: int, metadata: str | None) -> None:
         """Store a commit that another program has made for the group."""
@@ -139,40 +139,40 @@ class Commits:
     def send(self, client: SimClient, commit: Commit) -> None:
         """Take a commit. The answer comes to a later poll of the client."""
         self._sent += 1
-        sent = Sent(client, commit, self._sent, self._fate())
+        sent = SentCommit(client, commit, self._sent, self._fate())
         entries = {each: (entry.position, entry.metadata) for each, entry in commit.entries.items()}
-        self._cluster.history.tell(CommitSent(client.member, sent.number, entries))
+        self._cluster.history.tell(CommitRequested(client.member, sent.number, entries))
         client.in_flight[sent.number] = sent
-        if sent.fate is not Fate.DROPPED:
+        if sent.fate is not CommitFate.DROPPED:
             self._on_their_way[sent.number] = sent
-        if sent.fate is Fate.DROPPED:
+        if sent.fate is CommitFate.DROPPED:
             self._fail_later(sent)
-        elif sent.fate is Fate.LATE:
+        elif sent.fate is CommitFate.LATE:
             self._later(sent)
         else:
             client.link.ask(lambda: self._arrive(sent))
         if not client.link.coordinated():
             self._fail_unless_answered(sent)
 
-    def _fate(self) -> Fate:
+    def _fate(self) -> CommitFate:
         if self.next_fates:
             return self.next_fates.popleft()
         faults = self._cluster.faults
         roll = self._chance.random()
         for fate, share in (
-            (Fate.REFUSED, faults.commit_refused),
-            (Fate.PARTLY, faults.commit_partly),
-            (Fate.UNHEARD, faults.commit_unheard),
-            (Fate.DROPPED, faults.commit_dropped),
-            (Fate.LATE, faults.commit_late),
-            (Fate.GIVEN_UP, faults.commit_given_up),
+            (CommitFate.REFUSED, faults.commit_refused),
+            (CommitFate.PARTLY, faults.commit_partly),
+            (CommitFate.UNHEARD, faults.commit_unheard),
+            (CommitFate.DROPPED, faults.commit_dropped),
+            (CommitFate.LATE, faults.commit_late),
+            (CommitFate.GIVEN_UP, faults.commit_given_up),
         ):
             if roll < share:
                 return fate
             roll -= share
-        return Fate.STORED
+        return CommitFate.STORED
 
-    def _later(self, sent: Sent) -> None:
+    def _later(self, sent: SentCommit) -> None:
         """Let it arrive on another way, behind commits that were sent after it."""
 
         def arrive() -> None:
@@ -185,8 +185,8 @@ class Commits:
 
     # --- at the coordinator ---
 
-    def _arrive(self, sent: Sent) -> None:
-        if sent.fate is Fate.GIVEN_UP and not sent.told:
+    def _arrive(self, sent: SentCommit) -> None:
+        if sent.fate is CommitFate.GIVEN_UP and not sent.told:
             self._answer(sent, KafkaError._TIMED_OUT)
             self._later(sent)
             return
@@ -196,7 +196,7 @@ class Commits:
         else:
             self._decide(sent)
 
-    def _wait_behind_join(self, sent: Sent, seat: Seat) -> None:
+    def _wait_behind_join(self, sent: SentCommit, seat: Seat) -> None:
         """Queue it behind the member's JoinGroup, which the connection answers first.
 
         That takes as long as the slowest member. A client that waits for too long breaks the
@@ -215,18 +215,18 @@ class Commits:
         seat.behind_join.append(decide)
         self._timeline.after(self._cluster.settings.request_timeout, out_of_time)
 
-    def _decide(self, sent: Sent) -> None:
+    def _decide(self, sent: SentCommit) -> None:
         """Store or refuse it, and answer."""
         self._on_their_way.pop(sent.number, None)
         code = self._refusal(sent)
         if code == NO_ERROR:
             code = self._store(sent)
-        if sent.fate is Fate.UNHEARD:
+        if sent.fate is CommitFate.UNHEARD:
             self._fail_later(sent)
         elif not sent.told:
             self._answer(sent, code)
 
-    def _refusal(self, sent: Sent) -> int:
+    def _refusal(self, sent: SentCommit) -> int:
         if self._cluster.rights.group:
             return KafkaError.GROUP_AUTHORIZATION_FAILED
         if sent.seat is not None:
@@ -237,12 +237,14 @@ class Commits:
             return KafkaError._ASSIGNMENT_LOST
         elif self._cluster.group.seats:
             return KafkaError.UNKNOWN_MEMBER_ID
-        return self._chance.choice(REFUSALS) if sent.fate is Fate.REFUSED else NO_ERROR
+        return self._chance.choice(REFUSALS) if sent.fate is CommitFate.REFUSED else NO_ERROR
 
-    def _store(self, sent: Sent) -> int:
+    def _store(self, sent: SentCommit) -> int:
         """Store each partition by itself; return the code of the first refusal."""
         code = NO_ERROR
-        refused = self._chance.randrange(len(sent.entries)) if sent.fate is Fate.PARTLY else -1
+        refused = (
+            self._chance.randrange(len(sent.entries)) if sent.fate is CommitFate.PARTLY else -1
+        )
         kept = {}
         for at, (partition, entry) in enumerate(sent.entries.items()):
             if sent.client.link.dead and sent.made[partition] != self._cluster.log(partition).made:
@@ -268,11 +270,11 @@ class Commits:
 
     # --- the answer ---
 
-    def _answer(self, sent: Sent, code: int) -> None:
+    def _answer(self, sent: SentCommit, code: int) -> None:
         sent.told = True
         sent.client.link.hear(lambda: self._told(sent, code))
 
-    def _fail_later(self, sent: Sent) -> None:
+    def _fail_later(self, sent: SentCommit) -> None:
         """Report after a while that no answer came."""
 
         def fail() -> None:
@@ -282,7 +284,7 @@ class Commits:
 
         self._timeline.after(self._chance.random() * LATE, fail)
 
-    def _fail_unless_answered(self, sent: Sent) -> None:
+    def _fail_unless_answered(self, sent: SentCommit) -> None:
         """Give up on an unreachable coordinator. The commit may be stored all the same."""
 
         def fail() -> None:
@@ -292,7 +294,7 @@ class Commits:
 
         self._timeline.after(self._cluster.settings.session_timeout, fail)
 
-    def _told(self, sent: Sent, code: int) -> None:
+    def _told(self, sent: SentCommit, code: int) -> None:
         """Queue the answer for the next poll, and let the client react to it."""
         client = sent.client
         if client.link.dead:
@@ -300,7 +302,7 @@ class Commits:
         error = KafkaError(code) if code != NO_ERROR else None
         result = classify_commit(error)
         text, right = "" if error is None else str(error), refused_right(error)
-        answered = CommitAnswered(sent.commit, result, text, right)
+        answered = CommitAnswer(sent.commit, result, text, right)
 
         def tell() -> None:
             del client.in_flight[sent.number]

@@ -12,7 +12,7 @@ from typing import Protocol
 from kafka_keyshared.lab.simulator.timeline import Action, Timeline
 
 
-class Brokers(Protocol):
+class LinkedBrokers(Protocol):
     """The parts of the cluster that a link needs."""
 
     timeline: Timeline
@@ -30,7 +30,7 @@ class Brokers(Protocol):
 class Link:
     """The connections of one client. ``connected`` is its own end, ``dead`` once it has ended."""
 
-    def __init__(self, brokers: Brokers) -> None:
+    def __init__(self, brokers: LinkedBrokers) -> None:
         self._brokers = brokers
         self._timeline = brokers.timeline
         self.connected = True

@@ -31,7 +31,7 @@ from kafka_keyshared.lab.simulator.history import History, Listener
 from kafka_keyshared.lab.simulator.pause_history import PauseOrdered
 from kafka_keyshared.lab.simulator.range_history import RangeAssigned, SettledUnrun
 from kafka_keyshared.lab.simulator.rare_commits import CommitTexts, MissingRights
-from kafka_keyshared.lab.simulator.rare_records import DeadlyRecords, DerivedKeys
+from kafka_keyshared.lab.simulator.rare_records import DeadlyRecords, DerivedKeyCounts
 from kafka_keyshared.lab.simulator.state_history import StateAdopted
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.shutdown import LEFT_OUT
@@ -177,16 +177,16 @@ class Sometimes:
         self._nobodys: dict[tuple[int, str], set[tuple[int, int]]] = {}
         self._filtering: set[tuple[int, str, int]] = set()
         listeners: dict[type[Any], Listener] = {
-            happened.Revoking: self._revoking,
-            happened.Released: self._released,
+            happened.RevokeBegan: self._revoking,
+            happened.PartitionsReleased: self._released,
             happened.Remade: self._remade,
             happened.HandedOver: self._handed_over,
             happened.TakenBack: self._taken_back,
             happened.Began: self._began,
             happened.WentOn: self._went_on,
-            happened.Ended: self._ended,
+            happened.HandlerEnded: self._ended,
             StateAdopted: self._adopted,
-            happened.CommitSent: self._sent,
+            happened.CommitRequested: self._sent,
             happened.CommitStored: self._commit_stored,
             happened.CommitTold: self._told,
             happened.LetterStored: self._letter_stored,
@@ -204,7 +204,7 @@ class Sometimes:
             history.listen(kind, listener)
         for kind, name in COUNTED.items():
             history.listen(kind, partial(self._count, name))
-        for others in (MissingRights, CommitTexts, DerivedKeys, DeadlyRecords):
+        for others in (MissingRights, CommitTexts, DerivedKeyCounts, DeadlyRecords):
             others(history, books, self.counts)
 
     def _count(self, name: str, _: object) -> None:
@@ -212,7 +212,7 @@ class Sometimes:
 
     # --- partitions ---
 
-    def _revoking(self, told: happened.Revoking) -> None:
+    def _revoking(self, told: happened.RevokeBegan) -> None:
         live = self._books.members[told.member].live
         busy = retrying = False
         for assignment in [live[each] for each in told.partitions if each in live]:
@@ -224,7 +224,7 @@ class Sometimes:
         self.counts["rebalance with work in flight"] += busy
         self.counts["retry overtaken by a revoke"] += retrying
 
-    def _released(self, told: happened.Released) -> None:
+    def _released(self, told: happened.PartitionsReleased) -> None:
         ended = self._books.ended
         self.counts["partition lost"] += told.lost and bool(ended)
         late = any(each.running for each in ended)
@@ -301,7 +301,9 @@ class Sometimes:
             asked = each.assignment.member.recalling[told.subscription, told.worker]
             self.counts["record begun while it was asked back"] += asked > 0
 
-    def _of(self, told: happened.Began | happened.WentOn | happened.Ended) -> dict[Delivery, None]:
+    def _of(
+        self, told: happened.Began | happened.WentOn | happened.HandlerEnded
+    ) -> dict[Delivery, None]:
         place = told.member, told.subscription, told.worker
         return self._running.setdefault(place, {})
 
@@ -325,7 +327,7 @@ class Sometimes:
         if not seat.count:
             seat.emptied_at = self._books.now
 
-    def _ended(self, told: happened.Ended) -> None:
+    def _ended(self, told: happened.HandlerEnded) -> None:
         each = self._books.delivery
         if each is None:
             return
@@ -343,7 +345,7 @@ class Sometimes:
 
     # --- commits and letters ---
 
-    def _sent(self, told: happened.CommitSent) -> None:
+    def _sent(self, told: happened.CommitRequested) -> None:
         del told
         for partition, (assignment, sent) in self._books.sent.items():
             if assignment is None:

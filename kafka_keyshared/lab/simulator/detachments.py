@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.contract.commands import Command, Lease
+from kafka_keyshared.core.contract.commands import Command, LeaseSlice
 from kafka_keyshared.core.subscription.subscription import Subscription, Subscriptions
 from kafka_keyshared.core.workers.shards import shard_of
 from kafka_keyshared.model import Record, TopicPartition
@@ -86,7 +86,7 @@ class Detachments:
         for report in reports:
             if isinstance(report, ev.Failed) and report.slice in self._detached:
                 self._reached[FAILED] += report.index == self._detached[report.slice].at
-            elif isinstance(report, ev.Ended):
+            elif isinstance(report, ev.SliceEnded):
                 each = self._detached.pop(report.slice, None)
                 if each is not None:
                     self._reached[OUTLIVED] += _over(each, report.slice)
@@ -104,7 +104,7 @@ class Detachments:
             self._reached[ENDED_FIRST] += over and (found is None or found.detached is None)
         self._asked = []
         for command in commands:
-            if isinstance(command, Lease):
+            if isinstance(command, LeaseSlice):
                 self._leased(command)
 
     def _look(self, sub: Subscription) -> None:
@@ -122,7 +122,7 @@ class Detachments:
                 del self._detached[id_]
                 self._reached[STUCK] += any(id_ in w.apart for w in sub.workers.values())
 
-    def _leased(self, command: Lease) -> None:
+    def _leased(self, command: LeaseSlice) -> None:
         slice_ = command.slice
         sub = next((each for each in self._subs if each.name == slice_.subscription), None)
         if sub is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 
 @dataclass(slots=True)
-class Faults:
+class FaultRates:
     """Shares from 0 to 1. By default nothing goes wrong. The world is healed when all are 0.
 
     Commits: ``commit_refused`` are refused and not stored, ``commit_partly`` are refused for one

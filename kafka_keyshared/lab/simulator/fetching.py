@@ -13,9 +13,9 @@ from confluent_kafka import KafkaError
 
 from kafka_keyshared.lab.simulator.brokers import Brokers
 from kafka_keyshared.lab.simulator.connection import Link
-from kafka_keyshared.lab.simulator.history import Delivered, Misplaced, Reading, ReadsOn
+from kafka_keyshared.lab.simulator.history import Delivered, Misplaced, ReadingFrom, ReadsOn
 from kafka_keyshared.lab.simulator.logs import Written
-from kafka_keyshared.lab.simulator.partition_reader import Batch, Part
+from kafka_keyshared.lab.simulator.partition_reader import FetchBatch, FetchedPartition
 from kafka_keyshared.lab.simulator.records import SimRecord, client_event
 from kafka_keyshared.lab.simulator.timeline import Action, nothing
 from kafka_keyshared.model import TopicPartition
@@ -56,8 +56,8 @@ class Fetcher:
         self._eof = eof
         self.most = 500
         self.queue_most = 2_000
-        self.parts: dict[TopicPartition, Part] = {}
-        self.queue: deque[Batch] = deque()
+        self.parts: dict[TopicPartition, FetchedPartition] = {}
+        self.queue: deque[FetchBatch] = deque()
         self.ends: dict[TopicPartition, int] = {}
         # Kept while a partition is not assigned, as the client does.
         self.paused: dict[TopicPartition, None] = {}
@@ -65,7 +65,7 @@ class Fetcher:
         self._refused: set[TopicPartition] = set()
         self._held = False
         self._asking = self._moved = False
-        self._lost: list[Part] = []
+        self._lost: list[FetchedPartition] = []
         # Which log each lost partition was, and until when that is remembered.
         self._left: dict[TopicPartition, tuple[int, float]] = {}
         self.wake_owner: Action = nothing
@@ -73,11 +73,13 @@ class Fetcher:
 
     # --- calls of the owner ---
 
-    def assign(self, positions: Iterable[tuple[TopicPartition, int | None]]) -> list[Part]:
+    def assign(
+        self, positions: Iterable[tuple[TopicPartition, int | None]]
+    ) -> list[FetchedPartition]:
         """Start reading at these positions; return the state of each partition."""
         made = []
         for partition, place in positions:
-            part = Part(partition, place, self._cluster.next_assignment())
+            part = FetchedPartition(partition, place, self._cluster.next_assignment())
             log = self._cluster.log(partition)
             part.made, part.topics = log.made, log.topics
             if place is not None:
@@ -88,13 +90,13 @@ class Fetcher:
             made.append(part)
         return made
 
-    def seek(self, part: Part, place: int | None) -> None:
+    def seek(self, part: FetchedPartition, place: int | None) -> None:
         """Continue reading at that position."""
         part.move(place)
         self._purge()
         self.wake()
 
-    def restart(self, part: Part, place: int | None) -> None:
+    def restart(self, part: FetchedPartition, place: int | None) -> None:
         """Assign it again to be read from that position, also after it was out of range."""
         part.move(place)
         part.active = part.misplaced = False
@@ -176,7 +178,7 @@ class Fetcher:
             self.wake()
         return delivered
 
-    def told(self, part: Part) -> None:
+    def told(self, part: FetchedPartition) -> None:
         """Report the position from which the owner reads the partition, and the assignment.
 
         The records delivered under one number are of one log. For another log the owner starts
@@ -195,7 +197,7 @@ class Fetcher:
             part.made, part.assignment = log.made, self._cluster.next_assignment()
             part.topics, part.reached = log.topics, max(part.place or 0, same)
         self._cluster.history.tell(
-            Reading(self._member, part.partition, part.place, part.assignment)
+            ReadingFrom(self._member, part.partition, part.place, part.assignment)
         )
 
     def made(self, partition: TopicPartition) -> int:
@@ -237,7 +239,7 @@ class Fetcher:
             self._asking = True
             self._timeline.after(self._cluster.latency(), self._ask)
 
-    def _activate_soon(self, part: Part) -> None:
+    def _activate_soon(self, part: FetchedPartition) -> None:
         def activate() -> None:
             part.active = True
             part.checked = self._cluster.log(part.partition).epoch
@@ -258,7 +260,7 @@ class Fetcher:
         if self._held or self._link.dead or not self._link.open() or room <= 0:
             self._asking = False
             return
-        batches: list[Batch] = []
+        batches: list[FetchBatch] = []
         ends: dict[TopicPartition, int] = {}
         parts = list(self.parts.values())
         first = self._chance.randrange(len(parts)) if len(parts) > 1 else 0
@@ -275,7 +277,7 @@ class Fetcher:
             return
         self._timeline.after(self._cluster.latency(), lambda: self._arrive(batches, ends))
 
-    def _wanted(self, part: Part) -> bool:
+    def _wanted(self, part: FetchedPartition) -> bool:
         return (
             part.active
             and not part.misplaced
@@ -284,14 +286,16 @@ class Fetcher:
             and part.partition not in self._cluster.leaders_away
         )
 
-    def _arrive(self, batches: list[Batch], ends: dict[TopicPartition, int]) -> None:
+    def _arrive(self, batches: list[FetchBatch], ends: dict[TopicPartition, int]) -> None:
         self._asking = False
         self.ends.update(ends)
         self.queue.extend(each for each in batches if each.counts())
         self.wake_owner()
         self.wake()
 
-    def _fetch(self, part: Part, room: int, ends: dict[TopicPartition, int]) -> Batch | None:
+    def _fetch(
+        self, part: FetchedPartition, room: int, ends: dict[TopicPartition, int]
+    ) -> FetchBatch | None:
         log = self._cluster.log(part.partition)
         if not self._cluster.rights.may_read(part.partition.topic):
             return self._refuse(part)
@@ -305,7 +309,7 @@ class Fetcher:
             return self._misplace(part, "Partition log truncation detected")
         part.checked = log.epoch
         if faults.fetch_errors and self._chance.random() < faults.fetch_errors:
-            batch = Batch(part, [])
+            batch = FetchBatch(part, [])
             why = "Broker: Not leader for partition"
             batch.told = client_event(
                 KafkaError.NOT_LEADER_FOR_PARTITION, why, part.partition, part.next
@@ -319,7 +323,7 @@ class Fetcher:
         ends[part.partition] = log.end
         most = min(room, self.most)
         fetched = log.fetch(part.next, self._chance.randint(1, most))
-        batch = Batch(part, self._records(part, fetched.offsets, fetched.written))
+        batch = FetchBatch(part, self._records(part, fetched.offsets, fetched.written))
         after = fetched.offsets[-1] + 1 if fetched.offsets else part.next
         part.next = fetched.next_position
         if part.next > after:
@@ -331,20 +335,20 @@ class Fetcher:
             )
         return batch if batch.records or batch.more() else None
 
-    def _refuse(self, part: Part) -> Batch | None:
+    def _refuse(self, part: FetchedPartition) -> FetchBatch | None:
         """Report once that the partition may not be read. It is fetched again after a while."""
         part.not_before = self._timeline.now + REFUSED_AGAIN_AFTER
         self._timeline.at(part.not_before, self.wake)
         if part.partition in self._refused:
             return None
         self._refused.add(part.partition)
-        batch = Batch(part, [])
+        batch = FetchBatch(part, [])
         code, at = KafkaError.TOPIC_AUTHORIZATION_FAILED, -1 if part.next is None else part.next
         why = "Fetch from broker 1 failed: Broker: Topic authorization failed"
         batch.told = client_event(code, why, part.partition, at)
         return batch
 
-    def read_on(self, part: Part) -> bool:
+    def read_on(self, part: FetchedPartition) -> bool:
         """Continue in the current log; return whether the owner may do so without learning of it.
 
         It may if it has come no further than the part that both logs share.
@@ -357,7 +361,7 @@ class Fetcher:
         return True
 
     def _records(
-        self, part: Part, offsets: Sequence[int], written: Sequence[Written]
+        self, part: FetchedPartition, offsets: Sequence[int], written: Sequence[Written]
     ) -> list[SimRecord]:
         partition, assignment = part.partition, part.assignment
         return [
@@ -365,11 +369,11 @@ class Fetcher:
             for offset, each in zip(offsets, written, strict=True)
         ]
 
-    def _misplace(self, part: Part, why: str) -> Batch:
+    def _misplace(self, part: FetchedPartition, why: str) -> FetchBatch:
         """Give the partition up until it is assigned again, and report that."""
         part.misplaced = True
         self._cluster.history.tell(Misplaced(self._member, (part.partition,)))
-        batch = Batch(part, [])
+        batch = FetchBatch(part, [])
         batch.tells_place = True
         at = -1 if part.next is None else part.next
         batch.told = client_event(KafkaError._AUTO_OFFSET_RESET, why, part.partition, at)

@@ -54,7 +54,7 @@ class Habits:
         )
 
 
-class Call(NamedTuple):
+class CallDuration(NamedTuple):
     """Duration of a call in seconds, and whether it hangs."""
 
     seconds: float
@@ -77,20 +77,20 @@ class Handlers:
         """Make the next ``calls`` calls take ``seconds`` each."""
         self._hung, self._hang = calls, seconds
 
-    def call(self, partition: int, offset: int) -> Call:
+    def call(self, partition: int, offset: int) -> CallDuration:
         """Return how long a call with that record takes."""
         if self._hung:
             self._hung -= 1
-            return Call(self._hang, hangs=True)
+            return CallDuration(self._hang, hangs=True)
         chance, habits = self._chance, self.habits
         if self._is_one(partition, offset + 1, habits.stuck):
-            return Call(habits.stuck_for, hangs=True)
+            return CallDuration(habits.stuck_for, hangs=True)
         roll = chance.random()
         if roll < habits.at_once:
-            return Call(0.0)
+            return CallDuration(0.0)
         if roll > 1 - habits.hanging:
-            return Call(habits.hang * (0.5 + chance.random()), hangs=True)
-        return Call(chance.expovariate(1 / habits.typical))
+            return CallDuration(habits.hang * (0.5 + chance.random()), hangs=True)
+        return CallDuration(chance.expovariate(1 / habits.typical))
 
     def ending(self, partition: int, offset: int, *, hung: bool = False) -> Ending:
         """Return how a call with that record ends; ``hung`` says whether it hung."""

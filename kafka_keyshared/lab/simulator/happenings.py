@@ -61,7 +61,7 @@ class WorkerLeft(NamedTuple):
     worker: int
 
 
-class Resized(NamedTuple):
+class WorkersResized(NamedTuple):
     """By order, a subscription has these workers and no others from now on."""
 
     member: int

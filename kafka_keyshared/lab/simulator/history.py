@@ -84,7 +84,7 @@ class Owned(NamedTuple):
     too_late: bool = False
 
 
-class Reading(NamedTuple):
+class ReadingFrom(NamedTuple):
     """The member's client reads the partition from there (None: from where the reset policy says).
 
     ``assignment`` is a number of its own for each time that a partition comes to a member. A seek
@@ -98,7 +98,7 @@ class Reading(NamedTuple):
     assignment: int
 
 
-class Revoking(NamedTuple):
+class RevokeBegan(NamedTuple):
     """Partitions are revoked from a member. Its callback is about to be called.
 
     ``lost``: it is the callback for partitions that have already gone.
@@ -109,7 +109,7 @@ class Revoking(NamedTuple):
     lost: bool = False
 
 
-class Released(NamedTuple):
+class PartitionsReleased(NamedTuple):
     """The callback has returned and the partitions no longer belong to the member.
 
     ``lost``: the group had given them away, or would have, without waiting for the member.
@@ -147,26 +147,27 @@ class Delivered(NamedTuple):
 class Misplaced(NamedTuple):
     """The member's client has failed or is out of range: it needs a position to read on.
 
-    Returned records of these partitions that the member has not used come again after ``Reading``.
+    Returned records of these partitions that the member has not used come again after
+    ``ReadingFrom``.
     """
 
     member: int
     partitions: Sequence[TopicPartition]
 
 
-class Waiting(NamedTuple):
+class OwnerWaits(NamedTuple):
     """The member's owner waits for an answer of the cluster, and does nothing else."""
 
     member: int
 
 
-class Answered(NamedTuple):
+class OwnerResumed(NamedTuple):
     """The member's owner continues, with an answer or without."""
 
     member: int
 
 
-class CommitSent(NamedTuple):
+class CommitRequested(NamedTuple):
     """The member has sent a commit through its client. ``number`` counts the commits of the run."""
 
     member: int
@@ -213,7 +214,7 @@ class Recalling(NamedTuple):
     worker: int
 
 
-class Recalled(NamedTuple):
+class RecallAnswered(NamedTuple):
     """The worker has answered the recall. The returned records were ``TakenBack`` just before."""
 
     member: int
@@ -257,7 +258,7 @@ class WentOn(NamedTuple):
     assignment: int
 
 
-class Ended(NamedTuple):
+class HandlerEnded(NamedTuple):
     """The handler call with the record has ended, with an outcome of :data:`OUTCOMES`."""
 
     member: int
@@ -283,7 +284,7 @@ returned without an attempt (members do that), postponed, ended with the thread 
 class WorkerDied(NamedTuple):
     """The thread or process of a worker has ended without notice.
 
-    If it was running a record, that has ``Ended`` before.
+    If it was running a record, that has ``HandlerEnded`` before.
     """
 
     member: int
@@ -346,7 +347,7 @@ class LaneOrdered(NamedTuple):
 # --- processes, and the run itself ---
 
 
-class Stopping(NamedTuple):
+class StopRequested(NamedTuple):
     """The member is to stop in order."""
 
     member: int

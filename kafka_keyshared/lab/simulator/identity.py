@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafka_keyshared.lab.simulator.history import History
-from kafka_keyshared.lab.simulator.timeline import Process
+from kafka_keyshared.lab.simulator.timeline import SimulatedProcess
 
 
 class Site(NamedTuple):
     """Values that all ports of a member share."""
 
     member: int
-    process: Process
+    process: SimulatedProcess
     history: History

@@ -9,13 +9,13 @@ from confluent_kafka import Consumer
 
 from kafka_keyshared.client.leave_group import Left, leave
 from kafka_keyshared.lab.simulator.membership import Membership
-from kafka_keyshared.lab.simulator.timeline import Process
+from kafka_keyshared.lab.simulator.timeline import SimulatedProcess
 
 
 class _Leaving:
     """The consumer calls that :func:`leave` makes."""
 
-    def __init__(self, process: Process, membership: Membership) -> None:
+    def __init__(self, process: SimulatedProcess, membership: Membership) -> None:
         self._process = process
         self._membership = membership
 
@@ -35,7 +35,7 @@ class _Leaving:
 
 
 def leave_group(
-    process: Process,
+    process: SimulatedProcess,
     membership: Membership,
     patience: float,
     clock: Callable[[], float],

@@ -15,14 +15,14 @@ New = tuple[int, bytes | None, int]
 """A record that can be read from now on: offset, key, and the bytes of key and value."""
 
 
-class Reader(Protocol):
+class TailReader(Protocol):
     """A reader of a log, which waits at its end."""
 
     def wake(self) -> None:
         """Look at the log again: there may be more."""
 
 
-class Fetched(NamedTuple):
+class FetchResult(NamedTuple):
     """The result of a fetch. ``next_position`` is behind the markers too if the end was reached."""
 
     offsets: Sequence[int]
@@ -31,11 +31,11 @@ class Fetched(NamedTuple):
     at_end: bool
 
 
-class Log:
+class SimulatedLog:
     """One log. While a transaction is open, it has another end for readers."""
 
     def __init__(self) -> None:
-        self.readers: dict[int, Reader] = {}
+        self.readers: dict[int, TailReader] = {}
         self.made = 0
         """Number of logs of that name so far. The remainder of a truncated one is one more.
         """
@@ -100,7 +100,7 @@ class Log:
         """Use up offsets that are never delivered: an aborted transaction, markers."""
         self.end += count
 
-    def fetch(self, position: int, most: int) -> Fetched:
+    def fetch(self, position: int, most: int) -> FetchResult:
         """Return the result of a fetch at that position."""
         offsets = self._offsets
         first = bisect_left(offsets, position)
@@ -110,7 +110,7 @@ class Log:
             following = max(position, self.readable_end)
         else:
             following = offsets[last - 1] + 1 if last > first else position
-        return Fetched(offsets[first:last], self._written[first:last], following, at_end)
+        return FetchResult(offsets[first:last], self._written[first:last], following, at_end)
 
     def offsets(self) -> Sequence[int]:
         """Return the offsets of the records that can be read."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from queue import SimpleQueue
 
 from kafka_keyshared.executors.command_interpreter import Mail
-from kafka_keyshared.lab.simulator.timeline import Action, Process, nothing
+from kafka_keyshared.lab.simulator.timeline import Action, SimulatedProcess, nothing
 
 
 class SimMailbox(SimpleQueue[Mail]):
     """A mailbox whose wait passes simulated time."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SimulatedProcess) -> None:
         self._process = process
         self.wake: Action = nothing
         """Called when an item was put in."""

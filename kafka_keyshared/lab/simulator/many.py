@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from kafka_keyshared.lab.simulator.coverage import UNREACHED
-from kafka_keyshared.lab.simulator.run import Outcome, run_seed
+from kafka_keyshared.lab.simulator.run import SeedOutcome, run_seed
 
 WHOLE_SEEDS, WHOLE_STEPS = 200, 5_000
 """A full run has at least this many seeds, and each at least this many steps."""
@@ -26,7 +26,7 @@ GARBAGE_AFTER = (50_000, 20, 100)
 
 
 @dataclass
-class Report:
+class SeedsReport:
     """Result of many seeds. ``broken`` are seeds with the violations found.
 
     ``whole`` says that the run was large enough to reach every rare state.
@@ -44,7 +44,7 @@ class Report:
     sometimes: Counter[str] = field(default_factory=Counter)
     digest: str = ""
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: SeedOutcome) -> None:
         """Add the outcome of a seed."""
         self.seeds += 1
         self.steps += outcome.steps
@@ -92,10 +92,10 @@ class Report:
 
 
 def run_seeds(
-    seeds: Sequence[int], steps: int, processes: int, told: Callable[[Outcome], object]
-) -> Report:
+    seeds: Sequence[int], steps: int, processes: int, told: Callable[[SeedOutcome], object]
+) -> SeedsReport:
     """Run these seeds; ``told`` is called with each outcome, in the order of the seeds."""
-    report = Report(whole=len(seeds) >= WHOLE_SEEDS and steps >= WHOLE_STEPS)
+    report = SeedsReport(whole=len(seeds) >= WHOLE_SEEDS and steps >= WHOLE_STEPS)
     began = time.perf_counter()
     for outcome in _outcomes(seeds, steps, processes):
         report.add(outcome)
@@ -104,7 +104,7 @@ def run_seeds(
     return report
 
 
-def _outcomes(seeds: Sequence[int], steps: int, processes: int) -> Iterator[Outcome]:
+def _outcomes(seeds: Sequence[int], steps: int, processes: int) -> Iterator[SeedOutcome]:
     if len(seeds) == 1:
         yield run_seed(seeds[0], steps)
         return
@@ -125,7 +125,7 @@ def _collect_seldom() -> None:
     gc.set_threshold(*GARBAGE_AFTER)
 
 
-def _one_of_many(seed: int, steps: int) -> Outcome:
+def _one_of_many(seed: int, steps: int) -> SeedOutcome:
     outcome = run_seed(seed, steps, summed=False)
     gc.collect()  # frees its world before the next one
     return outcome

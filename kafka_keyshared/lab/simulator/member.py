@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.contract.commands import Command, Dropped, LaneAnswer
+from kafka_keyshared.core.contract.commands import Command, LaneAnswer, RecordsDropped
 from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets.commit import CommitPolicy
@@ -17,7 +17,7 @@ from kafka_keyshared.core.records.lane_identity import NullKey
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator import history as was
 from kafka_keyshared.lab.simulator.client import SimClient
-from kafka_keyshared.lab.simulator.cluster import Cluster
+from kafka_keyshared.lab.simulator.cluster import SimulatedCluster
 from kafka_keyshared.lab.simulator.detachments import Detachments
 from kafka_keyshared.lab.simulator.handlers import Habits, Handlers
 from kafka_keyshared.lab.simulator.happenings import (
@@ -25,7 +25,7 @@ from kafka_keyshared.lab.simulator.happenings import (
     CallbackRaised,
     FiltersDeclared,
     LimitLifted,
-    Resized,
+    WorkersResized,
 )
 from kafka_keyshared.lab.simulator.identity import Site
 from kafka_keyshared.lab.simulator.mailbox import SimMailbox
@@ -38,7 +38,7 @@ from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.routings import may_be_withdrawn
 from kafka_keyshared.lab.simulator.stepped import PoolKind
 from kafka_keyshared.lab.simulator.tasks import SimTasks
-from kafka_keyshared.lab.simulator.timeline import Killed, Process, Timeline
+from kafka_keyshared.lab.simulator.timeline import Killed, SimulatedProcess, Timeline
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.loop import CHUNK, Loop
@@ -91,13 +91,13 @@ class MemberPlan:
 
 
 @dataclass(slots=True)
-class Surroundings:
+class RunEnvironment:
     """Objects that the members of a run share."""
 
     chance: Chance
     timeline: Timeline
     history: was.History
-    cluster: Cluster
+    cluster: SimulatedCluster
     topics: Sequence[str]
     habits: Habits
     letters: LetterFaults
@@ -106,7 +106,7 @@ class Surroundings:
     away: Disposition | None = None
 
 
-QUIET_EVENTS = (ev.Beat, ev.Flush)
+QUIET_EVENTS = (ev.Tick, ev.Flush)
 """Events that come whether or not there is anything to do, and mostly change nothing."""
 
 
@@ -156,14 +156,14 @@ class Member:
     """One member, from its start to its end. Its successor is another member."""
 
     def __init__(
-        self, number: int, plan: MemberPlan, around: Surroundings, instance: str = ""
+        self, number: int, plan: MemberPlan, around: RunEnvironment, instance: str = ""
     ) -> None:
         self.number = number
         self.instance_id = instance
         self._plan = plan
         self._around = around
         self._chance = around.chance("owners")
-        self.process = Process(around.timeline)
+        self.process = SimulatedProcess(around.timeline)
         self.mailbox = SimMailbox(self.process)
         self.client = SimClient(
             around.cluster, self.process, around.topics, self.mailbox.put, number, eof=True
@@ -253,7 +253,7 @@ class Member:
         """Stop it in order at its next turn."""
         if self.alive and not self.stopping:
             self.stopping = True
-            self._around.history.tell(was.Stopping(self.number))
+            self._around.history.tell(was.StopRequested(self.number))
 
     def ordered(self, order: ev.LaneOrder) -> None:
         """Report an order for a lane that was carried out."""
@@ -271,7 +271,7 @@ class Member:
 
     def resized(self, order: ev.Resize) -> None:
         """Report an order for other workers. It is always possible."""
-        told = Resized(self.number, order.subscription, tuple(order.names))
+        told = WorkersResized(self.number, order.subscription, tuple(order.names))
         self._around.history.tell(told)
 
     def assigned(self, order: ev.AssignRange) -> None:
@@ -279,7 +279,7 @@ class Member:
         told = RangeAssigned(self.number, order.subscription, order.first, order.last, order.worker)
         self._around.history.tell(told)
 
-    def _dropped(self, dropped: Dropped) -> None:
+    def _dropped(self, dropped: RecordsDropped) -> None:
         """Report records that were settled without a run."""
         records = [where_from(record) for record in dropped.records]
         self._around.history.tell(SettledUnrun(self.number, dropped.subscription, records))
@@ -374,7 +374,7 @@ class Member:
         """Stop as the service does."""
         halted = self.instance.halted
         if halted is not None and not self.stopping:
-            self._around.history.tell(was.Stopping(self.number))
+            self._around.history.tell(was.StopRequested(self.number))
         report = self.instance.stop(self._plan.stop_timeout, lambda: False)
         how, reason = ("stopped", report.line()) if halted is None else ("halted", halted)
         self._close(was.Gone(self.number, how, report.clean, reason))
@@ -382,7 +382,7 @@ class Member:
     def _break_off(self, reason: str) -> None:
         """End without a commit, as the service does when a round raises."""
         if not self.stopping:
-            self._around.history.tell(was.Stopping(self.number))
+            self._around.history.tell(was.StopRequested(self.number))
         self.pool.stop(0.0)
         self._close(was.Gone(self.number, "halted", clean=False, reason=reason))
 

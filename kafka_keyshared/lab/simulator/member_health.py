@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_keyshared.core.status.builder import take
-from kafka_keyshared.core.status.environment import Surroundings
+from kafka_keyshared.core.status.environment import StatusInputs
 from kafka_keyshared.lab.simulator.member import Member
 from kafka_keyshared.observability.diagnosis.causes import MOST_ATTEMPTS_FAIL
 from kafka_keyshared.observability.diagnosis.judge import diagnose
@@ -15,7 +15,7 @@ def names_an_outage(member: Member, wall: float) -> frozenset[str]:
     Findings for a topic or a partition only are left out.
     """
     core, pool = member.instance.core, member.pool
-    around = Surroundings(
+    around = StatusInputs(
         wall=wall,
         started_at=0.0,
         phase="running",

@@ -17,7 +17,7 @@ from kafka_keyshared.lab.simulator.brokers import Brokers
 from kafka_keyshared.lab.simulator.connection import Link
 from kafka_keyshared.lab.simulator.fetching import Fetcher
 from kafka_keyshared.lab.simulator.group import Group, Seat
-from kafka_keyshared.lab.simulator.history import Owned, Released, Revoking
+from kafka_keyshared.lab.simulator.history import Owned, PartitionsReleased, RevokeBegan
 from kafka_keyshared.lab.simulator.records import SimRecord, client_event
 from kafka_keyshared.model import TopicPartition
 
@@ -214,14 +214,14 @@ class Membership:
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
         seat, lost = self.seat, self.lost
-        self._tell(Revoking(self.member, tuple(partitions), lost))
+        self._tell(RevokeBegan(self.member, tuple(partitions), lost))
         if self._callbacks is not None:
             (self._callbacks.lost if lost else self._callbacks.revoke)(list(partitions))
         self._reader.unassign(partitions)
         for each in partitions:
             self.owned.pop(each, None)
         unasked = lost or self.lost or (seat is not None and seat.gone)
-        self._tell(Released(self.member, tuple(partitions), unasked))
+        self._tell(PartitionsReleased(self.member, tuple(partitions), unasked))
         self._called()
 
     def _assign(self, partitions: list[TopicPartition]) -> None:

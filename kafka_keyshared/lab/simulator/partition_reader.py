@@ -6,7 +6,7 @@ from kafka_keyshared.lab.simulator.records import SimRecord
 from kafka_keyshared.model import TopicPartition
 
 
-class Part:
+class FetchedPartition:
     """An assigned partition. ``next`` is the position to fetch from; None: by the reset policy.
 
     ``position`` is behind the records that the owner has taken. It is None until the owner has
@@ -66,7 +66,7 @@ class Part:
         self.eof_at = -1
 
 
-class Batch:
+class FetchBatch:
     """The result of one fetch of a partition.
 
     ``behind`` is the position once all of it is taken and the markers after it are passed. ``told``
@@ -75,7 +75,7 @@ class Batch:
 
     __slots__ = ("at", "behind", "part", "records", "tells_place", "told", "version")
 
-    def __init__(self, part: Part, records: list[SimRecord]) -> None:
+    def __init__(self, part: FetchedPartition, records: list[SimRecord]) -> None:
         self.part = part
         self.version = part.version
         self.records = records

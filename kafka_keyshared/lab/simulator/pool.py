@@ -16,7 +16,7 @@ from kafka_keyshared.core.contract.commands import (
     StartWorker,
     TimeOut,
 )
-from kafka_keyshared.core.contract.events import Ended, Recalled, Report, SetAside
+from kafka_keyshared.core.contract.events import Recalled, Report, SetAside, SliceEnded
 from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
@@ -55,7 +55,7 @@ class PoolHabits:
     own: bool = False
 
 
-class Seen(NamedTuple):
+class WorkerObservation(NamedTuple):
     """A worker as seen from outside: whether it takes records, and its running record.
 
     It also says whether the worker was given up or has left.
@@ -185,10 +185,10 @@ class SimPool(SteppedPool):
 
     # --- actions on the timeline ---
 
-    def seen(self) -> dict[tuple[str, int], Seen]:
+    def seen(self) -> dict[tuple[str, int], WorkerObservation]:
         """Return the workers as seen from outside."""
         return {
-            place: Seen(worker.there, worker.running, worker.abandoned, worker.gone)
+            place: WorkerObservation(worker.there, worker.running, worker.abandoned, worker.gone)
             for place, worker in self.workers.items()
         }
 
@@ -267,11 +267,11 @@ class SimPool(SteppedPool):
             self._history.tell(
                 was.TakenBack(self._member, slice_.subscription, slice_.worker, back)
             )
-        elif isinstance(report, Ended):
+        elif isinstance(report, SliceEnded):
             del self._slices[report.slice]
         elif isinstance(report, Recalled):
             self._returned(report)
-            self._history.tell(was.Recalled(self._member, report.subscription, report.worker))
+            self._history.tell(was.RecallAnswered(self._member, report.subscription, report.worker))
         self._mail(report)
 
     def _release_fails(self, subscription: str, worker: int) -> bool:
@@ -311,7 +311,7 @@ class SimPool(SteppedPool):
 
     def _tell_end(self, subscription: str, worker: int, record: Record, outcome: str) -> None:
         self._history.tell(
-            was.Ended(self._member, subscription, worker, *where_from(record), outcome)
+            was.HandlerEnded(self._member, subscription, worker, *where_from(record), outcome)
         )
 
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from kafka_keyshared.core.contract.events import Ended, Recalled, Report, SetAside
+from kafka_keyshared.core.contract.events import Recalled, Report, SetAside, SliceEnded
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.lab.simulator import history as was
 from kafka_keyshared.lab.simulator.identity import Site
@@ -21,7 +21,7 @@ Place: TypeAlias = tuple[str, int]
 """A worker: its subscription, and its number there."""
 
 
-class Telling:
+class PoolProbe:
     """Reports on the pool of one process; ``post`` passes reports on to its owner.
 
     ``runs`` are the running records by worker, in the order of their starts. Once ``ended`` is set
@@ -44,7 +44,7 @@ class Telling:
             slice_ = self.slices[report.slice]
             place = slice_.subscription, slice_.worker
             self.came_back(place, [slice_.records[report.index]])
-        elif isinstance(report, Ended):
+        elif isinstance(report, SliceEnded):
             del self.slices[report.slice]
         elif isinstance(report, Recalled):
             self._answered(report)
@@ -53,7 +53,7 @@ class Telling:
     def _answered(self, answer: Recalled) -> None:
         place = answer.subscription, answer.worker
         self.taken_back(answer)
-        self._history.tell(was.Recalled(self._member, *place))
+        self._history.tell(was.RecallAnswered(self._member, *place))
         for each in answer.stuck:
             record = self.slices[each.slice].records[each.index]
             self._history.tell(was.WentOn(self._member, place[0], place[1], *where_from(record)))
@@ -109,7 +109,7 @@ class Telling:
         """Report the end of a call, with an outcome of :data:`~.history.OUTCOMES`."""
         self.runs[place].remove(record)
         self._history.tell(
-            was.Ended(self._member, place[0], place[1], *where_from(record), outcome)
+            was.HandlerEnded(self._member, place[0], place[1], *where_from(record), outcome)
         )
 
     def died(self, place: Place) -> None:

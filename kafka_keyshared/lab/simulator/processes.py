@@ -32,7 +32,7 @@ from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Handover
 from kafka_keyshared.executors.processes import worker_main
 from kafka_keyshared.executors.processes.pool import ENDS, ProcessCell, ProcessPool
-from kafka_keyshared.executors.processes.remote_batch import Sent
+from kafka_keyshared.executors.processes.remote_batch import SentSlice
 from kafka_keyshared.executors.processes.worker_process import (
     ProcessEndedError,
     StoppedError,
@@ -42,8 +42,8 @@ from kafka_keyshared.executors.thread_state import WorkerCell, WorkerSpec
 from kafka_keyshared.lab.simulator.handlers import Handlers
 from kafka_keyshared.lab.simulator.happenings import WorkerJoined
 from kafka_keyshared.lab.simulator.identity import Site
-from kafka_keyshared.lab.simulator.pool import PoolHabits, Seen
-from kafka_keyshared.lab.simulator.pool_probe import Place, Telling
+from kafka_keyshared.lab.simulator.pool import PoolHabits, WorkerObservation
+from kafka_keyshared.lab.simulator.pool_probe import Place, PoolProbe
 from kafka_keyshared.lab.simulator.states import States
 from kafka_keyshared.lab.simulator.virtual_process import (
     ParentsEnd,
@@ -95,7 +95,7 @@ class SimProcesses(ProcessPool):
         self._gone: set[Place] = set()
         settings = [sub.settings for sub in core.subscriptions.values()]
         self._states = States(site, settings)
-        self._telling = Telling(site, post)
+        self._telling = PoolProbe(site, post)
         by_name = {each.name: each for each in settings}
         self._turns = Turns(self._process, self._telling, chance, habits, self._turn)
         told = self._telling, self._states, by_name, chance, habits.release_fails
@@ -195,14 +195,14 @@ class SimProcesses(ProcessPool):
         """Return the existing workers."""
         return self.cells
 
-    def seen(self) -> dict[Place, Seen]:
+    def seen(self) -> dict[Place, WorkerObservation]:
         """Return the workers as seen from outside."""
         found = {}
         for place, cell in self.cells.items():
             runs = self._telling.runs[place]
             gone = place in self._gone
             there = not gone and cell.lives() and _end(cell).lives()
-            found[place] = Seen(there, runs[0] if runs else None, gone, gone=False)
+            found[place] = WorkerObservation(there, runs[0] if runs else None, gone, gone=False)
         return found
 
     def kill(self, subscription: str, worker: int) -> None:
@@ -304,7 +304,7 @@ class SimProcesses(ProcessPool):
     def _through(self, cell: ProcessCell, handover: Handover) -> Life:
         """Run a slice, and report its end."""
         began, end = self.begin(cell, handover), _end(cell)
-        batches = self.batches(cell, cast(Sent, handover), cell.failed)
+        batches = self.batches(cell, cast(SentSlice, handover), cell.failed)
         asked = next(batches, None)
         while asked is not None:
             try:

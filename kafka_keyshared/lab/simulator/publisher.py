@@ -50,7 +50,7 @@ class SimPublisher:
         site: Site,
         faults: Callable[[], LetterFaults],
         chance: Random,
-        post: Callable[[ev.DeadLettered], None],
+        post: Callable[[ev.DeadLetterAnswer], None],
     ) -> None:
         self._member, self._process, self._history = site
         self._faults = faults
@@ -91,7 +91,7 @@ class SimPublisher:
         if self._process.alive:
             self._unanswered -= 1
             history.tell(was.LetterTold(*sent, error))
-            self._post(ev.DeadLettered(publish, error or None, "" if error else "sim.dlq-0@0"))
+            self._post(ev.DeadLetterAnswer(publish, error or None, "" if error else "sim.dlq-0@0"))
 
     def serve(self) -> None:
         """Do nothing: answers come by the timeline."""

@@ -14,16 +14,16 @@ from typing import Any
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Recall, StartWorker, TimeOut
-from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, Report, SetAside
+from kafka_keyshared.core.contract.events import Failed, Recalled, Report, SetAside, SliceEnded
 from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.executors.pull.pool import PullPool
-from kafka_keyshared.lab.simulator.handlers import Call, Handlers
+from kafka_keyshared.lab.simulator.handlers import CallDuration, Handlers
 from kafka_keyshared.lab.simulator.happenings import WorkerJoined, WorkerLeft
 from kafka_keyshared.lab.simulator.identity import Site
-from kafka_keyshared.lab.simulator.pool import PoolHabits, Seen, outcome_of
-from kafka_keyshared.lab.simulator.pool_probe import Place, Telling
+from kafka_keyshared.lab.simulator.pool import PoolHabits, WorkerObservation, outcome_of
+from kafka_keyshared.lab.simulator.pool_probe import Place, PoolProbe
 from kafka_keyshared.lab.simulator.states import States
 from kafka_keyshared.lab.simulator.wakeups import Turns
 from kafka_keyshared.model import Record
@@ -57,7 +57,7 @@ class SimMembers(PullPool):
         """Not used: a member is never replaced."""
         (sub,) = core.subscriptions.values()
         self._states = States(site, [sub.settings])
-        self._telling = Telling(site, post)
+        self._telling = PoolProbe(site, post)
         self._turns = Turns(self._process, self._telling, chance, habits, self._turn)
         self._gone: set[Place] = set()
         mailbox: Any = SimpleNamespace(put=self._tell_owner)
@@ -113,13 +113,13 @@ class SimMembers(PullPool):
         """Return the existing members."""
         return dict(self.cells)
 
-    def seen(self) -> dict[Place, Seen]:
+    def seen(self) -> dict[Place, WorkerObservation]:
         """Return the members as seen from outside."""
         found = {}
         for place, cell in self.cells.items():
             runs, given_up = self._telling.runs[place], place in self._gone
             there = not (given_up or cell.closed)
-            found[place] = Seen(there, runs[0] if runs else None, given_up, cell.left)
+            found[place] = WorkerObservation(there, runs[0] if runs else None, given_up, cell.left)
         return found
 
     def kill(self, subscription: str, worker: int) -> None:
@@ -159,7 +159,7 @@ class SimMembers(PullPool):
             done = partial(self._settle, place, slice_, call)
             self._process.timeline.after(call.seconds, done)
 
-    def _settle(self, place: Place, slice_: Slice, call: Call) -> None:
+    def _settle(self, place: Place, slice_: Slice, call: CallDuration) -> None:
         """Report the outcome of a record, whether or not it is still this member's."""
         if self.ended or not self._process.alive:
             return
@@ -180,7 +180,7 @@ class SimMembers(PullPool):
         elif isinstance(report, SetAside) and self._runs(*self._of(report)):
             place, record = self._of(report)
             self._telling.comes_out(place, record, "given_back")
-        elif isinstance(report, Ended):
+        elif isinstance(report, SliceEnded):
             self._ended(self._telling.slices.get(report.slice))
         self._telling.put(report)
 

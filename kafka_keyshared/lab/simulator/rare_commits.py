@@ -11,7 +11,7 @@ from typing import Any
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import METADATA_USUAL, Books
-from kafka_keyshared.lab.simulator.checkers.records import Sent
+from kafka_keyshared.lab.simulator.checkers.records import CommitModel
 from kafka_keyshared.lab.simulator.checkers.rights import FOR_RIGHTS
 from kafka_keyshared.lab.simulator.happenings import LimitHeard, RightsChanged, TextCopied
 from kafka_keyshared.lab.simulator.history import History, Listener
@@ -39,11 +39,11 @@ class MissingRights:
         listeners: dict[type[Any], Listener] = {
             RightsChanged: self._changed,
             happened.Delivered: self._delivered,
-            happened.Revoking: self._revoking,
-            happened.Stopping: self._stopping,
+            happened.RevokeBegan: self._revoking,
+            happened.StopRequested: self._stopping,
             happened.Owned: self._owned,
             happened.CommitTold: self._told,
-            happened.Released: self._over,
+            happened.PartitionsReleased: self._over,
             happened.Gone: self._gone,
         }
         for kind, listener in listeners.items():
@@ -62,10 +62,10 @@ class MissingRights:
             self._readable.discard(told.partition.topic)
             self._counts["fetch refused, then read on"] += 1
 
-    def _revoking(self, _: happened.Revoking) -> None:
+    def _revoking(self, _: happened.RevokeBegan) -> None:
         self._counts["revoke while a right is missing"] += self._missing
 
-    def _stopping(self, _: happened.Stopping) -> None:
+    def _stopping(self, _: happened.StopRequested) -> None:
         self._counts["stop while a right is missing"] += self._missing
 
     def _owned(self, _: happened.Owned) -> None:
@@ -104,16 +104,16 @@ class CommitTexts:
     def __init__(self, history: History, books: Books, counts: Counter[str]) -> None:
         self._books, self._counts = books, counts
         # Commits that were refused for their size, by assignment, until one is sent again.
-        self._refused: dict[int, Sent] = {}
+        self._refused: dict[int, CommitModel] = {}
         # The kind of each text of another log, by partition, position and text.
         self._copied: dict[tuple[TopicPartition, int, str], str] = {}
         listeners: dict[type[Any], Listener] = {
             LimitHeard: self._limit_heard,
             TextCopied: self._text_copied,
-            happened.Reading: self._reading,
-            happened.CommitSent: self._sent,
+            happened.ReadingFrom: self._reading,
+            happened.CommitRequested: self._sent,
             happened.CommitTold: self._told,
-            happened.Released: self._over,
+            happened.PartitionsReleased: self._over,
             happened.Gone: self._over,
         }
         for kind, listener in listeners.items():
@@ -125,14 +125,14 @@ class CommitTexts:
     def _text_copied(self, told: TextCopied) -> None:
         self._copied[told.partition, told.position, told.text] = told.kind
 
-    def _reading(self, told: happened.Reading) -> None:
+    def _reading(self, told: happened.ReadingFrom) -> None:
         assignment = self._books.assignments[told.assignment]
         if assignment.found is not None:
             kind = self._copied.pop((told.partition, *assignment.found), None)
             if kind is not None:
                 self._counts[kind] += 1
 
-    def _sent(self, _: happened.CommitSent) -> None:
+    def _sent(self, _: happened.CommitRequested) -> None:
         for assignment, sent in self._books.sent.values():
             if assignment is None or assignment.number not in self._refused:
                 continue

@@ -17,7 +17,7 @@ from kafka_keyshared.lab.simulator.keys import DerivedKey
 from kafka_keyshared.model import TopicPartition
 
 
-class DerivedKeys:
+class DerivedKeyCounts:
     """Counts the results of a key function other than a key.
 
     - *record ran once its schema was known*: it was delivered while its schema was unknown;

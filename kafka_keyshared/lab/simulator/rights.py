@@ -12,7 +12,7 @@ from kafka_keyshared.lab.simulator.client import ClusterPort, SimClient
 from kafka_keyshared.lab.simulator.happenings import RightsChanged
 
 
-class Rights:
+class RefusedRights:
     """The rights that are refused now: fetches or commits by topic, and everything of the group."""
 
     def __init__(self, cluster: ClusterPort) -> None:

@@ -18,8 +18,8 @@ from kafka_keyshared.lab.simulator import history as was
 from kafka_keyshared.lab.simulator.checkers import every_checker
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.checkers.checker import Violation
-from kafka_keyshared.lab.simulator.checkers.outages import Outages
-from kafka_keyshared.lab.simulator.cluster import Cluster
+from kafka_keyshared.lab.simulator.checkers.outages import OutagesChecker
+from kafka_keyshared.lab.simulator.cluster import SimulatedCluster
 from kafka_keyshared.lab.simulator.coverage import Sometimes
 from kafka_keyshared.lab.simulator.disturbances import Disturbances
 from kafka_keyshared.lab.simulator.plan import plan_of
@@ -40,7 +40,7 @@ HEALED_WITHIN = 900.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SeedOutcome:
     """Result of a seed.
 
     ``violations`` are descriptions. ``steps`` are rounds of instances, ``events`` those of the
@@ -60,7 +60,9 @@ class Outcome:
     sometimes: Counter[str] = field(default_factory=Counter)
 
 
-def run_seed(seed: int, steps: int, plan: Plan | None = None, *, summed: bool = True) -> Outcome:
+def run_seed(
+    seed: int, steps: int, plan: Plan | None = None, *, summed: bool = True
+) -> SeedOutcome:
     """Run a seed for ``steps`` rounds of its members, heal it, and return the result.
 
     Without a ``plan`` it is the seed's own; ``summed``: with a digest.
@@ -81,7 +83,7 @@ def run_seed(seed: int, steps: int, plan: Plan | None = None, *, summed: bool = 
     )
     books = checkers[0].books
     checkers.append(
-        Outages(
+        OutagesChecker(
             world.history,
             member.subscriptions,
             books,
@@ -106,7 +108,7 @@ def run_seed(seed: int, steps: int, plan: Plan | None = None, *, summed: bool = 
             for each in world.members:  # some are left if the run was broken off
                 each.pool.ended = True
     found = sorted((each for checker in checkers for each in checker.violations), key=_when)
-    return Outcome(
+    return SeedOutcome(
         seed=seed,
         violations=[*map(str, found), *failed],
         steps=world.turns,
@@ -152,7 +154,7 @@ def _heal(world: World, books: Books) -> None:
     world.history.tell(was.Finished())
 
 
-def all_done(cluster: Cluster, books: Books) -> bool:
+def all_done(cluster: SimulatedCluster, books: Books) -> bool:
     """Return whether everything is settled and committed.
 
     It is not while a transaction is open: its end may bring more records.

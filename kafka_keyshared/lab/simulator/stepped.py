@@ -25,13 +25,13 @@ from kafka_keyshared.core.contract.commands import (
     TimeOut,
 )
 from kafka_keyshared.core.contract.events import (
-    Ended,
     Failed,
     FencePassed,
     Recalled,
     Released,
     Report,
     SetAside,
+    SliceEnded,
     Stuck,
 )
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
@@ -274,7 +274,7 @@ class SteppedWorker:
             self.current = item
 
     def _end(self, handover: Handover) -> None:
-        self.pool.post(Ended(handover.slice.id, self.pool.seconds, handover.dropped))
+        self.pool.post(SliceEnded(handover.slice.id, self.pool.seconds, handover.dropped))
         del self.given[handover.slice.id]
 
     def end(self) -> None:

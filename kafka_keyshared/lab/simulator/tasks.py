@@ -29,8 +29,8 @@ from kafka_keyshared.lab.simulator.handlers import Ending, Handlers
 from kafka_keyshared.lab.simulator.happenings import ReleaseFailed, WorkerJoined
 from kafka_keyshared.lab.simulator.identity import Site
 from kafka_keyshared.lab.simulator.keys import key_by
-from kafka_keyshared.lab.simulator.pool import PoolHabits, Seen, outcome_of
-from kafka_keyshared.lab.simulator.pool_probe import Place, Telling
+from kafka_keyshared.lab.simulator.pool import PoolHabits, WorkerObservation, outcome_of
+from kafka_keyshared.lab.simulator.pool_probe import Place, PoolProbe
 from kafka_keyshared.lab.simulator.states import States
 from kafka_keyshared.lab.simulator.virtual_loop import SimHost
 from kafka_keyshared.model import DeadLetter, Drop, Record, Retry
@@ -76,7 +76,7 @@ class SimTasks(TaskPool):
         self._handlers = handlers
         self._chance = chance
         self._habits = habits
-        self._telling = Telling(site, post)
+        self._telling = PoolProbe(site, post)
         self._loops = 0  # how many there have been
         self._gone: set[Place] = set()
         self.replaceable = True
@@ -153,13 +153,15 @@ class SimTasks(TaskPool):
 
     # --- actions on the timeline ---
 
-    def seen(self) -> dict[Place, Seen]:
+    def seen(self) -> dict[Place, WorkerObservation]:
         """Return the workers as seen from outside."""
         found = {}
         for place in self.workers:
             runs = self._telling.runs.get(place)
             there = self._virtual.alive and place not in self._gone
-            found[place] = Seen(there, runs[0] if runs else None, place in self._gone, False)
+            found[place] = WorkerObservation(
+                there, runs[0] if runs else None, place in self._gone, False
+            )
         return found
 
     def kill(self, subscription: str, worker: int) -> None:

@@ -58,7 +58,7 @@ class Timeline:
             action()
 
 
-class Process:
+class SimulatedProcess:
     """One process of the simulated machine: alive until it is killed, or has ended."""
 
     def __init__(self, timeline: Timeline) -> None:

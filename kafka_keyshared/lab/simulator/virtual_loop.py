@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any, TypeVarTuple
 
-from kafka_keyshared.lab.simulator.timeline import Process
+from kafka_keyshared.lab.simulator.timeline import SimulatedProcess
 
 Given = TypeVarTuple("Given")
 
@@ -75,7 +75,7 @@ class SimHost:
     """
 
     def __init__(
-        self, process: Process, latency: Callable[[], float], pauses: Callable[[], bool]
+        self, process: SimulatedProcess, latency: Callable[[], float], pauses: Callable[[], bool]
     ) -> None:
         self._process = process
         self._latency = latency

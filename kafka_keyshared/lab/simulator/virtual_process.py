@@ -18,17 +18,23 @@ from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.executors.processes import worker_main
-from kafka_keyshared.executors.processes.shm_progress import ENDED, MOST, STARTED, Board, numbers_of
+from kafka_keyshared.executors.processes.shm_progress import (
+    ENDED,
+    MOST,
+    STARTED,
+    ProgressBoard,
+    numbers_of,
+)
 from kafka_keyshared.executors.processes.worker_process import WorkerProcess
 from kafka_keyshared.executors.thread_state import WorkerSpec
-from kafka_keyshared.lab.simulator.handlers import Call, Ending, Handlers
+from kafka_keyshared.lab.simulator.handlers import CallDuration, Ending, Handlers
 from kafka_keyshared.lab.simulator.happenings import ReleaseFailed
 from kafka_keyshared.lab.simulator.identity import Site
 from kafka_keyshared.lab.simulator.keys import key_by
 from kafka_keyshared.lab.simulator.pool import AT_ONCE_MOST, outcome_of
-from kafka_keyshared.lab.simulator.pool_probe import Place, Telling
+from kafka_keyshared.lab.simulator.pool_probe import Place, PoolProbe
 from kafka_keyshared.lab.simulator.states import States
-from kafka_keyshared.lab.simulator.timeline import Process
+from kafka_keyshared.lab.simulator.timeline import SimulatedProcess
 from kafka_keyshared.model import Drop, Record
 
 
@@ -37,7 +43,7 @@ class Within(NamedTuple):
 
     site: Site
     handlers: Handlers
-    telling: Telling
+    telling: PoolProbe
     states: States
     settings: Mapping[str, SubscriptionSettings]
     chance: Random
@@ -54,7 +60,7 @@ class VirtualProcess:
         self,
         within: Within,
         place: Place,
-        board: Board,
+        board: ProgressBoard,
         first: worker_main.Ready | worker_main.Raised,
         readable: Callable[[], None],
     ) -> None:
@@ -100,10 +106,10 @@ class VirtualProcess:
         """Take a request. All but batches are answered at once."""
         if not self.alive:
             raise BrokenPipeError
-        if isinstance(asked, worker_main.Batch):
+        if isinstance(asked, worker_main.ProcessBatch):
             self._records, self._number = self._sent(asked), 0
             self._within.soon(self._go_on)
-        elif isinstance(asked, worker_main.Call):
+        elif isinstance(asked, worker_main.CallRequest):
             self._said.append(self._answer(asked))
             self.alive = asked != worker_main.LAST
 
@@ -124,7 +130,7 @@ class VirtualProcess:
 
     # --- its work ---
 
-    def _sent(self, batch: worker_main.Batch) -> list[Record]:
+    def _sent(self, batch: worker_main.ProcessBatch) -> list[Record]:
         """Return the records that were sent, as the parent's own objects."""
         mine = self._within.telling.slices[batch.share.id].records
         known = {_identity(each): each for each in mine}
@@ -136,7 +142,7 @@ class VirtualProcess:
             if not self.alive or self._within.telling.ended:
                 return
             if not self._starts():
-                self._say(worker_main.Ran(self._number))
+                self._say(worker_main.BatchResult(self._number))
                 return
             record = self._record = self._records[self._number]
             self._within.telling.began(self._place, record)
@@ -160,12 +166,12 @@ class VirtualProcess:
         places[STARTED] = number
         return False
 
-    def _come_out(self, record: Record, call: Call) -> None:
+    def _come_out(self, record: Record, call: CallDuration) -> None:
         over = not self.alive or self._within.telling.ended
         if not over and self._end(record, call):
             self._go_on()
 
-    def _end(self, record: Record, call: Call) -> bool:
+    def _end(self, record: Record, call: CallDuration) -> bool:
         """End a record; return whether the batch goes on."""
         within = self._within
         ending = within.handlers.ending(record.partition(), record.offset(), hung=call.hangs)
@@ -177,7 +183,7 @@ class VirtualProcess:
             within.states.ran(*self._place, key_by(settings, record.key()))
             return True
         failure = ending if isinstance(ending, Failure) else None
-        self._say(worker_main.Ran(self._number, isinstance(ending, Drop), failure), ending)
+        self._say(worker_main.BatchResult(self._number, isinstance(ending, Drop), failure), ending)
         return False
 
     def _heard(self, ending: Ending) -> None:
@@ -186,7 +192,7 @@ class VirtualProcess:
             record, self._record = self._record, None
             self._within.telling.comes_out(self._place, record, outcome_of(ending))
 
-    def _say(self, ran: worker_main.Ran, ending: Ending = None) -> None:
+    def _say(self, ran: worker_main.BatchResult, ending: Ending = None) -> None:
         """Send the result of the batch. That takes a moment, in which it can be lost."""
 
         def say() -> None:
@@ -197,7 +203,7 @@ class VirtualProcess:
 
         self._within.soon(say)
 
-    def _answer(self, call: worker_main.Call) -> worker_main.Answered | worker_main.Raised:
+    def _answer(self, call: worker_main.CallRequest) -> worker_main.CallAnswer | worker_main.Raised:
         """Call the handler other than for a record."""
         within, place = self._within, self._place
         if call.name == "adopt":
@@ -207,8 +213,8 @@ class VirtualProcess:
                 within.site.history.tell(ReleaseFailed(within.site.member, *place))
                 within.states.lost(*place, for_good=False)
                 return worker_main.Raised("SimulatedError: on purpose", "")
-            return worker_main.Answered(within.states.release(*place, *call.given))  # type: ignore[arg-type]
-        return worker_main.Answered(None)
+            return worker_main.CallAnswer(within.states.release(*place, *call.given))  # type: ignore[arg-type]
+        return worker_main.CallAnswer(None)
 
 
 def _identity(record: Any) -> tuple[object, ...]:
@@ -220,7 +226,7 @@ class ParentsEnd(WorkerProcess):
 
     def __init__(self, spec: WorkerSpec, spawn: Callable[[ParentsEnd], VirtualProcess]) -> None:
         super().__init__(spec)
-        self.board = Board(until_seen=0.0)
+        self.board = ProgressBoard(until_seen=0.0)
         self._made_up = spawn
         self.there: VirtualProcess | None = None
 
@@ -260,7 +266,7 @@ class _Beside:
 class SimThread(threading.Thread):
     """A worker's thread as a part of the timeline: only its end is observed."""
 
-    def __init__(self, process: Process, name: str) -> None:
+    def __init__(self, process: SimulatedProcess, name: str) -> None:
         super().__init__(name=name, daemon=True)
         self._process = process
         self.lives = True

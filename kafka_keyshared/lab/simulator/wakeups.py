@@ -7,8 +7,8 @@ from functools import partial
 from random import Random
 
 from kafka_keyshared.lab.simulator.pool import PoolHabits
-from kafka_keyshared.lab.simulator.pool_probe import Place, Telling
-from kafka_keyshared.lab.simulator.timeline import Process
+from kafka_keyshared.lab.simulator.pool_probe import Place, PoolProbe
+from kafka_keyshared.lab.simulator.timeline import SimulatedProcess
 
 
 class Turns:
@@ -19,8 +19,8 @@ class Turns:
 
     def __init__(
         self,
-        process: Process,
-        telling: Telling,
+        process: SimulatedProcess,
+        telling: PoolProbe,
         chance: Random,
         habits: PoolHabits,
         turn: Callable[[Place], None],

@@ -8,7 +8,7 @@ from random import Random
 from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.lab.simulator import detachments
 from kafka_keyshared.lab.simulator import history as was
-from kafka_keyshared.lab.simulator.cluster import Cluster
+from kafka_keyshared.lab.simulator.cluster import SimulatedCluster
 from kafka_keyshared.lab.simulator.faults import GroupSettings
 from kafka_keyshared.lab.simulator.happenings import (
     DependencyAway,
@@ -17,7 +17,7 @@ from kafka_keyshared.lab.simulator.happenings import (
     MetadataTaken,
 )
 from kafka_keyshared.lab.simulator.keys import registries
-from kafka_keyshared.lab.simulator.member import Member, Surroundings
+from kafka_keyshared.lab.simulator.member import Member, RunEnvironment
 from kafka_keyshared.lab.simulator.member_health import names_an_outage
 from kafka_keyshared.lab.simulator.member_orders import (
     EVERYTHING,
@@ -53,7 +53,7 @@ class World:
         self.turns = 0
         self.reached: Counter[str] = Counter(dict.fromkeys(detachments.RARE, 0))
         self.topics = [f"topic-{number}" for number in range(plan.topics)]
-        self.cluster = Cluster(
+        self.cluster = SimulatedCluster(
             self.timeline,
             self.chance,
             self.history,
@@ -66,7 +66,7 @@ class World:
             ),
         )
         self.cluster.value = b"v" * plan.value_bytes
-        self.around = Surroundings(
+        self.around = RunEnvironment(
             chance=self.chance,
             timeline=self.timeline,
             history=self.history,

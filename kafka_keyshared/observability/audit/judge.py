@@ -54,13 +54,20 @@ from dataclasses import dataclass, field
 
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import DROPPED, FAILED, OK, MemoryLedger
-from kafka_keyshared.observability.audit.trace import NEVER, Attempt, Commit, Trace, Trail, build
+from kafka_keyshared.observability.audit.trace import (
+    NEVER,
+    Attempt,
+    Trace,
+    TracedCommit,
+    Trail,
+    build,
+)
 
 EXAMPLES = 5
 
 
 @dataclass
-class Finding:
+class RuleFinding:
     """How often a rule was broken, with the first few cases as text."""
 
     count: int = 0
@@ -74,7 +81,7 @@ class Finding:
 
 
 @dataclass
-class Totals:
+class JudgedTotals:
     """The totals of the run, so that a clean judgement of an empty run is visible."""
 
     produced: int = 0
@@ -93,18 +100,18 @@ class Totals:
 class Judgement:
     """The findings of the judge; the docstring of this module defines each rule."""
 
-    order_violations: Finding = field(default_factory=Finding)
-    lost: Finding = field(default_factory=Finding)
-    duplicates: Finding = field(default_factory=Finding)
-    overlaps: Finding = field(default_factory=Finding)
-    commits_past_unsettled: Finding = field(default_factory=Finding)
-    commit_sequence_falls: Finding = field(default_factory=Finding)
-    commits_without_ownership: Finding = field(default_factory=Finding)
-    duplicates_after_commit: Finding = field(default_factory=Finding)
+    order_violations: RuleFinding = field(default_factory=RuleFinding)
+    lost: RuleFinding = field(default_factory=RuleFinding)
+    duplicates: RuleFinding = field(default_factory=RuleFinding)
+    overlaps: RuleFinding = field(default_factory=RuleFinding)
+    commits_past_unsettled: RuleFinding = field(default_factory=RuleFinding)
+    commit_sequence_falls: RuleFinding = field(default_factory=RuleFinding)
+    commits_without_ownership: RuleFinding = field(default_factory=RuleFinding)
+    duplicates_after_commit: RuleFinding = field(default_factory=RuleFinding)
     duplicates_by_incarnation: dict[str, int] = field(default_factory=dict)
-    totals: Totals = field(default_factory=Totals)
+    totals: JudgedTotals = field(default_factory=JudgedTotals)
 
-    def findings(self) -> dict[str, Finding]:
+    def findings(self) -> dict[str, RuleFinding]:
         """Return the seven rules by name; ``duplicates_after_commit`` is part of one of them."""
         return {
             "order_violations": self.order_violations,
@@ -160,8 +167,8 @@ def judge(ledgers: Iterable[MemoryLedger]) -> Judgement:
     return judgement
 
 
-def _totals(trace: Trace) -> Totals:
-    totals = Totals(incarnations=len(trace.incarnations))
+def _totals(trace: Trace) -> JudgedTotals:
+    totals = JudgedTotals(incarnations=len(trace.incarnations))
     for trail in trace.all_trails():
         outcomes = [attempt.outcome for attempt in trail.attempts]
         totals.produced += trail.produced
@@ -213,7 +220,7 @@ def _judge_duplicates(trace: Trace, judgement: Judgement) -> None:
     judgement.duplicates_by_incarnation = dict(by_incarnation)
 
 
-def _judge_overlaps(lane: list[Trail], finding: Finding) -> None:
+def _judge_overlaps(lane: list[Trail], finding: RuleFinding) -> None:
     if len(lane) == 1 and len(lane[0].attempts) == 1:
         return
     runs = [(a.start, a.end, trail, a) for trail in lane for a in trail.attempts]
@@ -236,7 +243,7 @@ def _by_partition(lane: list[Trail]) -> Iterator[list[Trail]]:
         yield part
 
 
-def _judge_order(trace: Trace, part: list[Trail], finding: Finding) -> None:
+def _judge_order(trace: Trace, part: list[Trail], finding: RuleFinding) -> None:
     """Judge the attempted records of one lane in one partition, sorted by offset."""
     starts = sorted(
         ((a.start, trail.offset, a, trail) for trail in part for a in trail.attempts),
@@ -269,7 +276,7 @@ def _overtaken(trail: Trail, starts: list[tuple[int, int, Attempt, Trail]]) -> b
 
 
 def _judge_going_back(
-    trace: Trace, starts: list[tuple[int, int, Attempt, Trail]], finding: Finding
+    trace: Trace, starts: list[tuple[int, int, Attempt, Trail]], finding: RuleFinding
 ) -> None:
     if all(a[1] <= b[1] for a, b in itertools.pairwise(starts)):
         return
@@ -285,7 +292,7 @@ def _judge_going_back(
 
 
 def _judge_coverage(
-    trace: Trace, partition: TopicPartition, commits: list[Commit], finding: Finding
+    trace: Trace, partition: TopicPartition, commits: list[TracedCommit], finding: RuleFinding
 ) -> None:
     trails = sorted(trace.trails.get(partition, {}).values(), key=lambda trail: trail.offset)
     offsets = [trail.offset for trail in trails]
@@ -310,7 +317,7 @@ def _judge_coverage(
 
 
 def _judge_sequence(
-    trace: Trace, partition: TopicPartition, commits: list[Commit], finding: Finding
+    trace: Trace, partition: TopicPartition, commits: list[TracedCommit], finding: RuleFinding
 ) -> None:
     by_answer = sorted(commits, key=lambda commit: commit.accepted_at)
     answered = 0
@@ -331,7 +338,7 @@ def _who(attempt: Attempt) -> str:
     return f"{attempt.incarnation} (thread {attempt.worker})"
 
 
-def _describe(partition: TopicPartition, commit: Commit) -> str:
+def _describe(partition: TopicPartition, commit: TracedCommit) -> str:
     beyond = sum(last - first + 1 for first, last in commit.settled)
     carried = f" with {beyond:,} settled beyond it" if beyond else ""
     return f"commit of {partition} at position {commit.position}{carried} by {commit.incarnation}"

@@ -5,8 +5,8 @@ log is stored for a long time, comes from any number of machines, and is read by
 each row stands alone, and its times are calendar times. :class:`ProcessedLog` is a ledger and is
 written through the same calls, so code that writes a ledger can also write this log.
 
-:class:`Row` defines the names and the meaning of the columns. A reader ignores columns that it does
-not know. The meaning of a column never changes.
+:class:`ProcessedRow` defines the names and the meaning of the columns. A reader ignores columns
+that it does not know. The meaning of a column never changes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LINES_SUFFIX = ".jsonl"
 """The suffix of a file of rows, one JSON object per line."""
 
 
-class Row(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class ProcessedRow(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One row; columns that do not apply to its ``event`` are omitted.
 
     ``event`` is one of four. ``produced``: the broker acknowledged the record to its producer.
@@ -78,9 +78,9 @@ class Row(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     outcome: str | None = None
 
 
-COLUMNS: Final = Row.__struct_fields__
+COLUMNS: Final = ProcessedRow.__struct_fields__
 
-Sink: TypeAlias = Callable[[Row, bytes], None]
+Sink: TypeAlias = Callable[[ProcessedRow, bytes], None]
 """Callback for a row and its JSON line; any thread may call it."""
 
 _Place: TypeAlias = tuple[str, int, int]
@@ -142,7 +142,7 @@ class ProcessedLog(Ledger):
             attempt = self._failed[place] = self._failed.get(place, 0) + 1
         elif self._failed:
             attempt = self._failed.pop(place, 0) + 1
-        row = Row(
+        row = ProcessedRow(
             HANDLED,
             *place,
             self.incarnation,
@@ -157,7 +157,7 @@ class ProcessedLog(Ledger):
 
     def _put_row(self, what: What, place: _Place, at: int, key: bytes | None = None) -> None:
         at += self._epoch
-        row = Row(what, *place, self.incarnation, at, at, key)
+        row = ProcessedRow(what, *place, self.incarnation, at, at, key)
         self._sink(row, self._encode(row))
 
 

@@ -83,7 +83,7 @@ class Trail:
         return f"{self.partition}@{self.offset} (key {self.key!r})"
 
 
-class Commit:
+class TracedCommit:
     """One commit of one partition, as it was sent and answered."""
 
     __slots__ = ("accepted_at", "incarnation", "position", "sent", "settled")
@@ -105,7 +105,7 @@ class Trace:
 
     def __init__(self) -> None:
         self.trails: dict[TopicPartition, dict[int, Trail]] = {}
-        self.commits: dict[TopicPartition, list[Commit]] = {}
+        self.commits: dict[TopicPartition, list[TracedCommit]] = {}
         self.ownership: dict[tuple[str, TopicPartition], list[tuple[int, Ownership]]] = {}
         self.read_back: set[str] = set()
         self.incarnations: list[str] = []
@@ -185,7 +185,7 @@ class _Assembly:
         self._trace = trace
         self._incarnation = incarnation
         self._open: dict[int, Attempt] = {}
-        self._commits: dict[int, Commit] = {}
+        self._commits: dict[int, TracedCommit] = {}
         self._trails: dict[tuple[str, int], tuple[TopicPartition, dict[int, Trail]]] = {}
 
     def add(self, events: list[Event]) -> None:
@@ -214,7 +214,7 @@ class _Assembly:
 
     def _rare(self, event: Event, late: list[Ended | CommitAnswered]) -> None:
         if isinstance(event, CommitSent):
-            commit = Commit(event, self._incarnation)
+            commit = TracedCommit(event, self._incarnation)
             self._commits[event.commit] = commit
             partition = TopicPartition(event.topic, event.partition)
             self._trace.commits.setdefault(partition, []).append(commit)

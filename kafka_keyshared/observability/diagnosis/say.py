@@ -9,7 +9,7 @@ from kafka_keyshared.observability.diagnosis.findings import Finding
 from kafka_keyshared.status import SubscriptionStatus
 
 
-class Place(Protocol):
+class LogPlace(Protocol):
     """An object with a position in a log."""
 
     @property
@@ -25,7 +25,7 @@ class Place(Protocol):
         """Return its offset."""
 
 
-def place(at: Place) -> str:
+def place(at: LogPlace) -> str:
     """Return a record's place as the log names it."""
     return f"{at.topic}-{at.partition}@{at.offset}"
 
@@ -42,7 +42,7 @@ def found(
     sentence: str,
     *,
     sub: SubscriptionStatus | None = None,
-    at: Place | None = None,
+    at: LogPlace | None = None,
     **more: Any,
 ) -> Finding:
     """Return a finding of the cause. ``at`` is the record that it is about, with its attributes."""

@@ -19,7 +19,13 @@ from kafka_keyshared.client.patterns import (
 from kafka_keyshared.config import starts_at_beginning
 from kafka_keyshared.core.offsets.metadata import LogPosition, decode
 from kafka_keyshared.model import TopicPartition, counted, some
-from kafka_keyshared.observability.doctor.findings import Check, Finding, Kind, Status, conclude
+from kafka_keyshared.observability.doctor.findings import (
+    Check,
+    CheckStatus,
+    DoctorFinding,
+    FindingKind,
+    conclude,
+)
 
 METADATA_BYTES = 4_096
 """Maximum size of a settled set in the commit metadata: the broker's default limit."""
@@ -76,7 +82,7 @@ class Stamp(NamedTuple):
 
 def topics(wanted: Sequence[str], there: Mapping[str, TopicFacts]) -> Check:
     """Check that every topic exists, and that every pattern matches a topic."""
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     seen: list[str] = []
     for name in wanted:
         if is_pattern(name):
@@ -89,33 +95,48 @@ def topics(wanted: Sequence[str], there: Mapping[str, TopicFacts]) -> Check:
             if (may := there[name].may) is not None and "READ" not in may:
                 why = f"this user may not read {name!r}"
                 findings.append(
-                    Finding(Kind.TOPIC_READ_DENIED, Status.FAIL, why, f"allow READ on topic {name}")
+                    DoctorFinding(
+                        FindingKind.TOPIC_READ_DENIED,
+                        CheckStatus.FAIL,
+                        why,
+                        f"allow READ on topic {name}",
+                    )
                 )
         else:
             seen.append(f"{name}: not there")
             why = f"topic {name!r} does not exist, or this user may not see it"
             cure = f"create it or mend the name; there are: {some(sorted(visible(there)))}"
-            findings.append(Finding(Kind.TOPIC_MISSING, Status.FAIL, why, cure))
+            findings.append(DoctorFinding(FindingKind.TOPIC_MISSING, CheckStatus.FAIL, why, cure))
     return conclude("topics", ", ".join(seen), findings)
 
 
-def _pattern(pattern: str, there: Mapping[str, TopicFacts], findings: list[Finding]) -> list[str]:
+def _pattern(
+    pattern: str, there: Mapping[str, TopicFacts], findings: list[DoctorFinding]
+) -> list[str]:
     try:
         found = matching(pattern, there)
     except BadPatternError as error:
-        findings.append(Finding(Kind.PATTERN_INVALID, Status.FAIL, str(error), "mend the pattern"))
+        findings.append(
+            DoctorFinding(
+                FindingKind.PATTERN_INVALID, CheckStatus.FAIL, str(error), "mend the pattern"
+            )
+        )
         return []
     if not found:
         why = f"pattern {pattern!r} matches no topic: nothing would be read until one is made"
         cure = f"mend the pattern or create a topic; there are: {some(sorted(visible(there)))}"
-        findings.append(Finding(Kind.PATTERN_MATCHES_NOTHING, Status.WARN, why, cure))
+        findings.append(
+            DoctorFinding(FindingKind.PATTERN_MATCHES_NOTHING, CheckStatus.WARN, why, cure)
+        )
     if internal := sorted(INTERNAL.intersection(found)):
         why = (
             f"pattern {pattern!r} matches what the cluster keeps for itself, "
             f"{some(internal)}: the client would read it like any other topic"
         )
         cure = "mend the pattern: '^[^_]' means what does not begin with an underscore"
-        findings.append(Finding(Kind.PATTERN_MATCHES_INTERNAL, Status.WARN, why, cure))
+        findings.append(
+            DoctorFinding(FindingKind.PATTERN_MATCHES_INTERNAL, CheckStatus.WARN, why, cure)
+        )
     return found
 
 
@@ -165,7 +186,7 @@ def running_in(text: str | None, at: LogPosition) -> tuple[list[int], int]:
 
 def _ended_uncleanly(
     partitions: Sequence[PartitionFacts], owners: Container[TopicPartition]
-) -> list[Finding]:
+) -> list[DoctorFinding]:
     """Name the records that ran when the last owner of now unowned partitions ended."""
     where: list[str] = []
     names: list[str] = []
@@ -192,14 +213,14 @@ def _ended_uncleanly(
         "see the log and the exit code of the last process (out of memory, kill -9, a crash in C "
         "code); the next owner runs these records last"
     )
-    return [Finding(Kind.ENDED_UNCLEANLY, Status.WARN, why, cure)]
+    return [DoctorFinding(FindingKind.ENDED_UNCLEANLY, CheckStatus.WARN, why, cure)]
 
 
 NAMED_RUNNING = 10
 """Maximum number of such records that are named."""
 
 
-def _starts_at_end(topic: str, new: int, partitions: int, records: int) -> Finding:
+def _starts_at_end(topic: str, new: int, partitions: int, records: int) -> DoctorFinding:
     """Report existing records that a start at the end would never read."""
     why = (
         f"{topic}: {new} of {counted(partitions, 'partition')} have no committed position and "
@@ -210,19 +231,19 @@ def _starts_at_end(topic: str, new: int, partitions: int, records: int) -> Findi
         "to read them, give --from-beginning, or commit positions for these partitions; if only "
         "what comes from now on is meant, this is as it should be"
     )
-    return Finding(Kind.STARTS_AT_END, Status.WARN, why, cure)
+    return DoctorFinding(FindingKind.STARTS_AT_END, CheckStatus.WARN, why, cure)
 
 
-def _untold(partitions: Sequence[PartitionFacts]) -> list[Finding]:
+def _untold(partitions: Sequence[PartitionFacts]) -> list[DoctorFinding]:
     """Return findings for partitions without an answer while others have one."""
     by_reason: dict[str, list[str]] = {}
     for each in partitions:
         if each.unknown:
             by_reason.setdefault(each.unknown, []).append(f"{each.topic}-{each.partition}")
     return [
-        Finding(
-            Kind.PARTITION_UNKNOWN,
-            Status.WARN,
+        DoctorFinding(
+            FindingKind.PARTITION_UNKNOWN,
+            CheckStatus.WARN,
             f"{some(names)}: not looked at, because the cluster does not tell: {reason}",
             "ask again; if it stays so, see that the leaders of these partitions are up",
         )
@@ -247,14 +268,16 @@ def retention(partitions: Sequence[PartitionFacts]) -> Check:
                 "they are lost to this group, which goes on at the beginning of the log; raise "
                 "retention.ms or retention.bytes of the topic, or the number of workers"
             )
-            findings.append(Finding(Kind.DELETED_UNREAD, Status.FAIL, why, cure))
+            findings.append(DoctorFinding(FindingKind.DELETED_UNREAD, CheckStatus.FAIL, why, cure))
         elif committed > each.end:
             why = (
                 f"{where}: the committed position {committed:,} is beyond the end {each.end:,} of "
                 "the log: the topic was made anew or has lost records"
             )
             cure = "reset the group's offsets for this topic"
-            findings.append(Finding(Kind.POSITION_BEYOND_END, Status.FAIL, why, cure))
+            findings.append(
+                DoctorFinding(FindingKind.POSITION_BEYOND_END, CheckStatus.FAIL, why, cure)
+            )
     return conclude("retention", f"{counted(len(known), 'committed position')} looked at", findings)
 
 
@@ -273,7 +296,7 @@ def dead_letters(
 
     ``codec`` is the compression of dead letters.
     """
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     seen: dict[str, str] = {}
     read = set(consumed)
     for source, name in pairs:
@@ -281,25 +304,25 @@ def dead_letters(
         if name in read:
             why = f"{name!r} is consumed here too: its records would come back as dead letters"
             cure = "name another topic, or mend the pattern"
-            findings.append(Finding(Kind.DLQ_CONSUMED, Status.FAIL, why, cure))
+            findings.append(DoctorFinding(FindingKind.DLQ_CONSUMED, CheckStatus.FAIL, why, cure))
         if dlq is None:
             seen[name] = f"{name}: not there" + (", would be made at start" if create else "")
             if not create:
                 why = f"dead-letter topic {name!r} does not exist"
                 cure = "create it, or give --dlq-create"
-                findings.append(Finding(Kind.DLQ_MISSING, Status.FAIL, why, cure))
+                findings.append(DoctorFinding(FindingKind.DLQ_MISSING, CheckStatus.FAIL, why, cure))
             continue
         seen[name] = f"{name}: {counted(dlq.partitions, 'partition')}"
         findings += [*_can_take(dlq, source), *_compresses(dlq, source, codec)]
     return conclude("dlq", ", ".join(seen.values()), findings)
 
 
-def _can_take(dlq: TopicFacts, source: TopicFacts) -> list[Finding]:
+def _can_take(dlq: TopicFacts, source: TopicFacts) -> list[DoctorFinding]:
     findings = []
     if dlq.may is not None and "WRITE" not in dlq.may:
         why = f"this user may not write to {dlq.name!r}"
         cure = f"allow WRITE on topic {dlq.name}"
-        findings.append(Finding(Kind.DLQ_WRITE_DENIED, Status.FAIL, why, cure))
+        findings.append(DoctorFinding(FindingKind.DLQ_WRITE_DENIED, CheckStatus.FAIL, why, cure))
     most, needed = dlq.max_message_bytes, source.max_message_bytes
     if most is not None and needed is not None and most < needed:
         why = (
@@ -307,14 +330,14 @@ def _can_take(dlq: TopicFacts, source: TopicFacts) -> list[Finding]:
             f"{needed:,}: a larger one could not be dead-lettered and its key would wait"
         )
         cure = f"set max.message.bytes of {dlq.name} to {needed} and 100,000 more for the headers"
-        findings.append(Finding(Kind.DLQ_TOO_SMALL, Status.WARN, why, cure))
+        findings.append(DoctorFinding(FindingKind.DLQ_TOO_SMALL, CheckStatus.WARN, why, cure))
     if dlq.cleanup is not None and "compact" in dlq.cleanup:
         why = (
             f"{dlq.name!r} is compacted: a dead letter replaces the earlier one of its key, and "
             "one without a key is refused"
         )
         cure = f"set cleanup.policy=delete on {dlq.name}"
-        findings.append(Finding(Kind.DLQ_COMPACTED, Status.WARN, why, cure))
+        findings.append(DoctorFinding(FindingKind.DLQ_COMPACTED, CheckStatus.WARN, why, cure))
     return findings
 
 
@@ -322,7 +345,7 @@ STRENGTH = ("none", "uncompressed", "snappy", "lz4", "gzip", "zstd")
 """Codecs in order of compression, the strongest last."""
 
 
-def _compresses(dlq: TopicFacts, source: TopicFacts, codec: str) -> Iterator[Finding]:
+def _compresses(dlq: TopicFacts, source: TopicFacts, codec: str) -> Iterator[DoctorFinding]:
     """Yield a dead-letter topic in which a record takes more bytes than in its source.
 
     A topic limits the size of its batches after compression. If producers choose the codec of the
@@ -348,7 +371,7 @@ def _compresses(dlq: TopicFacts, source: TopicFacts, codec: str) -> Iterator[Fin
         f"set compression.type=producer on {dlq.name} and leave compression.type out of the "
         f"settings, or set max.message.bytes of {dlq.name} to what such a record takes uncompressed"
     )
-    yield Finding(Kind.DLQ_UNCOMPRESSED, Status.WARN, why, cure)
+    yield DoctorFinding(FindingKind.DLQ_UNCOMPRESSED, CheckStatus.WARN, why, cure)
 
 
 def _strength(codec: str) -> int:
@@ -364,7 +387,11 @@ def commit_metadata(limits: Mapping[str, int]) -> Check:
         "kept: it runs again after a restart, also a clean one"
     )
     cure = f"set offset.metadata.max.bytes={METADATA_BYTES} on the brokers"
-    findings = [Finding(Kind.METADATA_TOO_SMALL, Status.WARN, why, cure)] if small else []
+    findings = (
+        [DoctorFinding(FindingKind.METADATA_TOO_SMALL, CheckStatus.WARN, why, cure)]
+        if small
+        else []
+    )
     return conclude("metadata", seen, findings)
 
 
@@ -384,9 +411,9 @@ def clock(newest: Mapping[str, int], stamps: Sequence[Stamp], now_ms: int) -> Ch
             + (f"{most:,.1f} s in the future" if most > 0 else f"{-most:,.0f} s old")
         )
         findings = [
-            Finding(
-                Kind.RECORD_FROM_FUTURE,
-                Status.WARN,
+            DoctorFinding(
+                FindingKind.RECORD_FROM_FUTURE,
+                CheckStatus.WARN,
                 f"{topic}: a record was written {seconds:,.0f} s from now: this machine's clock "
                 "is behind, or a producer's is ahead",
                 "set both by NTP; times in dead letters and logs are wrong until then",
@@ -403,7 +430,7 @@ def clock(newest: Mapping[str, int], stamps: Sequence[Stamp], now_ms: int) -> Ch
     return conclude("clock", "; ".join(seen), findings)
 
 
-def _against_brokers(stamps: Sequence[Stamp]) -> tuple[str, list[Finding]]:
+def _against_brokers(stamps: Sequence[Stamp]) -> tuple[str, list[DoctorFinding]]:
     """Return this clock's difference from the brokers', by the largest deviation."""
     # Seconds outside the interval in which it must have been written; 0 within it.
     off = max(
@@ -417,8 +444,10 @@ def _against_brokers(stamps: Sequence[Stamp]) -> tuple[str, list[Finding]]:
         return "the brokers' clocks agree with this one", []
     cure = "set this machine's clock and the brokers' by NTP; times in dead letters, metrics and "
     cure += "logs are wrong until then"
-    kind, how = (Kind.CLOCK_BEHIND, "behind") if off > 0 else (Kind.CLOCK_AHEAD, "ahead of")
+    kind, how = (
+        (FindingKind.CLOCK_BEHIND, "behind") if off > 0 else (FindingKind.CLOCK_AHEAD, "ahead of")
+    )
     why = f"this machine's clock is {abs(off):,.0f} s {how} that of a broker"
     return f"a broker's clock is {abs(off):,.0f} s from this one", [
-        Finding(kind, Status.WARN, why, cure)
+        DoctorFinding(kind, CheckStatus.WARN, why, cure)
     ]

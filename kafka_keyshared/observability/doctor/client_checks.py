@@ -14,9 +14,9 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import counted, some
 from kafka_keyshared.observability.doctor.findings import (
     Check,
-    Finding,
-    Kind,
-    Status,
+    CheckStatus,
+    DoctorFinding,
+    FindingKind,
     conclude,
     skipped,
 )
@@ -99,7 +99,7 @@ DANGERS = (
 )
 
 
-def dangers(conf: Mapping[str, Any]) -> list[Finding]:
+def dangers(conf: Mapping[str, Any]) -> list[DoctorFinding]:
     """Return risks of settings that the client accepts."""
     found = []
     for danger in DANGERS:
@@ -107,11 +107,11 @@ def dangers(conf: Mapping[str, Any]) -> list[Finding]:
         if text and danger.is_set(text, conf):
             why = f"{danger.setting}={conf[danger.setting]}: {danger.why}"
             cure = f"{danger.setting}: {danger.cure}"
-            found.append(Finding(Kind.SETTING_DANGEROUS, Status.WARN, why, cure))
+            found.append(DoctorFinding(FindingKind.SETTING_DANGEROUS, CheckStatus.WARN, why, cure))
     return found + _addresses(str(conf.get("bootstrap.servers", "")))
 
 
-def _addresses(servers: str) -> list[Finding]:
+def _addresses(servers: str) -> list[DoctorFinding]:
     """Return invalid ports. The client does not refuse them but takes them modulo 65,536."""
     found = []
     for address in filter(None, (each.strip() for each in servers.split(","))):
@@ -119,7 +119,7 @@ def _addresses(servers: str) -> list[Finding]:
         if port is not None and not (port[1].isdecimal() and 0 < int(port[1]) < 65_536):
             why = f"bootstrap.servers: {address!r} has no port between 1 and 65535"
             cure = "give host:port, such as localhost:9092"
-            found.append(Finding(Kind.NO_SUCH_PORT, Status.FAIL, why, cure))
+            found.append(DoctorFinding(FindingKind.NO_SUCH_PORT, CheckStatus.FAIL, why, cure))
     return found
 
 
@@ -130,14 +130,14 @@ class _Meaning(NamedTuple):
     """The meaning of a client error text that matches one of the regular expressions ``words``."""
 
     words: tuple[str, ...]
-    kind: Kind
+    kind: FindingKind
     why: str
     cure: str
 
 
 _MUTE = _Meaning(
     ("timed out", "transport failure", "Timed out"),
-    Kind.NO_ANSWER,
+    FindingKind.NO_ANSWER,
     "there is a connection and no answer, or no connection in time",
     "see firewalls between here and there, and that the port is a Kafka broker's",
 )
@@ -145,13 +145,13 @@ _MUTE = _Meaning(
 _REASONS = (
     _Meaning(
         ("Failed to resolve", "Name or service not known"),
-        Kind.HOST_UNKNOWN,
+        FindingKind.HOST_UNKNOWN,
         "the host name is not known here",
         "see the spelling of the host and this machine's DNS",
     ),
     _Meaning(
         ("Connection refused",),
-        Kind.NOBODY_LISTENS,
+        FindingKind.NOBODY_LISTENS,
         "nothing listens there",
         "see that the broker runs and that the port is its listener's",
     ),
@@ -162,25 +162,25 @@ _REASONS = (
             "Disconnected.* in state SSL_HANDSHAKE",
             "broker's supported mechanisms:  ",
         ),
-        Kind.PLAIN_LISTENER,
+        FindingKind.PLAIN_LISTENER,
         "the listener at that port is a plain one",
         "leave security.protocol out, or give the port of the broker's TLS or SASL listener",
     ),
     _Meaning(
         ("connecting to a SSL broker", "incorrect security.protocol", "might be caused by"),
-        Kind.OTHER_PROTOCOL,
+        FindingKind.OTHER_PROTOCOL,
         "the listener at that port speaks another protocol",
         "set security.protocol as that listener has it: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
     ),
     _Meaning(
         ("certificate", "SSL handshake"),
-        Kind.TLS_REFUSED,
+        FindingKind.TLS_REFUSED,
         "the TLS handshake failed",
         "see ssl.ca.location, the certificate's host name and that the port is a TLS listener's",
     ),
     _Meaning(
         ("uthentication", "SASL"),
-        Kind.CREDENTIALS_REFUSED,
+        FindingKind.CREDENTIALS_REFUSED,
         "the broker refuses these credentials",
         "see sasl.mechanism, sasl.username and sasl.password",
     ),
@@ -193,13 +193,13 @@ _REASONS = (
             "[Cc]onnection aborted",
             "Disconnected",
         ),
-        Kind.CONNECTION_CLOSED,
+        FindingKind.CONNECTION_CLOSED,
         "connections are closed before there is an answer",
         "see security.protocol (that listener may want SASL), and that it is a Kafka broker",
     ),
     _Meaning(
         ("Required feature not supported",),
-        Kind.NOT_A_BROKER,
+        FindingKind.NOT_A_BROKER,
         "what answers there is no broker that this client can use",
         "give the port of a broker's client listener, not that of a KRaft controller",
     ),
@@ -207,14 +207,14 @@ _REASONS = (
 )
 _OTHERWISE = _Meaning(
     (),
-    Kind.NO_ANSWER,
+    FindingKind.NO_ANSWER,
     "no broker answers",
     "see that the cluster is up and can be reached from here",
 )
 
 _TLS_LISTENER = _Meaning(
     (),
-    Kind.TLS_LISTENER,
+    FindingKind.TLS_LISTENER,
     "the listener at that port wants TLS",
     "set security.protocol=SSL, or SASL_SSL when it also wants a user; or give the port of a plain "
     "listener",
@@ -238,22 +238,22 @@ def unanswered(
     """
     known = (each for each in _REASONS if any(re.search(word, reason) for word in each.words))
     meant = next(known, _OTHERWISE)
-    if meant.kind is Kind.CONNECTION_CLOSED and speaks_tls():
+    if meant.kind is FindingKind.CONNECTION_CLOSED and speaks_tls():
         meant = _TLS_LISTENER
-    elif meant.kind is Kind.CONNECTION_CLOSED and ALL_DOWN in reason and is_mute():
+    elif meant.kind is FindingKind.CONNECTION_CLOSED and ALL_DOWN in reason and is_mute():
         meant = _MUTE
     if (told := _TOLD.search(reason)) is not None:
         # Not the address given here, but one that an answering broker advertised.
         finding = _misled(told[1], meant.why)
     else:
-        finding = Finding(meant.kind, Status.FAIL, meant.why, meant.cure)
+        finding = DoctorFinding(meant.kind, CheckStatus.FAIL, meant.why, meant.cure)
     return conclude("broker", f"{address}: {reason}", [finding])
 
 
-def _misled(address: str, reason: str) -> Finding:
-    return Finding(
-        Kind.MISLEADING_ADDRESS,
-        Status.FAIL,
+def _misled(address: str, reason: str) -> DoctorFinding:
+    return DoctorFinding(
+        FindingKind.MISLEADING_ADDRESS,
+        CheckStatus.FAIL,
         f"the cluster says that a broker is at {address}, where none answers: {reason}",
         "see advertised.listeners of that broker: clients must be able to reach it there",
     )
@@ -271,17 +271,17 @@ def brokers(answers: Mapping[str, str | None]) -> Check:
     )
 
 
-def unasked(name: str, kind: Kind, what: str, error: KafkaError, cure: str) -> Check:
+def unasked(name: str, kind: FindingKind, what: str, error: KafkaError, cure: str) -> Check:
     """Return the check for a query that the cluster did not answer, or does not support."""
     if error.code() == KafkaError._UNSUPPORTED_FEATURE:
         return skipped(name, f"{what}: this cluster does not answer that question")
     why = f"no answer about {what}: {error.str()}"
     if error.code() == KafkaError._TIMED_OUT:
         cure = "ask again: a broker that has much to do, or has just started, answers late"
-    return conclude(name, what, [Finding(kind, Status.FAIL, why, cure)])
+    return conclude(name, what, [DoctorFinding(kind, CheckStatus.FAIL, why, cure)])
 
 
-def refused(kind: Kind, error: ConfigError | Fault) -> Finding:
+def refused(kind: FindingKind, error: ConfigError | Fault) -> DoctorFinding:
     """Return the finding for a setting that a run would refuse with the same sentence."""
     cure = "mend it there; `keyshared run` would refuse it too"
-    return Finding(kind, Status.FAIL, str(error), cure)
+    return DoctorFinding(kind, CheckStatus.FAIL, str(error), cure)

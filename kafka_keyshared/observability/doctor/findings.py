@@ -14,7 +14,7 @@ PAGE = "reference/doctor.md"
 """The page that explains the findings, relative to the folder of the documents."""
 
 
-class Status(enum.StrEnum):
+class CheckStatus(enum.StrEnum):
     """The result of a check. ``skipped``: nothing is known, because the check could not run."""
 
     OK = "ok"
@@ -23,7 +23,7 @@ class Status(enum.StrEnum):
     SKIPPED = "skipped"
 
 
-class Kind(enum.StrEnum):
+class FindingKind(enum.StrEnum):
     """Kinds of findings. The value is the heading of its section in the reference."""
 
     HANDLER_IMPORT = "handler-import"
@@ -108,11 +108,11 @@ class Kind(enum.StrEnum):
     SPARK_PYTHON_UNFIT = "spark-python-unfit"
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     """A problem found by a check."""
 
-    kind: Kind
-    status: Status
+    kind: FindingKind
+    status: CheckStatus
     why: str
     cure: str
 
@@ -125,12 +125,12 @@ class Check(NamedTuple):
     """
 
     name: str
-    status: Status
+    status: CheckStatus
     seen: str
     why: str
     cure: str
     page: str
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[DoctorFinding, ...] = ()
 
 
 def page_of(section: str) -> str:
@@ -140,15 +140,15 @@ def page_of(section: str) -> str:
 
 def skipped(name: str, seen: str) -> Check:
     """Return a check that could not run, with the reason."""
-    return Check(name, Status.SKIPPED, seen, "", "", page_of(name))
+    return Check(name, CheckStatus.SKIPPED, seen, "", "", page_of(name))
 
 
-def conclude(name: str, seen: str, findings: Iterable[Finding] = ()) -> Check:
+def conclude(name: str, seen: str, findings: Iterable[DoctorFinding] = ()) -> Check:
     """Return the check with the worst status of its findings, and all their reasons."""
     found = list(findings)
     if not found:
-        return Check(name, Status.OK, seen, "", "", page_of(name))
-    failures = [each for each in found if each.status is Status.FAIL]
+        return Check(name, CheckStatus.OK, seen, "", "", page_of(name))
+    failures = [each for each in found if each.status is CheckStatus.FAIL]
     worst = (failures or found)[0]
     why = "; ".join(dict.fromkeys(each.why for each in found))
     cure = "; ".join(dict.fromkeys(each.cure for each in found))
@@ -157,4 +157,4 @@ def conclude(name: str, seen: str, findings: Iterable[Finding] = ()) -> Check:
 
 def is_healthy(checks: Iterable[Check]) -> bool:
     """Return whether no check failed."""
-    return all(check.status is not Status.FAIL for check in checks)
+    return all(check.status is not CheckStatus.FAIL for check in checks)

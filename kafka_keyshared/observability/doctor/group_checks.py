@@ -7,7 +7,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kafka_keyshared.model import TopicPartition, counted, some
-from kafka_keyshared.observability.doctor.findings import Check, Finding, Kind, Status, conclude
+from kafka_keyshared.observability.doctor.findings import (
+    Check,
+    CheckStatus,
+    DoctorFinding,
+    FindingKind,
+    conclude,
+)
 
 DEFAULT_ASSIGNORS = "range,roundrobin"
 
@@ -55,7 +61,11 @@ def group(
     findings = []
     if facts.may is not None and "READ" not in facts.may:
         why = f"this user may not join group {name!r}"
-        findings.append(Finding(Kind.GROUP_DENIED, Status.FAIL, why, f"allow READ on group {name}"))
+        findings.append(
+            DoctorFinding(
+                FindingKind.GROUP_DENIED, CheckStatus.FAIL, why, f"allow READ on group {name}"
+            )
+        )
     if facts.rebalancing:
         findings.append(_rebalancing(facts))
     if members:
@@ -64,7 +74,7 @@ def group(
     return conclude("group", seen, findings)
 
 
-def _rebalancing(facts: GroupFacts) -> Finding:
+def _rebalancing(facts: GroupFacts) -> DoctorFinding:
     who = some(facts.members)
     why = (
         f"the group gives out its partitions anew, and nobody reads meanwhile ({who}): it waits "
@@ -72,16 +82,16 @@ def _rebalancing(facts: GroupFacts) -> Finding:
         "session.timeout.ms (45 s) is over, one that is busy until it polls"
     )
     cure = "ask again in a minute; if it is still so, see which of these does not answer any more"
-    return Finding(Kind.GROUP_REBALANCING, Status.WARN, why, cure)
+    return DoctorFinding(FindingKind.GROUP_REBALANCING, CheckStatus.WARN, why, cure)
 
 
-def _same_protocol(facts: GroupFacts, conf: Mapping[str, Any]) -> list[Finding]:
+def _same_protocol(facts: GroupFacts, conf: Mapping[str, Any]) -> list[DoctorFinding]:
     kind = str(conf.get("group.protocol") or "classic").lower()
     who = some(facts.members)
     if facts.kind.lower() not in (kind, "unknown", ""):
         why = f"the group is active with group.protocol={facts.kind.lower()} ({who}), ours: {kind}"
         cure = "set the same group.protocol, or stop the other members"
-        return [Finding(Kind.OTHER_GROUP_PROTOCOL, Status.WARN, why, cure)]
+        return [DoctorFinding(FindingKind.OTHER_GROUP_PROTOCOL, CheckStatus.WARN, why, cure)]
     own = str(conf.get("partition.assignment.strategy") or DEFAULT_ASSIGNORS)
     names = [name.strip() for name in own.split(",")]
     if kind == "classic" and facts.assignor and facts.assignor not in names:
@@ -90,11 +100,11 @@ def _same_protocol(facts: GroupFacts, conf: Mapping[str, Any]) -> list[Finding]:
             "broker refuses a member that shares none with the others"
         )
         cure = f"set partition.assignment.strategy={facts.assignor}, or stop the other members"
-        return [Finding(Kind.OTHER_ASSIGNOR, Status.WARN, why, cure)]
+        return [DoctorFinding(FindingKind.OTHER_ASSIGNOR, CheckStatus.WARN, why, cure)]
     return []
 
 
-def _idle(facts: GroupFacts, counts: Mapping[str, int]) -> list[Finding]:
+def _idle(facts: GroupFacts, counts: Mapping[str, int]) -> list[DoctorFinding]:
     """Return a finding about members without partitions, once the group is stable."""
     # During a rebalance no member has any.
     if not facts.idle or facts.state.upper() != "STABLE":
@@ -118,4 +128,4 @@ def _idle(facts: GroupFacts, counts: Mapping[str, int]) -> list[Finding]:
     else:
         why += f" although there are {there}"
         cure = "see to which topics these members subscribe, and whether those are there"
-    return [Finding(Kind.MEMBER_WITHOUT_PARTITIONS, Status.WARN, why, cure)]
+    return [DoctorFinding(FindingKind.MEMBER_WITHOUT_PARTITIONS, CheckStatus.WARN, why, cure)]

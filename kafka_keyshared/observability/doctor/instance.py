@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.observability.doctor.findings import Finding, Kind
-from kafka_keyshared.observability.doctor.findings import Status as Level
+from kafka_keyshared.observability.doctor.findings import CheckStatus as Level
+from kafka_keyshared.observability.doctor.findings import DoctorFinding, FindingKind
 from kafka_keyshared.status import VERSION, Status
 
 ANSWER_SECONDS = 4.0
@@ -22,7 +22,7 @@ MOST_BYTES = 16 << 20
 PATH = "/status"
 
 
-class _Layout(msgspec.Struct):
+class _StatusLayout(msgspec.Struct):
     """Fields that distinguish a status of any version from other JSON."""
 
     version: int
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
     """The answer: the status, or the problem instead."""
 
     status: Status | None
-    wrong: Finding | None = None
+    wrong: DoctorFinding | None = None
 
 
 def status_address(text: str) -> str:
@@ -74,33 +74,33 @@ def ask_status(url: str, timeout: float = ANSWER_SECONDS) -> Answer:
 
 def _read(url: str, text: bytes) -> Answer:
     try:
-        version = msgspec.json.decode(text, type=_Layout).version
+        version = msgspec.json.decode(text, type=_StatusLayout).version
         if version == VERSION:
             return Answer(msgspec.json.decode(text, type=Status))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Answer(None, _stranger(url, _shown(text)))
     why = f"{url}: the status is of version {version}, and this release reads version {VERSION}"
     cure = "run the doctor of the release that the instance is of"
-    return Answer(None, Finding(Kind.OTHER_STATUS, Level.WARN, why, cure))
+    return Answer(None, DoctorFinding(FindingKind.OTHER_STATUS, Level.WARN, why, cure))
 
 
-def _refused(url: str, code: int, text: bytes) -> Finding:
+def _refused(url: str, code: int, text: bytes) -> DoctorFinding:
     if code == http.HTTPStatus.SERVICE_UNAVAILABLE and b"no status yet" in text:
         why = f"{url}: {_shown(text)}"
-        return Finding(Kind.NOT_READY, Level.WARN, why, "ask again in a moment")
+        return DoctorFinding(FindingKind.NOT_READY, Level.WARN, why, "ask again in a moment")
     return _stranger(url, f"{code} {_shown(text)}")
 
 
-def _stranger(url: str, said: str) -> Finding:
+def _stranger(url: str, said: str) -> DoctorFinding:
     why = f"{url}: what answers there gives no status ({said})"
     cure = (
         "give the address that the instance logs at its start (metrics and health checks at …); "
         "releases before this one have no /status"
     )
-    return Finding(Kind.NOT_AN_INSTANCE, Level.FAIL, why, cure)
+    return DoctorFinding(FindingKind.NOT_AN_INSTANCE, Level.FAIL, why, cure)
 
 
-def _silent(url: str, error: Exception) -> Finding:
+def _silent(url: str, error: Exception) -> DoctorFinding:
     reason = getattr(error, "reason", None) or error
     said = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
     why = f"{url}: no answer: {said}"
@@ -108,7 +108,7 @@ def _silent(url: str, error: Exception) -> Finding:
         "see that the instance runs with --http-port, and that it listens where it can be reached "
         "from here (http_host; by default only on its own machine)"
     )
-    return Finding(Kind.INSTANCE_SILENT, Level.FAIL, why, cure)
+    return DoctorFinding(FindingKind.INSTANCE_SILENT, Level.FAIL, why, cure)
 
 
 def _shown(text: bytes) -> str:

@@ -11,8 +11,14 @@ from kafka_keyshared import status
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.model import TopicPartition, counted, does, in_words, some
 from kafka_keyshared.observability.diagnosis.say import key_of
-from kafka_keyshared.observability.doctor.findings import Check, Finding, Kind, Status, conclude
-from kafka_keyshared.observability.doctor.progress_checks import Standing, Told
+from kafka_keyshared.observability.doctor.findings import (
+    Check,
+    CheckStatus,
+    DoctorFinding,
+    FindingKind,
+    conclude,
+)
+from kafka_keyshared.observability.doctor.progress_checks import InstanceAnswer, Standing
 
 NAMED = 5
 
@@ -34,15 +40,17 @@ def instance(url: str, seen: status.Status, group: str | None, held_after: float
     ``group`` is the group that the doctor examines. A record that has run for ``held_after``
     seconds counts as hanging.
     """
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     if group is not None and seen.group != group:
         why = f"{url} is an instance of the group {seen.group}, not of {group}"
         cure = f"give the address of another instance, or ask about this group: -g {seen.group}"
-        findings.append(Finding(Kind.OTHER_GROUP, Status.WARN, why, cure))
+        findings.append(DoctorFinding(FindingKind.OTHER_GROUP, CheckStatus.WARN, why, cure))
     if seen.phase != "running" or not seen.joined:
         what = "it has not been given partitions yet" if seen.phase == "running" else seen.phase
         why = f"the instance does not process yet, or any more: {what}"
-        findings.append(Finding(Kind.NOT_READY, Status.WARN, why, "ask again in a moment"))
+        findings.append(
+            DoctorFinding(FindingKind.NOT_READY, CheckStatus.WARN, why, "ask again in a moment")
+        )
     for each in seen.subscriptions:
         findings += _blocked(each)
         findings += _running(each, held_after)
@@ -75,7 +83,7 @@ def _in_short(url: str, seen: status.Status) -> str:
     return "; ".join([", ".join(words), *_held_back(seen)])
 
 
-def _blocked(of: status.SubscriptionStatus) -> list[Finding]:
+def _blocked(of: status.SubscriptionStatus) -> list[DoctorFinding]:
     count = of.lanes.get("blocked", 0)
     if not count:
         return []
@@ -87,10 +95,10 @@ def _blocked(of: status.SubscriptionStatus) -> list[Finding]:
     more = f" and {count - len(names):,} more" if count > len(names) else ""
     keys = "1 key is" if count == 1 else f"{count:,} keys are"
     why = f"{keys} blocked: {'; '.join(names)}{more}; nothing of them runs, and the position waits"
-    return [Finding(Kind.KEY_BLOCKED, Status.FAIL, why, _UNBLOCK)]
+    return [DoctorFinding(FindingKind.KEY_BLOCKED, CheckStatus.FAIL, why, _UNBLOCK)]
 
 
-def _running(of: status.SubscriptionStatus, held_after: float) -> list[Finding]:
+def _running(of: status.SubscriptionStatus, held_after: float) -> list[DoctorFinding]:
     long = sorted(
         (
             (worker.running.seconds, worker)
@@ -103,12 +111,12 @@ def _running(of: status.SubscriptionStatus, held_after: float) -> list[Finding]:
         return []
     names = some((_record(worker) + _others(worker) for _, worker in long), NAMED)
     why = f"{counted(len(long), 'record')} running for longer than {held_after:g} s: {names}"
-    return [Finding(Kind.RECORD_RUNNING_LONG, Status.FAIL, why, _UNHANG)]
+    return [DoctorFinding(FindingKind.RECORD_RUNNING_LONG, CheckStatus.FAIL, why, _UNHANG)]
 
 
 def told(
     seen: status.Status, group: str | None, standing: Iterable[Standing]
-) -> dict[TopicPartition, Told]:
+) -> dict[TopicPartition, InstanceAnswer]:
     """Return an instance's facts about positions that stand still, for its own partitions.
 
     An instance of another group gives none.
@@ -121,31 +129,31 @@ def told(
     }
 
 
-def _told(seen: status.Status, of: status.PartitionStatus, position: int) -> Told:
+def _told(seen: status.Status, of: status.PartitionStatus, position: int) -> InstanceAnswer:
     """Return for how long a record has been the oldest unsettled one, and its state."""
     oldest = (of.topic, of.partition, position)
     # The record's own state matters more than the rest.
     for blocked in (each for own in seen.subscriptions for each in own.blocked):
         if (blocked.topic, blocked.partition, blocked.offset) == oldest:
             what = f"its key is blocked, for {in_words(blocked.seconds)} (last: {blocked.error})"
-            return Told(blocked.seconds, what, _UNBLOCK, blocked=True)
+            return InstanceAnswer(blocked.seconds, what, _UNBLOCK, blocked=True)
     for worker in (each for own in seen.subscriptions for each in own.workers):
         run = worker.running
         if run is not None and (run.topic, run.partition, run.offset) == oldest:
             what = f"{worker.name} has been running it for {in_words(run.seconds)}"
             what += _others(worker)
-            return Told(max(run.seconds, of.oldest_seconds), what, _UNHANG)
+            return InstanceAnswer(max(run.seconds, of.oldest_seconds), what, _UNHANG)
     log = "see its log, and what else it says below"
     if of.safe is not None and of.safe > position:
         what = f"all before {of.safe} is settled, and its commit has not come through"
-        return Told(0.0, what, "see its log: it names a commit that fails")
+        return InstanceAnswer(0.0, what, "see its log: it names a commit that fails")
     if of.fetched is not None and of.fetched > position:
         what = f"it waits, for a worker or its next attempt, for {in_words(of.oldest_seconds)}"
-        return Told(of.oldest_seconds, what, log)
+        return InstanceAnswer(of.oldest_seconds, what, log)
     what = "; ".join(("it has not fetched it", *of.held_back))
     if Reason.BY_HAND in of.held_back:
-        return Told(0.0, what, _RESUME, by_hand=True)
-    return Told(0.0, what, log)
+        return InstanceAnswer(0.0, what, _RESUME, by_hand=True)
+    return InstanceAnswer(0.0, what, log)
 
 
 def _held_back(seen: status.Status) -> list[str]:

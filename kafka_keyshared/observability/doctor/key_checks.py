@@ -7,14 +7,20 @@ from collections.abc import Iterator, Mapping
 
 from kafka_keyshared.config.keys.sampled import TopicKeys
 from kafka_keyshared.model import counted
-from kafka_keyshared.observability.doctor.findings import Check, Finding, Kind, Status, conclude
+from kafka_keyshared.observability.doctor.findings import (
+    Check,
+    CheckStatus,
+    DoctorFinding,
+    FindingKind,
+    conclude,
+)
 
 _RECORD = "set key='record' where the record's own key will do, or name what every record has"
 
 
 def keys(setting: str, seen: Mapping[str, TopicKeys]) -> Check:
     """Check the keys of each topic. ``setting`` is the key's setting."""
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     told: list[str] = []
     for topic, each in sorted(seen.items()):
         read = each.keyed + each.keyless
@@ -23,26 +29,26 @@ def keys(setting: str, seen: Mapping[str, TopicKeys]) -> Check:
     return conclude("keys", f"with a key by key={setting!r}: {', '.join(told)}", findings)
 
 
-def _judged(topic: str, each: TopicKeys, setting: str) -> Iterator[Finding]:
+def _judged(topic: str, each: TopicKeys, setting: str) -> Iterator[DoctorFinding]:
     total = each.keyed + each.keyless + each.without
-    worst = Status.WARN if each.keyed + each.keyless else Status.FAIL
+    worst = CheckStatus.WARN if each.keyed + each.keyless else CheckStatus.FAIL
     for kind, reasons, status, follows, cure in (
         (
-            Kind.KEY_UNREAD,
+            FindingKind.KEY_UNREAD,
             each.unread,
-            Status.FAIL,
+            CheckStatus.FAIL,
             "a run would hold their partitions",
             "bring back what reads the keys, such as the schema registry",
         ),
         (
-            Kind.KEY_FORMAT_UNKNOWN,
+            FindingKind.KEY_FORMAT_UNKNOWN,
             each.unknown,
             worst,
             "a run would hold their partitions",
             "let key= and key_schema= name the format of the records, or register the schema",
         ),
         (
-            Kind.KEY_UNDECODABLE,
+            FindingKind.KEY_UNDECODABLE,
             each.broken,
             worst,
             "a run would apply undecodable= to them",
@@ -51,14 +57,14 @@ def _judged(topic: str, each: TopicKeys, setting: str) -> Iterator[Finding]:
     ):
         if reasons:
             why = f"{_some(topic, reasons, total)} and {follows}: {reasons.most_common(1)[0][0]}"
-            yield Finding(kind, status, why, cure)
+            yield DoctorFinding(kind, status, why, cure)
     if each.keyless:
         count = f"{each.keyless:,} of {counted(total, 'sampled record')}"
         why = (
             f"{topic}: {count} have no key by key={setting!r}, and run in no order beside others "
             "with null_keys='any'"
         )
-        yield Finding(Kind.KEY_MISSING, Status.WARN, why, _RECORD)
+        yield DoctorFinding(FindingKind.KEY_MISSING, CheckStatus.WARN, why, _RECORD)
 
 
 def _some(topic: str, reasons: Counter[str], total: int) -> str:

@@ -18,13 +18,13 @@ from kafka_keyshared.model import Coordinates, TopicPartition, in_words, some
 from kafka_keyshared.observability.doctor.checks import PartitionFacts, running_in
 from kafka_keyshared.observability.doctor.progress_checks import (
     NAMED,
+    InstanceAnswer,
     Nothing,
     Read,
     RecordFacts,
     Records,
     Standing,
-    Told,
-    Unread,
+    UnreadPosition,
     age_of,
 )
 
@@ -62,12 +62,12 @@ class Committed(NamedTuple):
     metadata: str | None
 
 
-class Seen(NamedTuple):
+class ProgressObservation(NamedTuple):
     """The observed positions, the records at unmoved ones, and the instance's facts about them."""
 
     standing: Sequence[Standing]
     records: Records
-    told: Mapping[TopicPartition, Told]
+    told: Mapping[TopicPartition, InstanceAnswer]
 
     @property
     def seconds(self) -> float:
@@ -135,7 +135,7 @@ def watch(
     ]
 
 
-class Asking(NamedTuple):
+class ProgressQueries(NamedTuple):
     """The queries that :func:`observe` uses.
 
     ``watch`` observes positions for some seconds, ``read`` returns the records at offsets. ``told``
@@ -145,19 +145,23 @@ class Asking(NamedTuple):
 
     watch: Callable[[Sequence[PartitionFacts], float], list[Standing]]
     read: Callable[[Sequence[Coordinates]], Records]
-    told: Callable[[Sequence[Standing]], Mapping[TopicPartition, Told]]
+    told: Callable[[Sequence[Standing]], Mapping[TopicPartition, InstanceAnswer]]
     now_ms: Callable[[], int]
     note: Callable[[str], None]
 
 
-def observe(behind: Sequence[PartitionFacts], looking: Looking, ask: Asking) -> Seen:
+def observe(
+    behind: Sequence[PartitionFacts], looking: Looking, ask: ProgressQueries
+) -> ProgressObservation:
     """Observe positions, and longer those that may be stuck, unless ``watch`` is given.
 
     A handler that is slow with an old backlog looks like one that hangs, until its position moves.
     """
     standing = ask.watch(behind, WATCH_SECONDS if looking.watch is None else looking.watch)
     records = dict(ask.read(wanted(standing)))
-    seen = Seen(standing, records, ask.told([each for each in standing if not each.moved]))
+    seen = ProgressObservation(
+        standing, records, ask.told([each for each in standing if not each.moved])
+    )
     doubtful = [each for each in standing if _is_doubtful(each, seen, looking, ask.now_ms())]
     left = min(looking.held_after, LONGEST) - seen.seconds
     if looking.watch is not None or not doubtful or left <= 0:
@@ -175,10 +179,10 @@ def observe(behind: Sequence[PartitionFacts], looking: Looking, ask: Asking) -> 
     }
     standing = [later.get(each.partition, each) for each in standing]
     unread = [each for each in wanted(later.values()) if not _is_known(records.get(each))]
-    return Seen(standing, records | dict(ask.read(unread)), seen.told)
+    return ProgressObservation(standing, records | dict(ask.read(unread)), seen.told)
 
 
-def _is_doubtful(each: Standing, seen: Seen, looking: Looking, now_ms: int) -> bool:
+def _is_doubtful(each: Standing, seen: ProgressObservation, looking: Looking, now_ms: int) -> bool:
     """Return whether a longer observation of an unmoved position could show more."""
     if each.moved or each.partition in seen.told:
         return False
@@ -191,7 +195,7 @@ def _is_doubtful(each: Standing, seen: Seen, looking: Looking, now_ms: int) -> b
 
 
 def _is_known(found: Read | None) -> bool:
-    return found is not None and not isinstance(found, Unread)
+    return found is not None and not isinstance(found, UnreadPosition)
 
 
 def _standing(partition: TopicPartition, facts: PartitionFacts, now: Committed | None) -> Standing:
@@ -268,7 +272,7 @@ def read_records(
         left = [each for each in left if turn[each[0]] != each[1]]
         _read_turn(consumer, turn, found, give_up, clock)
     consumer.unassign()
-    late = Unread(f"it did not come within {seconds:g} s")
+    late = UnreadPosition(f"it did not come within {seconds:g} s")
     return {each: found.get(each, late) for each in records}
 
 
@@ -297,7 +301,7 @@ def _read_turn(
         elif error.code() == KafkaError._PARTITION_EOF:
             found[partition, at] = Nothing(offset)
         else:
-            found[partition, at] = Unread(error.str())
+            found[partition, at] = UnreadPosition(error.str())
 
 
 def _is_passing(error: KafkaError) -> bool:

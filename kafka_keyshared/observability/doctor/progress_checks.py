@@ -13,7 +13,13 @@ from typing import NamedTuple, TypeAlias
 
 from kafka_keyshared.core.offsets.metadata import Runs
 from kafka_keyshared.model import TopicPartition, counted, in_words, named_key, some
-from kafka_keyshared.observability.doctor.findings import Check, Finding, Kind, Status, conclude
+from kafka_keyshared.observability.doctor.findings import (
+    Check,
+    CheckStatus,
+    DoctorFinding,
+    FindingKind,
+    conclude,
+)
 
 NAMED = 3
 """Maximum partitions of a kind with a sentence of their own, and records named in it."""
@@ -62,17 +68,17 @@ class Nothing(NamedTuple):
     end: int
 
 
-class Unread(NamedTuple):
+class UnreadPosition(NamedTuple):
     """The record at an offset is unknown, for this reason."""
 
     reason: str
 
 
-Read: TypeAlias = RecordFacts | Nothing | Unread
+Read: TypeAlias = RecordFacts | Nothing | UnreadPosition
 Records: TypeAlias = Mapping[tuple[TopicPartition, int], Read]
 
 
-class Told(NamedTuple):
+class InstanceAnswer(NamedTuple):
     """An instance's facts about the record at an unmoved position.
 
     ``seconds`` is the minimum time for which it has been the oldest unsettled record. ``what`` is
@@ -100,7 +106,7 @@ class Watched(NamedTuple):
     owners: Mapping[TopicPartition, str]
     now_ms: int
     url: str | None = None
-    told: Mapping[TopicPartition, Told] = MappingProxyType({})
+    told: Mapping[TopicPartition, InstanceAnswer] = MappingProxyType({})
 
 
 def progress(watched: Watched, held_after: float) -> Check:
@@ -121,18 +127,20 @@ def progress(watched: Watched, held_after: float) -> Check:
     if done:
         names = some(f"{each.partition}@{each.position}" for each in done)
         seen += f"; from {names} on there is no record, only what transactions or compaction left"
-    by_kind: dict[tuple[Kind, Status], list[Standing]] = {}
+    by_kind: dict[tuple[FindingKind, CheckStatus], list[Standing]] = {}
     for each in stuck:
         by_kind.setdefault(_kind(each, watched, held_after), []).append(each)
     findings = []
     for (kind, status), every in by_kind.items():
         for each in every[:NAMED]:
             why, cure = _why(kind, status, each, watched), _cure(kind, each, watched, held_after)
-            findings.append(Finding(kind, status, why, cure))
+            findings.append(DoctorFinding(kind, status, why, cure))
     for (kind, status), every in by_kind.items():
         if more := every[NAMED:]:
             why = f"so do {len(more)} more: {some(each.partition for each in more)}"
-            findings.append(Finding(kind, status, why, _cure(kind, more[0], watched, held_after)))
+            findings.append(
+                DoctorFinding(kind, status, why, _cure(kind, more[0], watched, held_after))
+            )
     return conclude("progress", seen, findings)
 
 
@@ -143,22 +151,28 @@ def _is_done(each: Standing, watched: Watched) -> bool:
 
 
 def _first(each: Standing, watched: Watched) -> Read:
-    return watched.records.get((each.partition, each.position), Unread("it was not looked at"))
+    return watched.records.get(
+        (each.partition, each.position), UnreadPosition("it was not looked at")
+    )
 
 
-def _kind(each: Standing, watched: Watched, held_after: float) -> tuple[Kind, Status]:
+def _kind(each: Standing, watched: Watched, held_after: float) -> tuple[FindingKind, CheckStatus]:
     told, first = watched.told.get(each.partition), _first(each, watched)
     stuck = is_stuck(each, told, held_after)
     if each.settled_end is not None:
-        return (Kind.POSITION_HELD, Status.FAIL) if stuck else (Kind.OFFSETS_HELD, Status.WARN)
+        return (
+            (FindingKind.POSITION_HELD, CheckStatus.FAIL)
+            if stuck
+            else (FindingKind.OFFSETS_HELD, CheckStatus.WARN)
+        )
     if isinstance(first, Nothing):
-        return Kind.TRANSACTION_OPEN, Status.WARN
-    if told is None and isinstance(first, Unread):
-        return Kind.RECORD_UNKNOWN, Status.WARN
-    return Kind.LAG_NOT_MOVING, Status.FAIL if stuck else Status.WARN
+        return FindingKind.TRANSACTION_OPEN, CheckStatus.WARN
+    if told is None and isinstance(first, UnreadPosition):
+        return FindingKind.RECORD_UNKNOWN, CheckStatus.WARN
+    return FindingKind.LAG_NOT_MOVING, CheckStatus.FAIL if stuck else CheckStatus.WARN
 
 
-def is_stuck(each: Standing, told: Told | None, held_after: float) -> bool:
+def is_stuck(each: Standing, told: InstanceAnswer | None, held_after: float) -> bool:
     """Return whether a position is known to have stood for so long, or to stay."""
     if told is not None and told.by_hand:
         return False
@@ -167,17 +181,17 @@ def is_stuck(each: Standing, told: Told | None, held_after: float) -> bool:
     return not each.moved and each.seconds >= held_after
 
 
-def _why(kind: Kind, status: Status, each: Standing, watched: Watched) -> str:
+def _why(kind: FindingKind, status: CheckStatus, each: Standing, watched: Watched) -> str:
     owner, told = watched.owners.get(each.partition), watched.told.get(each.partition)
     why = f"{each.partition}" + (f", which {owner} has," if owner else "")
     why += f" has stood at {each.position} for {each.seconds:.0f} s: "
     first = _first(each, watched)
-    if kind is Kind.TRANSACTION_OPEN and isinstance(first, Nothing):
+    if kind is FindingKind.TRANSACTION_OPEN and isinstance(first, Nothing):
         return (
             why + f"what begins at {first.end} is of a transaction that is open, and nobody is "
             "given anything from there on"
         )
-    if kind is Kind.RECORD_UNKNOWN and isinstance(first, Unread):
+    if kind is FindingKind.RECORD_UNKNOWN and isinstance(first, UnreadPosition):
         return (
             why + f"what is there could not be read ({first.reason}), so whether the group has "
             "anything left to do is not known"
@@ -196,7 +210,7 @@ def _why(kind: Kind, status: Status, each: Standing, watched: Watched) -> str:
     if each.running:
         running = some((f"{each.partition}@{offset}" for offset in each.running), NAMED)
         why += f"; running at the last commit: {running}"
-    if status is Status.WARN:
+    if status is CheckStatus.WARN:
         why += f"; whether it is stuck or only slow, {each.seconds:.0f} s do not tell"
     return why
 
@@ -212,7 +226,7 @@ def _record(found: Read, position: int, now_ms: int) -> str:
             return f"the next record, {found.offset} {facts},"
         case Nothing():
             return "the record that was there, and is in the log no more,"
-        case Unread():
+        case UnreadPosition():
             return f"the record there (it could not be read: {found.reason})"
 
 
@@ -233,25 +247,25 @@ _ASK = (
     "--http-port), and see its log"
 )
 _CAUSES = {
-    Kind.LAG_NOT_MOVING: "its handler hangs, or the member does not get on at all",
-    Kind.POSITION_HELD: (
+    FindingKind.LAG_NOT_MOVING: "its handler hangs, or the member does not get on at all",
+    FindingKind.POSITION_HELD: (
         "its key is blocked, or its handler hangs: mend the handler and restart, or give a "
         "dead-letter topic (--dlq auto --dlq-create)"
     ),
-    Kind.OFFSETS_HELD: "it runs, waits for a retry or is blocked",
+    FindingKind.OFFSETS_HELD: "it runs, waits for a retry or is blocked",
 }
 _CURES = {
-    Kind.TRANSACTION_OPEN: (
+    FindingKind.TRANSACTION_OPEN: (
         "see that its producer gets on; one that is gone leaves it open until its time-out "
         "(transaction.timeout.ms): kafka-transactions.sh find-hanging"
     ),
-    Kind.RECORD_UNKNOWN: (
+    FindingKind.RECORD_UNKNOWN: (
         "ask again; if it stays so, see whether the partition's leader is overwhelmed or away"
     ),
 }
 
 
-def _cure(kind: Kind, each: Standing, watched: Watched, held_after: float) -> str:
+def _cure(kind: FindingKind, each: Standing, watched: Watched, held_after: float) -> str:
     if kind in _CURES:
         return _CURES[kind]
     told = watched.told.get(each.partition)
@@ -261,12 +275,12 @@ def _cure(kind: Kind, each: Standing, watched: Watched, held_after: float) -> st
     if watched.url is not None:
         owner = watched.owners.get(each.partition, "the member that has it")
         ask = f"{watched.url} tells nothing of this partition: ask {owner} there, and see its log"
-    if kind is Kind.POSITION_HELD:
+    if kind is FindingKind.POSITION_HELD:
         return f"{_CAUSES[kind]}; which of the two it is: {ask}"
     if is_stuck(each, None, held_after):
         return f"{_CAUSES[kind]}; {ask}"
     cause = "its handler takes longer than that or hangs"
-    cause = _CAUSES[kind] if kind is Kind.OFFSETS_HELD else cause
+    cause = _CAUSES[kind] if kind is FindingKind.OFFSETS_HELD else cause
     return f"{cause}: look for longer, --watch {held_after:g}, or {ask}"
 
 

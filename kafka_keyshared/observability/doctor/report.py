@@ -7,13 +7,13 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from kafka_keyshared.model import counted
-from kafka_keyshared.observability.doctor.findings import Check, Finding, Status, page_of
+from kafka_keyshared.observability.doctor.findings import Check, CheckStatus, DoctorFinding, page_of
 
 _STYLES = {
-    Status.OK: "green",
-    Status.WARN: "yellow",
-    Status.FAIL: "bold red",
-    Status.SKIPPED: "dim",
+    CheckStatus.OK: "green",
+    CheckStatus.WARN: "yellow",
+    CheckStatus.FAIL: "bold red",
+    CheckStatus.SKIPPED: "dim",
 }
 _INDENT = " " * 8
 
@@ -34,7 +34,7 @@ def write_report(found: Sequence[Check]) -> None:
         start = f"{check.status.value:<7} {check.name:<{named}}  "
         line = Text(_broken(start + check.seen, width, " " * len(start)))
         line.stylize(_STYLES[check.status], 0, len(check.status.value))
-        if check.status is Status.SKIPPED:
+        if check.status is CheckStatus.SKIPPED:
             line.stylize("dim")
         console.print(line, soft_wrap=True)
         for text, style in _explained(check, width):
@@ -43,7 +43,7 @@ def write_report(found: Sequence[Check]) -> None:
 
 
 def _explained(check: Check, width: int) -> Iterator[tuple[str, str]]:
-    by_cure: dict[str, list[Finding]] = {}
+    by_cure: dict[str, list[DoctorFinding]] = {}
     for each in check.findings:
         by_cure.setdefault(each.cure, []).append(each)
     for cure, every in by_cure.items():
@@ -67,8 +67,8 @@ def _broken(text: str, width: int, indent: str) -> str:
 
 def _summed_up(found: Sequence[Check]) -> str:
     """Return the overall result in one line."""
-    failed = [check.name for check in found if check.status is Status.FAIL]
-    warned = [check.name for check in found if check.status is Status.WARN]
+    failed = [check.name for check in found if check.status is CheckStatus.FAIL]
+    warned = [check.name for check in found if check.status is CheckStatus.WARN]
     if not failed and not warned:
         return "healthy"
     told = []

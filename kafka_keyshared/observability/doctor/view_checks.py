@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from kafka_keyshared.model import counted
 from kafka_keyshared.observability.doctor.checks import TopicFacts
-from kafka_keyshared.observability.doctor.findings import Check, Finding, Kind, Status, conclude
+from kafka_keyshared.observability.doctor.findings import (
+    Check,
+    CheckStatus,
+    DoctorFinding,
+    FindingKind,
+    conclude,
+)
 
 NEEDED = {
     "WRITE": "this user may not write to {!r}: the others would not hear this instance",
@@ -21,8 +27,11 @@ def group_view(name: str, there: TopicFacts | None, *, create: bool, unmade: str
     if there is None:
         return _missing(name, create=create, unmade=unmade)
     findings = [
-        Finding(
-            Kind.GROUP_VIEW_DENIED, Status.WARN, why.format(name), f"allow {right} on topic {name}"
+        DoctorFinding(
+            FindingKind.GROUP_VIEW_DENIED,
+            CheckStatus.WARN,
+            why.format(name),
+            f"allow {right} on topic {name}",
         )
         for right, why in NEEDED.items()
         if there.may is not None and right not in there.may
@@ -33,7 +42,7 @@ def group_view(name: str, there: TopicFacts | None, *, create: bool, unmade: str
             "every instance until its retention is over, although only the last ones are read"
         )
         cure = f"set cleanup.policy=compact,delete on {name}"
-        findings.append(Finding(Kind.GROUP_VIEW_KEPT, Status.WARN, why, cure))
+        findings.append(DoctorFinding(FindingKind.GROUP_VIEW_KEPT, CheckStatus.WARN, why, cure))
     return conclude("group-view", f"{name}: {counted(there.partitions, 'partition')}", findings)
 
 
@@ -47,4 +56,8 @@ def _missing(name: str, *, create: bool, unmade: str | None) -> Check:
         why += f", and it could not be made: {(unmade or '').rstrip('.')}"
         cure = f"create it, with cleanup.policy=compact,delete, or allow CREATE on topic {name}"
     cure += f"; and allow WRITE and READ on topic {name}"
-    return conclude("group-view", seen, [Finding(Kind.GROUP_VIEW_MISSING, Status.WARN, why, cure)])
+    return conclude(
+        "group-view",
+        seen,
+        [DoctorFinding(FindingKind.GROUP_VIEW_MISSING, CheckStatus.WARN, why, cure)],
+    )

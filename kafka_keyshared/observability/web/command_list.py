@@ -18,31 +18,31 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=300)]
 Partition: TypeAlias = tuple[str, Annotated[int, Meta(ge=0, le=2**31 - 1)]]
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OrderRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The base of all orders."""
 
 
-class PauseOrder(Order, frozen=True, kw_only=True):
+class PauseOrder(OrderRequest, frozen=True, kw_only=True):
     """Stop fetching from these topics and partitions; without either from everything."""
 
     topics: tuple[str, ...] | None = None
     partitions: tuple[Partition, ...] | None = None
 
 
-class ResumeOrder(Order, frozen=True, kw_only=True):
+class ResumeOrder(OrderRequest, frozen=True, kw_only=True):
     """Fetch from these topics and partitions again; without either from everything."""
 
     topics: tuple[str, ...] | None = None
     partitions: tuple[Partition, ...] | None = None
 
 
-class DrainOrder(Order, frozen=True, kw_only=True):
+class DrainOrder(OrderRequest, frozen=True, kw_only=True):
     """Stop fetching, run the fetched records to their end, and commit them."""
 
     timeout: Seconds = 30.0
 
 
-class ScaleOrder(Order, frozen=True, kw_only=True):
+class ScaleOrder(OrderRequest, frozen=True, kw_only=True):
     """Change the number of workers."""
 
     workers: Annotated[int, Meta(ge=1, le=10_000)]
@@ -50,7 +50,7 @@ class ScaleOrder(Order, frozen=True, kw_only=True):
     subscription: str = DEFAULT_SUBSCRIPTION
 
 
-class RangeOrder(Order, frozen=True, kw_only=True):
+class RangeOrder(OrderRequest, frozen=True, kw_only=True):
     """Give a worker these slots, both ends included. A worker of None leaves them unassigned."""
 
     first: int
@@ -61,7 +61,7 @@ class RangeOrder(Order, frozen=True, kw_only=True):
     subscription: str = DEFAULT_SUBSCRIPTION
 
 
-class SlotOrder(Order, frozen=True, kw_only=True):
+class SlotOrder(OrderRequest, frozen=True, kw_only=True):
     """Give a worker a slot, regardless of its owner. A worker of None leaves it unassigned."""
 
     slot: Annotated[int, Meta(ge=0, lt=SLOTS)]
@@ -70,7 +70,7 @@ class SlotOrder(Order, frozen=True, kw_only=True):
     subscription: str = DEFAULT_SUBSCRIPTION
 
 
-class FilterOrder(Order, frozen=True, kw_only=True):
+class FilterOrder(OrderRequest, frozen=True, kw_only=True):
     """Let a worker take the keys that match one of these patterns; without patterns every key."""
 
     worker: str
@@ -79,7 +79,7 @@ class FilterOrder(Order, frozen=True, kw_only=True):
     subscription: str = DEFAULT_SUBSCRIPTION
 
 
-class LaneOrder(Order, frozen=True, kw_only=True):
+class LaneOrderRequest(OrderRequest, frozen=True, kw_only=True):
     """Act on a closed lane.
 
     The lane is named by ``at``, the place of its first record such as ``orders-3@17``, or by its
@@ -91,23 +91,23 @@ class LaneOrder(Order, frozen=True, kw_only=True):
     subscription: str = DEFAULT_SUBSCRIPTION
 
 
-class ReleaseOrder(LaneOrder, frozen=True, kw_only=True):
+class ReleaseOrder(LaneOrderRequest, frozen=True, kw_only=True):
     """Reopen the lane: a blocked record runs again, a diverted lane is diverted no longer."""
 
 
-class DropOrder(LaneOrder, frozen=True, kw_only=True):
+class DropOrder(LaneOrderRequest, frozen=True, kw_only=True):
     """Drop the record that keeps the lane closed: it is settled and counted, not kept."""
 
 
-class DeadLetterOrder(LaneOrder, frozen=True, kw_only=True):
+class DeadLetterOrder(LaneOrderRequest, frozen=True, kw_only=True):
     """Send the record that keeps the lane closed to the dead-letter topic."""
 
 
-class LimitOrder(Order, frozen=True, kw_only=True):
+class LimitOrder(OrderRequest, frozen=True, kw_only=True):
     """Resume the partitions that their dead-letter limit has stopped."""
 
 
-class LettersOrder(Order, frozen=True, kw_only=True):
+class LettersOrder(OrderRequest, frozen=True, kw_only=True):
     """List the newest dead letters of this group; nothing changes.
 
     ``dlq`` is the dead-letter topic. It need not be named if the app has exactly one.
@@ -117,7 +117,7 @@ class LettersOrder(Order, frozen=True, kw_only=True):
     most: Annotated[int, Meta(ge=1, le=500)] = 100
 
 
-class ReplayOrder(Order, frozen=True, kw_only=True):
+class ReplayOrder(OrderRequest, frozen=True, kw_only=True):
     """Replay dead letters of this group to their source topics, each key in its order.
 
     Without ``execute`` the answer only lists the letters. ``at`` is the position of one of them,
@@ -133,7 +133,7 @@ class ReplayOrder(Order, frozen=True, kw_only=True):
     timeout: Seconds = 30.0
 
 
-class LogLevelOrder(Order, frozen=True, kw_only=True):
+class LogLevelOrder(OrderRequest, frozen=True, kw_only=True):
     """Set the minimum level of the package's log, or of a part of it."""
 
     level: Literal["debug", "info", "warning", "error", "critical"]
@@ -175,7 +175,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     result: dict[str, Any]
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
+class OrderRefused(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a refused order: the reason. Nothing has changed, unless it says so."""
 
     refused: str

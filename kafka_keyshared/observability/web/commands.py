@@ -16,7 +16,7 @@ import msgspec
 
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import Seldom, log_of
-from kafka_keyshared.observability.web.command_list import VERBS, Done, Refused
+from kafka_keyshared.observability.web.command_list import VERBS, Done, OrderRefused
 
 log = log_of("kafka_keyshared.web")
 
@@ -73,7 +73,7 @@ class Said(NamedTuple):
     content_type: str = "text/plain; charset=utf-8"
 
 
-class Refusal(NamedTuple):
+class RequestRefusal(NamedTuple):
     """The reason why a request is refused, and its HTTP status."""
 
     status: int
@@ -87,7 +87,7 @@ class Refusal(NamedTuple):
 
     def as_json(self) -> Said:
         """Return the answer as JSON."""
-        told = msgspec.json.encode(Refused(refused=self.reason))
+        told = msgspec.json.encode(OrderRefused(refused=self.reason))
         return Said(self.status, told, "application/json")
 
 
@@ -109,13 +109,13 @@ def read_token(path: str) -> str:
     return token
 
 
-def without_token(token: str | None, authorization: str) -> Refusal | None:
+def without_token(token: str | None, authorization: str) -> RequestRefusal | None:
     """Return why a sender with this header may not give orders; None for the right token.
 
     The time this takes does not depend on how much of the token is right.
     """
     if token is None:
-        return Refusal(
+        return RequestRefusal(
             403,
             "this instance takes no orders: it runs without http_token_file; give it a file with a "
             "token, such as `openssl rand -hex 16` prints",
@@ -123,7 +123,7 @@ def without_token(token: str | None, authorization: str) -> Refusal | None:
     kind, _, given = authorization.partition(" ")
     right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
     if kind.lower() != "bearer" or not right:
-        return Refusal(401, "this needs 'Authorization: Bearer' with the instance's token")
+        return RequestRefusal(401, "this needs 'Authorization: Bearer' with the instance's token")
     return None
 
 
@@ -137,21 +137,23 @@ def ordered(
     verb, part = FIRST.get(path, (path.removeprefix(ACTIONS), ""))
     if (not part and not path.startswith(ACTIONS)) or verb not in VERBS:
         known = ", ".join(VERBS)
-        return Refusal(404, f"orders are taken at {ACTIONS}VERB; there is {known}").said(path)
+        return RequestRefusal(404, f"orders are taken at {ACTIONS}VERB; there is {known}").said(
+            path
+        )
     refusal = without_token(None if acting is None else acting.token, authorization)
     if refusal is not None or acting is None:
         _seldom.warning("token", f"order {verb} of {asker} refused: without the token")
-        return (refusal or without_token(None, "") or Refusal(403, "")).said(path)
+        return (refusal or without_token(None, "") or RequestRefusal(403, "")).said(path)
     try:
         order = msgspec.json.decode(body or b"{}", type=VERBS[verb].order)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return Refusal(400, f"{error}; give JSON with {_fields(verb)}").said(path)
+        return RequestRefusal(400, f"{error}; give JSON with {_fields(verb)}").said(path)
     try:
         done, result = acting.act(order)
     except (TimeoutError, KeySharedError) as error:
         late = isinstance(error, TimeoutError)
         log.warning("order %s of %s %s", verb, asker, "is not done in time" if late else "refused")
-        return Refusal(504 if late else 409, str(error)).said(path)
+        return RequestRefusal(504 if late else 409, str(error)).said(path)
     log.info("order %s of %s is done", verb, asker)
     told = result[part] if part else None
     answer = {part: told} if part else Done(verb=verb, done=done, result=result)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kafka_keyshared.observability.diagnosis.causes import CAUSES
 from kafka_keyshared.observability.diagnosis.judge import diagnose
-from kafka_keyshared.observability.web.family import Family, Sample, one
+from kafka_keyshared.observability.web.family import MetricFamily, Sample, one
 from kafka_keyshared.status import Status
 
 
@@ -25,7 +25,7 @@ def _causes(status: Status) -> Iterator[Sample]:
 
 
 DIAGNOSIS = (
-    Family(
+    MetricFamily(
         "keyshared_diagnosis",
         "gauge",
         "The number of the cause that is to be mended first, 0 where nothing is wrong; "
@@ -33,14 +33,14 @@ DIAGNOSIS = (
         (),
         one(_number),
     ),
-    Family(
+    MetricFamily(
         "keyshared_diagnosis_failures",
         "gauge",
         "Number of findings that need operator action.",
         (),
         one(_failures),
     ),
-    Family(
+    MetricFamily(
         "keyshared_diagnosis_cause",
         "gauge",
         "1 for each cause that the diagnosis names, 0 for the others.",

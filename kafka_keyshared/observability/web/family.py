@@ -24,7 +24,7 @@ PARTITION = ("topic", "partition")
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class MetricFamily:
     """One metric. ``read`` yields label values with a value, in the order of ``labels``."""
 
     name: str

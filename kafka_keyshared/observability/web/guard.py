@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Mapping
 
 from kafka_keyshared.config.served import LOOPBACK
-from kafka_keyshared.observability.web.commands import Refusal, without_token
+from kafka_keyshared.observability.web.commands import RequestRefusal, without_token
 
 MOST_BYTES = 1 << 20
 """Maximum length of a request body."""
@@ -21,7 +21,7 @@ SAME = frozenset({"", "same-origin", "none"})
 """Values of ``Sec-Fetch-Site`` for requests from the instance's own page or typed by the user."""
 
 
-class Guard:
+class RequestGuard:
     """Judges requests. ``host`` is the listening address, ``token`` the token for orders.
 
     On any address that is not loopback, everything on the admin port needs the token.
@@ -31,7 +31,7 @@ class Guard:
         self._local = is_loopback(host)
         self._token = token
 
-    def refuse_page(self, headers: Mapping[str, str]) -> Refusal | None:
+    def refuse_page(self, headers: Mapping[str, str]) -> RequestRefusal | None:
         """Return why a request is refused that a web page may have caused; None if it is allowed.
 
         Checks ``Host`` (only on a loopback address: pods are reached by many names), ``Origin`` and
@@ -39,24 +39,24 @@ class Guard:
         """
         host = headers.get("host", "")
         if self._local and not is_loopback(_name(host)):
-            return Refusal(
+            return RequestRefusal(
                 421, f"this is not {host!r}: ask for 127.0.0.1, localhost or [::1], as it listens"
             )
         origin = headers.get("origin", "")
         if origin and origin.partition("://")[2] != host:
-            return Refusal(403, f"pages of {origin!r} may not ask this")
+            return RequestRefusal(403, f"pages of {origin!r} may not ask this")
         if headers.get("sec-fetch-site", "") not in SAME:
-            return Refusal(403, "pages of other sites may not ask this")
+            return RequestRefusal(403, "pages of other sites may not ask this")
         return None
 
-    def refuse(self, method: str, headers: Mapping[str, str]) -> Refusal | None:
+    def refuse(self, method: str, headers: Mapping[str, str]) -> RequestRefusal | None:
         """Return why a request to the admin API is refused, None if it is allowed."""
         refusal = self.refuse_page(headers)
         if refusal is not None:
             return refusal
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:12]) > MOST_BYTES:
-            return Refusal(413, f"a body has a Content-Length of {MOST_BYTES:,} at most")
+            return RequestRefusal(413, f"a body has a Content-Length of {MOST_BYTES:,} at most")
         if method in {"GET", "HEAD"} and self._local:
             return None
         return without_token(self._token, headers.get("authorization", ""))

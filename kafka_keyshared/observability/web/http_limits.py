@@ -19,7 +19,7 @@ WAITING_MOST = 100
 """Maximum number of waiting connections. One more closes the one that has waited longest."""
 
 
-class Waiting:
+class ConnectionLimits:
     """Closes connections that are too slow or too many. Any thread may call it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

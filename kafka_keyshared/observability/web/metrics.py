@@ -25,7 +25,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from kafka_keyshared.observability.web.families import FAMILIES
-from kafka_keyshared.observability.web.family import Family
+from kafka_keyshared.observability.web.family import MetricFamily
 from kafka_keyshared.status import Distribution, Status
 
 BUILD_INFO = "keyshared_build_info"
@@ -65,7 +65,9 @@ class StatusCollector(Collector):
             yield metric
 
 
-def _metric(family: Family) -> CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily:
+def _metric(
+    family: MetricFamily,
+) -> CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily:
     if family.kind == "counter":
         return CounterMetricFamily(family.name, family.help, labels=family.labels)
     if family.kind == "gauge":

@@ -25,12 +25,12 @@ from kafka_keyshared.observability.web.commands import (
     NAME_HEADER,
     Acting,
     Asker,
-    Refusal,
+    RequestRefusal,
     Said,
     ordered,
 )
-from kafka_keyshared.observability.web.guard import Guard
-from kafka_keyshared.observability.web.http_limits import ASKED_WITHIN, Waiting
+from kafka_keyshared.observability.web.guard import RequestGuard
+from kafka_keyshared.observability.web.http_limits import ASKED_WITHIN, ConnectionLimits
 from kafka_keyshared.observability.web.metrics import Exposition
 from kafka_keyshared.observability.web.snapshot import without_record_data
 from kafka_keyshared.status import Health, Status
@@ -108,8 +108,10 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], exposition: Exposition, probes: Probes) -> None:
         self.exposition = exposition
         self.probes = probes
-        self.guard = Guard(address[0], None if probes.acting is None else probes.acting.token)
-        self.waiting = Waiting()
+        self.guard = RequestGuard(
+            address[0], None if probes.acting is None else probes.acting.token
+        )
+        self.waiting = ConnectionLimits()
         super().__init__(address, _Handler)
 
     def service_actions(self) -> None:
@@ -139,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self._has_body():
             # An unread body would be parsed as the next request of this connection. Behind a proxy
             # that could belong to another client.
-            self._refuse(Refusal(400, "a GET or HEAD has no body here").said(path))
+            self._refuse(RequestRefusal(400, "a GET or HEAD has no body here").said(path))
             return
         if path == "/metrics":
             text, content_type = self.server.exposition.text(self.headers.get("Accept", ""))
@@ -168,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
         length, *others = self.headers.get_all("Content-Length") or [""]
         if others or "Transfer-Encoding" in self.headers or not _is_length(length, MOST_BYTES):
             text = f"an order needs a Content-Length of {MOST_BYTES:,} at most"
-            self._refuse(Refusal(400, text).said(path))
+            self._refuse(RequestRefusal(400, text).said(path))
             return
         body = self.rfile.read(int(length))
         self.server.waiting.over(self.connection)

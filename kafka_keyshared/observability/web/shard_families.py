@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafka_keyshared.observability.web.family import Family, Sample, summed
+from kafka_keyshared.observability.web.family import MetricFamily, Sample, summed
 from kafka_keyshared.status import Status
 
 SHARD_STATES = ("idle", "ready", "held")
@@ -20,14 +20,14 @@ def _shards(status: Status) -> Iterator[Sample]:
 
 
 SHARDS = (
-    Family(
+    MetricFamily(
         "keyshared_shards",
         "gauge",
         "Shards where workers share what waits: idle, ready for any worker, or held by one.",
         ("state",),
         _shards,
     ),
-    Family(
+    MetricFamily(
         "keyshared_hot_keys",
         "gauge",
         "Keys whose slot is a shard of its own, because they had most of a long queue.",

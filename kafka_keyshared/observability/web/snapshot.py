@@ -22,7 +22,7 @@ STUCK_AFTER = 1.0
 """Seconds after which a running record counts as making no progress."""
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
+class SnapshotOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """The process of a snapshot, its versions, and the dead-letter topic of each topic."""
 
     host: str
@@ -42,7 +42,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
 
 
-class Diagnosed(msgspec.Struct, frozen=True, kw_only=True):
+class DiagnosisView(msgspec.Struct, frozen=True, kw_only=True):
     """A diagnosis as JSON: see
     :class:`~kafka_keyshared.observability.diagnosis.findings.Diagnosis`."""
 
@@ -52,7 +52,7 @@ class Diagnosed(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-class Totals(msgspec.Struct, frozen=True, kw_only=True):
+class SnapshotTotals(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over partitions, subscriptions and workers; counts are since the start.
 
     ``lag`` and ``backlog`` are None until they are known of every partition; ``lag_seconds`` is the
@@ -119,7 +119,7 @@ class DeadLetters(msgspec.Struct, frozen=True, kw_only=True):
     refused: int
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class InstanceSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """All visible facts about an instance at one moment. ``version`` is that of its layout.
 
     ``keys_shown``: ``key`` is the actual key, instead of None for a hidden one. A record without a
@@ -130,9 +130,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     taken_at: float
     refresh: float
     keys_shown: bool
-    about: About
-    diagnosis: Diagnosed
-    totals: Totals
+    about: SnapshotOrigin
+    diagnosis: DiagnosisView
+    totals: SnapshotTotals
     stuck: tuple[StuckRecord, ...]
     dlq: DeadLetters
     settings: tuple[Setting, ...]
@@ -143,18 +143,18 @@ REFRESH = 1.0
 
 
 def snapshot(
-    status: Status, about: About, settings: tuple[Setting, ...], *, keys: bool
-) -> Snapshot:
+    status: Status, about: SnapshotOrigin, settings: tuple[Setting, ...], *, keys: bool
+) -> InstanceSnapshot:
     """Return the snapshot; without ``keys`` every key in it is hidden."""
     diagnosis = diagnose(status, keys=keys)
     status = status if keys else without_keys(status)
-    return Snapshot(
+    return InstanceSnapshot(
         version=VERSION,
         taken_at=status.taken_at,
         refresh=REFRESH,
         keys_shown=keys,
         about=about,
-        diagnosis=Diagnosed(
+        diagnosis=DiagnosisView(
             text=diagnosis.text,
             healthy=diagnosis.healthy,
             number=diagnosis.number,
@@ -168,7 +168,7 @@ def snapshot(
     )
 
 
-def totals(status: Status) -> Totals:
+def totals(status: Status) -> SnapshotTotals:
     """Return the sums over a status."""
     subs = status.subscriptions
     workers = [each for sub in subs for each in sub.workers]
@@ -176,7 +176,7 @@ def totals(status: Status) -> Totals:
     lags = [each.lag for each in status.partitions]
     backlogs = [each.backlog for each in status.partitions]
     seconds = [each.lag_seconds for each in status.partitions if each.lag_seconds is not None]
-    return Totals(
+    return SnapshotTotals(
         fetched=sum(status.fetched.values()),
         ok=sum(each.get("ok", 0) for each in outcomes),
         dropped=sum(each.get("dropped", 0) for each in outcomes),

@@ -28,9 +28,9 @@ from kafka_keyshared.spark.driver.lost import TornBatchError
 from kafka_keyshared.spark.driver.placing import place_column
 from kafka_keyshared.spark.key_reading import read_keys
 from kafka_keyshared.spark.packaging import without_java
-from kafka_keyshared.spark.placement import Places, derived_key, spark_partition
+from kafka_keyshared.spark.placement import RecordPlacement, derived_key, spark_partition
 from kafka_keyshared.spark.rows import COLUMNS, KEY_COLUMNS, SPARK_COLUMNS, records_of
-from kafka_keyshared.spark.task import Drive, HandedOut, Job, Letter, Report
+from kafka_keyshared.spark.task import Drive, NamedOutput, SparkJob, TaskLetter, TaskReport
 from kafka_keyshared.spark.task_log import LogRow, write_whole
 
 if TYPE_CHECKING:
@@ -43,21 +43,21 @@ TOLD = (
 )
 LETTER, OUTPUT, ROW, REPORT = "letter", "output", "row", "report"
 
-Told: TypeAlias = Letter | HandedOut | LogRow | Report
+Told: TypeAlias = TaskLetter | NamedOutput | LogRow | TaskReport
 
 ROWS = 1_000
 """Rows of an Arrow batch, into and out of a task."""
 
 
 @dataclass(frozen=True)
-class Source:
+class TopicSource:
     """How Spark reads the topics: its options, with the connection by Java's names."""
 
     connection: Mapping[str, str]
     isolation: str = "read_committed"
 
 
-def read(spark: SparkSession, source: Source, job: Job) -> DataFrame:
+def read(spark: SparkSession, source: TopicSource, job: SparkJob) -> DataFrame:
     """Return the records of the batch, in the columns that tasks take."""
     partitions: defaultdict[str, list[int]] = defaultdict(list)
     begins: defaultdict[str, dict[str, int]] = defaultdict(dict)
@@ -81,11 +81,11 @@ def read(spark: SparkSession, source: Source, job: Job) -> DataFrame:
     return frame.selectExpr(*(f"{made} AS {name}" for name, made in SPARK_COLUMNS.items()))
 
 
-def placed(frame: DataFrame, job: Job) -> DataFrame:
+def placed(frame: DataFrame, job: SparkJob) -> DataFrame:
     """Return the records with their places and their derived keys."""
     from pyspark.sql import functions
 
-    places, key_of = Places(job.settings), derived_key(job.settings)
+    places, key_of = RecordPlacement(job.settings), derived_key(job.settings)
     if key_of is None and (column := place_column(places)) is not None:
         return frame.withColumn("place", column)
     if key_of is None:
@@ -97,7 +97,7 @@ def placed(frame: DataFrame, job: Job) -> DataFrame:
     return frame.withColumn("made", made(*COLUMNS)).select(*COLUMNS, "made.*")
 
 
-def _places_of(places: Places) -> Callable[..., Any]:
+def _places_of(places: RecordPlacement) -> Callable[..., Any]:
     import pandas as pd
 
     def place(keys: Any, partitions: Any, offsets: Any) -> Any:
@@ -114,7 +114,7 @@ def _typed(function: Callable[..., Any], given: type, returned: type) -> Callabl
     return function
 
 
-def _keys_of(places: Places, key_of: KeyOf) -> Callable[..., Any]:
+def _keys_of(places: RecordPlacement, key_of: KeyOf) -> Callable[..., Any]:
     import pandas as pd
 
     def make(*columns: Any) -> Any:
@@ -152,7 +152,7 @@ def _require_the_same(key_of: KeyOf, record: Any, found: tuple[bytes | None, str
         )
 
 
-def run_tasks(frame: DataFrame, job: Job) -> DataFrame:
+def run_tasks(frame: DataFrame, job: SparkJob) -> DataFrame:
     """Return the output of the tasks, computed once and stored on disk."""
     from pyspark import StorageLevel
 
@@ -162,7 +162,7 @@ def run_tasks(frame: DataFrame, job: Job) -> DataFrame:
     return out.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
 
 
-def number_of(job: Job) -> Column:
+def number_of(job: SparkJob) -> Column:
     """Return a sort key for topic, partition and offset, as one number.
 
     With one number Spark sorts without comparing rows. When the offsets are too large for one
@@ -182,7 +182,9 @@ def number_of(job: Job) -> Column:
     return f.shiftleft((first + f.col("partition")).cast("bigint"), bits) + f.col("offset")
 
 
-def _task(job: Job) -> Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
+def _task(
+    job: SparkJob,
+) -> Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     def run(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         from pyspark import TaskContext
 
@@ -238,13 +240,13 @@ def _out(rows: Iterable[Told], attempt: int) -> pyarrow.RecordBatch:
 
 
 def _cells(row: Told) -> dict[str, Any]:
-    if isinstance(row, Report):
+    if isinstance(row, TaskReport):
         return {"kind": REPORT, "value": pickle.dumps(row)}
     if isinstance(row, LogRow):
         return {"kind": ROW, "key": row.key, "value": row.line}
     headers = [{"key": name, "value": _bytes(value)} for name, value in row.headers]
     kept = {"key": row.key, "value": row.value, "headers": headers}
-    if isinstance(row, Letter):
+    if isinstance(row, TaskLetter):
         return {"kind": LETTER, "topic": row.topic, **kept}
     return {"kind": OUTPUT, "topic": row.identity, **kept}
 
@@ -253,13 +255,13 @@ def _bytes(value: str | bytes | None) -> bytes | None:
     return value.encode("utf-8") if isinstance(value, str) else value
 
 
-def reports_of(out: DataFrame, workers: int) -> tuple[list[Report], DataFrame]:
+def reports_of(out: DataFrame, workers: int) -> tuple[list[TaskReport], DataFrame]:
     """Return the reports of all tasks, and the other output of the attempts that made them.
 
     Raises :class:`TornBatchError` unless there is one report for each worker.
     """
     rows = out.filter(out.kind == REPORT).select("attempt", "value").collect()
-    reports: list[Report] = [pickle.loads(row.value) for row in rows]
+    reports: list[TaskReport] = [pickle.loads(row.value) for row in rows]
     if sorted(each.worker for each in reports) != list(range(workers)):
         raise TornBatchError(
             f"{len(reports)} tasks have told what they did, of {workers} workers: nothing of the "
@@ -269,7 +271,7 @@ def reports_of(out: DataFrame, workers: int) -> tuple[list[Report], DataFrame]:
     return reports, out.filter((out.kind != REPORT) & counted)
 
 
-def write_letters(told: DataFrame, source: Source, expected: int) -> None:
+def write_letters(told: DataFrame, source: TopicSource, expected: int) -> None:
     """Write the dead letters, and return once the brokers have all of them.
 
     Raises :class:`TornBatchError` when their number differs from the tasks' reports.
@@ -282,7 +284,7 @@ def write_letters(told: DataFrame, source: Source, expected: int) -> None:
 
 
 def write_outputs(
-    told: DataFrame, source: Source, place: handed.Place, name: str, expected: int
+    told: DataFrame, source: TopicSource, place: handed.OutputTarget, name: str, expected: int
 ) -> None:
     """Write the outputs of handlers, and return once they are written.
 
@@ -314,7 +316,7 @@ def _require(rows: DataFrame, expected: int, what: str) -> None:
         )
 
 
-def _to_kafka(rows: DataFrame, source: Source) -> None:
+def _to_kafka(rows: DataFrame, source: TopicSource) -> None:
     (
         rows.write.format("kafka")
         .options(**source.connection)
@@ -325,7 +327,7 @@ def _to_kafka(rows: DataFrame, source: Source) -> None:
     )
 
 
-def write_rows(told: DataFrame, source: Source, place: str, expected: int) -> None:
+def write_rows(told: DataFrame, source: TopicSource, place: str, expected: int) -> None:
     """Write the processed-log rows of the tasks, once the dead letters are written.
 
     In a folder a file of rows is complete or absent, even if Spark runs a task again.

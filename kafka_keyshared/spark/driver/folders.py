@@ -13,7 +13,7 @@ from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.driver.placing import java_of
-from kafka_keyshared.spark.written import Fate, Note, name_of_batch
+from kafka_keyshared.spark.written import Note, OutputFate, name_of_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,14 +123,14 @@ class WrittenBatches:
             if note is None or note.group != group or note.batch == name:
                 continue
             fate = note.fate(starts)
-            if fate is Fate.GO:
+            if fate is OutputFate.GO:
                 log.warning(
                     "outputs of batch %s were written and not committed: removing them; their "
                     "records run again",
                     note.batch,
                 )
                 self._files.remove(f"batch={note.batch}")
-            if fate is not Fate.UNKNOWN:
+            if fate is not OutputFate.UNKNOWN:
                 self._files.remove(file)
 
 

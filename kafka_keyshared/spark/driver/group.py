@@ -26,7 +26,7 @@ from kafka_keyshared.client.standalone import ASK_AGAIN_AFTER, NOT_YET
 from kafka_keyshared.client.topics import partitions_of
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
-from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult, StartPoint
+from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult, StartPoint
 from kafka_keyshared.core.offsets.log_position import topic_id_in
 from kafka_keyshared.errors import (
     BrokerUnavailableError,
@@ -120,7 +120,7 @@ class SoleMember:
         self._lost = lost
         self._topics = list(topics)
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._answers: dict[Commit, Future[CommitAnswered]] = {}
+        self._answers: dict[Commit, Future[CommitAnswer]] = {}
         self._assigned: set[TopicPartition] = set()
         self._changed = threading.Event()
         self._contested = threading.Event()
@@ -335,7 +335,7 @@ class SoleMember:
         self._joined().released(partitions)
         self._assigned.difference_update(partitions)
 
-    def _answered(self, answered: CommitAnswered) -> None:
+    def _answered(self, answered: CommitAnswer) -> None:
         waiting = self._answers.pop(answered.commit, None)
         if waiting is not None:
             waiting.set_result(answered)
@@ -415,8 +415,8 @@ class SoleMember:
                 if not self._thread.is_alive():
                     raise GroupLostError("the driver has left its group") from None
 
-    def _commit(self, commit: Commit) -> CommitAnswered:
-        answered: Future[CommitAnswered] = Future()
+    def _commit(self, commit: Commit) -> CommitAnswer:
+        answered: Future[CommitAnswer] = Future()
         sent = threading.Event()
 
         def send() -> None:

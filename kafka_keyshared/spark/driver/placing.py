@@ -1,9 +1,9 @@
 """The place of a record as a Spark expression, computed in Java.
 
-:class:`~kafka_keyshared.spark.placement.Places` defines where a record goes. Asking it sends every
-key to a Python process and back, and queues the whole record until then. A Java library that Spark
-bundles also has murmur3. For the slot functions based on murmur3, Java looks the same table up. A
-test compares both, key by key.
+:class:`~kafka_keyshared.spark.placement.RecordPlacement` defines where a record goes. Asking it
+sends every key to a Python process and back, and queues the whole record until then. A Java library
+that Spark bundles also has murmur3. For the slot functions based on murmur3, Java looks the same
+table up. A test compares both, key by key.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafka_keyshared.hashing import SLOT_SEED
-from kafka_keyshared.spark.placement import Places
+from kafka_keyshared.spark.placement import RecordPlacement
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -25,7 +25,7 @@ The sign is not one of those bits.
 _MURMUR3 = "org.apache.commons.codec.digest.MurmurHash3"
 
 
-def place_column(places: Places) -> Column | None:
+def place_column(places: RecordPlacement) -> Column | None:
     """Return the place of a record from its columns key, partition and offset.
 
     Returns None when only Python has the slot function.

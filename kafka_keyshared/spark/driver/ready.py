@@ -7,10 +7,10 @@ from kafka_keyshared.client.patterns import is_pattern
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.spark.driver.group import ASK_TIMEOUT, refuse_active
-from kafka_keyshared.spark.driver.run import DLQ_TIMEOUT, NO_STATE_FOLDER, Wanted
+from kafka_keyshared.spark.driver.run import DLQ_TIMEOUT, NO_STATE_FOLDER, SparkRunRequest
 
 
-def require_ready(wanted: Wanted, *, here: bool) -> None:
+def require_ready(wanted: SparkRunRequest, *, here: bool) -> None:
     """Refuse a run that cannot work; ``here`` is true when all of Spark runs on this machine.
 
     Raises :class:`ConfigError` for a handler that cannot be sent to executors or whose state has no
@@ -24,7 +24,7 @@ def require_ready(wanted: Wanted, *, here: bool) -> None:
     refuse_active(wanted.conf)
 
 
-def _require_topics(wanted: Wanted) -> None:
+def _require_topics(wanted: SparkRunRequest) -> None:
     client = KafkaClient(wanted.conf, wanted.topics, lambda _: None)
     try:
         client.check_topics(ASK_TIMEOUT)
@@ -35,7 +35,7 @@ def _require_topics(wanted: Wanted) -> None:
         require_topics(wanted.conf, sorted(names), create=wanted.dlq_create, timeout=DLQ_TIMEOUT)
 
 
-def require_picklable(wanted: Wanted) -> None:
+def require_picklable(wanted: SparkRunRequest) -> None:
     """Raise :class:`ConfigError` for a handler or a key function that cannot be pickled."""
     from pyspark import cloudpickle
 

@@ -22,22 +22,22 @@ from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.executors.handling.outputs import TOPIC, Place
+from kafka_keyshared.executors.handling.outputs import TOPIC, OutputTarget
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.processed import TOPIC as LOG_TOPIC
-from kafka_keyshared.spark.batch_plan import BATCH_OFFSETS, Plan, outcome, plan
+from kafka_keyshared.spark.batch_plan import BATCH_OFFSETS, BatchPlan, outcome, plan
 from kafka_keyshared.spark.driver import batch
-from kafka_keyshared.spark.driver.batch import Source
+from kafka_keyshared.spark.driver.batch import TopicSource
 from kafka_keyshared.spark.driver.folders import HadoopFiles, WrittenBatches
 from kafka_keyshared.spark.driver.group import SoleMember
 from kafka_keyshared.spark.driver.lost import why_lost
 from kafka_keyshared.spark.driver.stop import Stop
 from kafka_keyshared.spark.java import java_conf
-from kafka_keyshared.spark.placement import Places
-from kafka_keyshared.spark.state import Kept, Positions, StateStore
-from kafka_keyshared.spark.task import Job, Report
+from kafka_keyshared.spark.placement import RecordPlacement
+from kafka_keyshared.spark.state import Positions, StateFile, StateStore
+from kafka_keyshared.spark.task import SparkJob, TaskReport
 from kafka_keyshared.spark.written import Note, note_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ LOOK_EVERY = 0.5
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SparkRunRequest:
     """The work of a run: a handler with its settings, as `keyshared run` has them.
 
     ``dlq_topic`` maps a topic to its dead-letter topic. ``most`` is the maximum number of offsets
@@ -85,7 +85,7 @@ class Wanted:
     most: int = BATCH_OFFSETS
     state: Path | None = None
     audit_log: str | None = None
-    outputs: Place | None = None
+    outputs: OutputTarget | None = None
     check_invariants: bool = False
 
     def check(self) -> None:
@@ -103,12 +103,12 @@ class Wanted:
             local_path("state", self.state, SHARED_FOLDER)
         if self.audit_log is not None and not self.audit_log.startswith(LOG_TOPIC):
             local_path("audit_log", self.audit_log, SHARED_FOLDER)
-        Places(self.settings)
+        RecordPlacement(self.settings)
         java_conf(self.conf)
 
 
 @dataclass
-class Outcome:
+class SparkRunOutcome:
     """The result of a run.
 
     ``ended`` is ``caught_up``, ``member_joined``, ``held_up``, or ``stopped``.
@@ -126,7 +126,7 @@ class Outcome:
     ended: str = "caught_up"
     positions: dict[str, int] = field(default_factory=dict)
 
-    def add(self, reports: Sequence[Report]) -> None:
+    def add(self, reports: Sequence[TaskReport]) -> None:
         """Add the reports of a batch's tasks."""
         self.batches += 1
         self.handled += sum(each.handled for each in reports)
@@ -141,18 +141,18 @@ class Outcome:
         return asdict(self)
 
 
-Watch = Callable[[str, Plan, Outcome], None]
+Watch = Callable[[str, BatchPlan, SparkRunOutcome], None]
 """Callback that is called with ``begun`` and ``committed`` for each batch."""
 
 
 def run_batches(
     spark: SparkSession,
-    wanted: Wanted,
+    wanted: SparkRunRequest,
     watch: Watch = lambda *_: None,
     stop: Stop | None = None,
     *,
     streams: bool = False,
-) -> Outcome:
+) -> SparkRunOutcome:
     """Run everything up to the log ends at the first batch; return the result.
 
     With ``streams`` it continues with new records. When a stop is requested through ``stop`` or a
@@ -233,7 +233,7 @@ def _jobs_of_a_run(spark: SparkSession) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def _state_store(spark: SparkSession, wanted: Wanted) -> Iterator[StateStore | None]:
+def _state_store(spark: SparkSession, wanted: SparkRunRequest) -> Iterator[StateStore | None]:
     """Yield the state store, or None for a handler without state.
 
     Without a state folder on a local master, a temporary one lasts as long as the run. Raises
@@ -257,14 +257,14 @@ class _Run:
     def __init__(
         self,
         spark: SparkSession,
-        wanted: Wanted,
+        wanted: SparkRunRequest,
         member: SoleMember,
         watch: Watch,
         store: StateStore | None,
         *,
         streams: bool,
     ) -> None:
-        self.done = Outcome()
+        self.done = SparkRunOutcome()
         self._store = store
         self._streams = streams
         # The end offset of each partition's last batch. Records left behind by a blocked key are
@@ -335,7 +335,7 @@ class _Run:
 
     def _state(
         self, stood: Positions, untold: Collection[TopicPartition]
-    ) -> tuple[Sequence[Kept], Path | None]:
+    ) -> tuple[Sequence[StateFile], Path | None]:
         """Return the state at the group's positions, and the folder for the new state."""
         if self._store is None:
             return (), None
@@ -348,8 +348,8 @@ class _Run:
         return kept, self._store.next_folder()
 
     def _run(
-        self, made: Plan, kept: Sequence[Kept], folder: Path | None
-    ) -> tuple[list[Report], DataFrame]:
+        self, made: BatchPlan, kept: Sequence[StateFile], folder: Path | None
+    ) -> tuple[list[TaskReport], DataFrame]:
         """Run the tasks of a batch; return their reports and their other output."""
         wanted = self._wanted
         topics = sorted({each.topic for each in made.shares})
@@ -358,7 +358,7 @@ class _Run:
         if letter_topics:
             names = sorted(set(letter_topics.values()))
             require_topics(wanted.conf, names, create=wanted.dlq_create, timeout=DLQ_TIMEOUT)
-        job = Job(
+        job = SparkJob(
             wanted.settings,
             wanted.specs,
             made.shares,
@@ -376,15 +376,15 @@ class _Run:
         out = batch.run_tasks(frame, job)
         return batch.reports_of(out, len(wanted.settings.workers))
 
-    def _source(self) -> Source:
+    def _source(self) -> TopicSource:
         conf = self._wanted.conf
-        return Source(java_conf(conf), str(conf.get("isolation.level", "read_committed")))
+        return TopicSource(java_conf(conf), str(conf.get("isolation.level", "read_committed")))
 
     def _write(
         self,
         note: Note,
         starts: Mapping[TopicPartition, StartPoint],
-        reports: Sequence[Report],
+        reports: Sequence[TaskReport],
         told: DataFrame,
     ) -> None:
         """Write the output of a batch's tasks, before the batch is committed."""
@@ -403,7 +403,7 @@ class _Run:
             log.warning("%s", notice)
 
 
-def _goes_on(made: Plan, entries: Mapping[TopicPartition, CommitEntry], settled: bool) -> bool:
+def _goes_on(made: BatchPlan, entries: Mapping[TopicPartition, CommitEntry], settled: bool) -> bool:
     """Return whether another batch follows: there is more to read, and this one made progress."""
     if _is_last(made):
         return False
@@ -412,6 +412,6 @@ def _goes_on(made: Plan, entries: Mapping[TopicPartition, CommitEntry], settled:
     )
 
 
-def _is_last(made: Plan) -> bool:
+def _is_last(made: BatchPlan) -> bool:
     """Return whether the batch reaches the end of every partition."""
     return all(share.end >= made.ends[each] for each, share in made.shares.items())

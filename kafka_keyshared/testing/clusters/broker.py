@@ -31,7 +31,7 @@ from kafka_keyshared.testing.clusters.cluster import (
     create_by_admin,
     has_leaders,
 )
-from kafka_keyshared.testing.clusters.guard import Guard
+from kafka_keyshared.testing.clusters.guard import ProcessGuard
 from kafka_keyshared.testing.clusters.node import (
     LOOPBACK,
     BrokerSettings,
@@ -94,7 +94,7 @@ class RealCluster(Cluster):
         ]
         self.bootstrap = ",".join(address.bootstrap for address in addresses)
         self.directory = Path(tempfile.mkdtemp(prefix="keyshared-kafka-"))
-        self._guard = Guard(self.directory)
+        self._guard = ProcessGuard(self.directory)
         self._nodes: list[Node] = []
         atexit.register(self.close)
         try:

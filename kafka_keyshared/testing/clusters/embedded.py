@@ -17,13 +17,13 @@ from confluent_kafka import KafkaError
 
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.testing.clusters.cluster import Cluster, closed_error
-from kafka_keyshared.testing.clusters.faults import Faults
+from kafka_keyshared.testing.clusters.faults import ClusterFaults
 from kafka_keyshared.testing.clusters.native import native
 
 _PRODUCER = 0
 
 
-class EmbeddedCluster(Faults, Cluster):
+class EmbeddedCluster(ClusterFaults, Cluster):
     """A cluster of ``brokers`` mock brokers that lives and dies with this object.
 
     A group forms at once. Each later round of its rebalance (a cooperative one has two) lasts the

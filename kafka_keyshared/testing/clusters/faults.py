@@ -65,7 +65,7 @@ def error_code(error: str) -> int:
     return code
 
 
-class Faults(ABC):
+class ClusterFaults(ABC):
     """The faults of one mock cluster; :class:`.embedded.EmbeddedCluster` inherits them.
 
     Brokers are numbered from 1. Every method raises :class:`KeySharedError` on a closed cluster,

@@ -24,7 +24,7 @@ from pathlib import Path
 _GONE_AFTER = 10.0
 
 
-class Guard:
+class ProcessGuard:
     """Watches processes for their owner; deletes ``directory`` on close or at the owner's end."""
 
     def __init__(self, directory: Path) -> None:
@@ -65,7 +65,7 @@ class Guard:
                 self._process.stdin.flush()
 
 
-_guards: weakref.WeakSet[Guard] = weakref.WeakSet()
+_guards: weakref.WeakSet[ProcessGuard] = weakref.WeakSet()
 
 
 def _let_go_in_child() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.testing.clusters.guard import Guard
+from kafka_keyshared.testing.clusters.guard import ProcessGuard
 
 LOOPBACK = "127.0.0.1"
 _STOP_TIMEOUT = 30.0
@@ -175,7 +175,7 @@ class Node:
                 f"complete.\n{ran.stderr or ran.stdout}"
             )
 
-    def start(self, guard: Guard) -> None:
+    def start(self, guard: ProcessGuard) -> None:
         """Start the process and return at once; it listens some seconds later."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -227,7 +227,7 @@ class Node:
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return "\n".join(lines[-_TAIL_LINES:]) or "(it wrote nothing)"
 
-    def stop(self, guard: Guard) -> None:
+    def stop(self, guard: ProcessGuard) -> None:
         """End the process cleanly (SIGTERM); kill it when that takes longer than 30 s."""
         if self._process is None:
             return
@@ -238,13 +238,13 @@ class Node:
             self._process.kill()
         self._reap(guard)
 
-    def kill(self, guard: Guard) -> None:
+    def kill(self, guard: ProcessGuard) -> None:
         """End the process at once (SIGKILL), as a crash would."""
         if self._process is not None:
             self._process.kill()
             self._reap(guard)
 
-    def _reap(self, guard: Guard) -> None:
+    def _reap(self, guard: ProcessGuard) -> None:
         if self._process is not None:
             self._process.wait()
             guard.forget(self._process.pid)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.app import group as told
-from kafka_keyshared.app.group import Telling, TopicEar
+from kafka_keyshared.app.group import ReportSender, TopicEar
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.observability.web.group.report import Beat, key_of, packed
+from kafka_keyshared.observability.web.group.report import InstanceReport, key_of, packed
 from tests.support.beats import GROUP, beat
 
 Eventually = Callable[..., None]
@@ -42,10 +42,10 @@ class Teller:
 
     def __init__(self) -> None:
         self.now = 1_000.0
-        self.own: Beat | None = OWN
+        self.own: InstanceReport | None = OWN
         self.writer = Writer()
         writer: Any = self.writer
-        self.telling = Telling(lambda: self.own, writer, KEY, 0.001, lambda: self.now)
+        self.telling = ReportSender(lambda: self.own, writer, KEY, 0.001, lambda: self.now)
         self.telling.start()
 
 
@@ -77,9 +77,9 @@ def test_whoever_looks_waits_for_the_first_word_also_for_one_that_fails(teller: 
     assert teller.telling.tried.wait(30)
     refused: Any = Writer()
     refused.why = DENIED
-    silent = Telling(lambda: None, refused, KEY, 0.001)
+    silent = ReportSender(lambda: None, refused, KEY, 0.001)
     assert not silent.tried.is_set()
-    telling = Telling(lambda: OWN, refused, KEY, 0.001)
+    telling = ReportSender(lambda: OWN, refused, KEY, 0.001)
     telling.start()
     assert telling.tried.wait(30)
     telling.close(clean=False)
@@ -88,7 +88,7 @@ def test_whoever_looks_waits_for_the_first_word_also_for_one_that_fails(teller: 
 
 def test_one_that_has_told_nothing_has_no_last_word() -> None:
     writer: Any = Writer()
-    telling = Telling(lambda: None, writer, KEY, 0.001)
+    telling = ReportSender(lambda: None, writer, KEY, 0.001)
     telling.start()
     telling.close(clean=True)
     assert writer.words == []

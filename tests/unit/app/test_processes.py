@@ -23,7 +23,7 @@ from kafka_keyshared.cli.output_sinks import outputs_to
 from kafka_keyshared.cli.run import hand_out, write_down
 from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.executors.handling.outputs import JSON, Place
+from kafka_keyshared.executors.handling.outputs import JSON, OutputTarget
 from kafka_keyshared.executors.processes.pool import STARTS, ProcessPool
 from kafka_keyshared.executors.processes.worker_process import HandlerRaisedError
 from kafka_keyshared.model import Output
@@ -279,7 +279,7 @@ def test_what_processes_did_and_handed_out_is_written_as_that_of_threads(
         told.write_text("died" if workers == "thread:2" else "")
         broker = OfflineBroker(*(record(offset, f"key-{offset % 3}") for offset in range(9)))
         app = an_app(broker, workers, retry={"backoff": 0})
-        place = Place(JSON, str(tmp_path / workers / "outputs"))
+        place = OutputTarget(JSON, str(tmp_path / workers / "outputs"))
         folder = tmp_path / workers / "log"
         with outputs_to(place, CONF) as take, audit_log(str(folder)) as ledger:
             write_down(app, hand_out(app, handing_out, take), ledger)

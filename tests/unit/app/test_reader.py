@@ -11,10 +11,10 @@ import kafka_keyshared
 from kafka_keyshared.app.reader import Reader
 from kafka_keyshared.app.reader_bounds import bound_of
 from kafka_keyshared.client.bounds import (
-    Bound,
     LogsBounds,
     Moment,
     Positions,
+    ReadingBound,
     check_pair,
     meant,
     positions,
@@ -34,15 +34,15 @@ P0, P1, P2 = ORDERS
 @pytest.mark.parametrize(
     ("given", "bound"),
     [
-        ("earliest", Bound("start", "earliest")),
-        ("latest", Bound("start", "latest")),
-        (-10, Bound("start", -10)),
-        (datetime(2026, 1, 31, 12, tzinfo=UTC), Bound("start", Moment(1_769_860_800_000))),
-        ({0: 120, 2: -5}, Bound("start", None, {P0: 120, P2: -5})),
-        ({("orders", 1): 7}, Bound("start", None, {P1: 7})),
+        ("earliest", ReadingBound("start", "earliest")),
+        ("latest", ReadingBound("start", "latest")),
+        (-10, ReadingBound("start", -10)),
+        (datetime(2026, 1, 31, 12, tzinfo=UTC), ReadingBound("start", Moment(1_769_860_800_000))),
+        ({0: 120, 2: -5}, ReadingBound("start", None, {P0: 120, P2: -5})),
+        ({("orders", 1): 7}, ReadingBound("start", None, {P1: 7})),
     ],
 )
-def test_a_bound_is_a_word_a_number_a_time_or_offsets(given: Any, bound: Bound) -> None:
+def test_a_bound_is_a_word_a_number_a_time_or_offsets(given: Any, bound: ReadingBound) -> None:
     assert bound_of("start", given, ["orders"], NOW) == bound
 
 
@@ -67,24 +67,32 @@ def test_what_is_no_bound_is_refused(given: Any, topics: list[str], said: str) -
     assert said in str(refused.value)
 
 
-START = Bound("start", "earliest")
+START = ReadingBound("start", "earliest")
 
 
 @pytest.mark.parametrize(
     ("start", "until", "said"),
     [
-        (START, Bound("until", "earliest"), "until is earliest, before which there is nothing"),
-        (Bound("start", "latest"), Bound("until", "latest"), "nothing lies between"),
-        (Bound("start", Moment(5)), Bound("until", Moment(5)), "until is not after start"),
         (
-            Bound("start", None, {P0: 9}),
-            Bound("until", None, {P0: 9}),
+            START,
+            ReadingBound("until", "earliest"),
+            "until is earliest, before which there is nothing",
+        ),
+        (ReadingBound("start", "latest"), ReadingBound("until", "latest"), "nothing lies between"),
+        (
+            ReadingBound("start", Moment(5)),
+            ReadingBound("until", Moment(5)),
+            "until is not after start",
+        ),
+        (
+            ReadingBound("start", None, {P0: 9}),
+            ReadingBound("until", None, {P0: 9}),
             "until orders-0@9 is not after start orders-0@9",
         ),
     ],
 )
 def test_bounds_between_which_nothing_lies_are_refused(
-    start: Bound, until: Bound, said: str
+    start: ReadingBound, until: ReadingBound, said: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
         check_pair(start, until)
@@ -92,48 +100,59 @@ def test_bounds_between_which_nothing_lies_are_refused(
 
 
 def test_bounds_between_which_something_may_lie_are_taken() -> None:
-    some = Bound("start", None, {P0: 9})
+    some = ReadingBound("start", None, {P0: 9})
     for start, until in [
         (START, None),
-        (START, Bound("until", "latest")),
-        (Bound("start", "latest", {P0: 9}), Bound("until", "latest")),
-        (some, Bound("until", None, {P0: 10})),
-        (some, Bound("until", None, {P0: -1})),
-        (Bound("start", Moment(5)), Bound("until", Moment(6))),
+        (START, ReadingBound("until", "latest")),
+        (ReadingBound("start", "latest", {P0: 9}), ReadingBound("until", "latest")),
+        (some, ReadingBound("until", None, {P0: 10})),
+        (some, ReadingBound("until", None, {P0: -1})),
+        (ReadingBound("start", Moment(5)), ReadingBound("until", Moment(6))),
     ]:
         assert check_pair(start, until) is None  # type: ignore[func-returns-value]
 
 
 def test_offsets_alone_name_the_partitions_that_are_read() -> None:
-    only = Bound("start", None, {P1: 5})
+    only = ReadingBound("start", None, {P1: 5})
     assert meant(ORDERS, START, None) == ORDERS
     assert meant(ORDERS, only, None) == [P1]
-    assert meant(ORDERS, START, Bound("until", None, {P0: 9})) == [P0]
-    assert meant(ORDERS, Bound("start", "latest", {P1: 5}), Bound("until", "latest")) == ORDERS
+    assert meant(ORDERS, START, ReadingBound("until", None, {P0: 9})) == [P0]
+    assert (
+        meant(ORDERS, ReadingBound("start", "latest", {P1: 5}), ReadingBound("until", "latest"))
+        == ORDERS
+    )
     # What the end does not name ends where its log does.
-    both = Bound("start", None, {P0: 2, P1: 5})
-    assert meant(ORDERS, both, Bound("until", None, {P0: 9})) == [P0, P1]
+    both = ReadingBound("start", None, {P0: 2, P1: 5})
+    assert meant(ORDERS, both, ReadingBound("until", None, {P0: 9})) == [P0, P1]
 
 
 @pytest.mark.parametrize(
     ("start", "until", "said"),
     [
-        (Bound("--from", None, {TopicPartition("orders", 7): 1}), None, "--from: there is no part"),
-        (Bound("--from", None, {TopicPartition("bills", 0): 1}), None, "that topic is not read"),
         (
-            Bound("--from", None, {P0: 1}),
-            Bound("--until", None, {P1: 9}),
+            ReadingBound("--from", None, {TopicPartition("orders", 7): 1}),
+            None,
+            "--from: there is no part",
+        ),
+        (
+            ReadingBound("--from", None, {TopicPartition("bills", 0): 1}),
+            None,
+            "that topic is not read",
+        ),
+        (
+            ReadingBound("--from", None, {P0: 1}),
+            ReadingBound("--until", None, {P1: 9}),
             "--until names orders-1, which --from leaves out: name it there too",
         ),
         (
-            Bound("--from", "earliest", {P1: 1}),
-            Bound("--until", None, {P0: 9}),
+            ReadingBound("--from", "earliest", {P1: 1}),
+            ReadingBound("--until", None, {P0: 9}),
             "--from names orders-1, which --until leaves out",
         ),
     ],
 )
 def test_a_partition_that_is_not_there_or_not_read_is_refused(
-    start: Bound, until: Bound | None, said: str
+    start: ReadingBound, until: ReadingBound | None, said: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
         meant(ORDERS, start, until)
@@ -150,26 +169,26 @@ def at(moment: Moment, partitions: Any) -> Positions:
 @pytest.mark.parametrize(
     ("bound", "found"),
     [
-        (Bound("b", "earliest"), {P0: 100, P1: 0, P2: 5}),
-        (Bound("b", "latest"), {P0: 200, P1: 0, P2: 8}),
-        (Bound("b", -10), {P0: 190, P1: 0, P2: 5}),
-        (Bound("b", Moment(1)), {P0: 151, P1: 151, P2: 151}),
-        (Bound("b", None, {P0: 120}), {P0: 120}),
-        (Bound("b", None, {P0: -1, P2: 8}), {P0: 199, P2: 8}),
-        (Bound("b", "latest", {P0: 120}), {P0: 120, P1: 0, P2: 8}),
-        (Bound("b", Moment(1), {P0: 120}), {P0: 120, P1: 151, P2: 151}),
+        (ReadingBound("b", "earliest"), {P0: 100, P1: 0, P2: 5}),
+        (ReadingBound("b", "latest"), {P0: 200, P1: 0, P2: 8}),
+        (ReadingBound("b", -10), {P0: 190, P1: 0, P2: 5}),
+        (ReadingBound("b", Moment(1)), {P0: 151, P1: 151, P2: 151}),
+        (ReadingBound("b", None, {P0: 120}), {P0: 120}),
+        (ReadingBound("b", None, {P0: -1, P2: 8}), {P0: 199, P2: 8}),
+        (ReadingBound("b", "latest", {P0: 120}), {P0: 120, P1: 0, P2: 8}),
+        (ReadingBound("b", Moment(1), {P0: 120}), {P0: 120, P1: 151, P2: 151}),
         # What retention has deleted is for the caller to say.
-        (Bound("b", None, {P0: 3}), {P0: 3}),
+        (ReadingBound("b", None, {P0: 3}), {P0: 3}),
     ],
 )
-def test_a_bound_becomes_a_position_in_each_log(bound: Bound, found: Positions) -> None:
+def test_a_bound_becomes_a_position_in_each_log(bound: ReadingBound, found: Positions) -> None:
     logs = LOGS if bound.everywhere is not None else {each: LOGS[each] for each in bound.single}
     assert positions(bound, logs, at) == found
 
 
 def test_an_offset_beyond_the_end_is_refused_with_the_end() -> None:
     with pytest.raises(ConfigError, match="--until orders-2@9: the log ends at 8; give at most"):
-        positions(Bound("--until", "latest", {P2: 9}), LOGS, at)
+        positions(ReadingBound("--until", "latest", {P2: 9}), LOGS, at)
 
 
 @pytest.mark.parametrize(

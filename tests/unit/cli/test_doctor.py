@@ -17,9 +17,9 @@ from kafka_keyshared.cli import doctor as module
 from kafka_keyshared.client import probe
 from kafka_keyshared.observability.doctor import survey
 from kafka_keyshared.observability.doctor.client_checks import unasked
-from kafka_keyshared.observability.doctor.findings import Kind
+from kafka_keyshared.observability.doctor.findings import FindingKind
 from kafka_keyshared.spark import checks as spark_checks
-from kafka_keyshared.spark.checks import Misfit, Part
+from kafka_keyshared.spark.checks import Misfit, SparkMismatch
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.node import free_ports
 from tests.support.cli import in_process, own_modules
@@ -321,7 +321,7 @@ def test_a_survey_asks_no_longer_than_it_may() -> None:
 
 def test_a_question_that_was_not_answered_in_time_is_asked_again_and_no_right_is_blamed() -> None:
     late, denied = (
-        unasked("group", Kind.GROUP_UNKNOWN, "billing", KafkaError(code), "allow DESCRIBE")
+        unasked("group", FindingKind.GROUP_UNKNOWN, "billing", KafkaError(code), "allow DESCRIBE")
         for code in (KafkaError._TIMED_OUT, KafkaError.GROUP_AUTHORIZATION_FAILED)
     )
     assert late.cure.startswith("ask again: a broker that has much to do")
@@ -413,7 +413,7 @@ def test_what_spark_needs_is_looked_at_when_it_is_asked_for(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    misfit = Misfit(Part.JAVA, "this Java is too old", "install another")
+    misfit = Misfit(SparkMismatch.JAVA, "this Java is too old", "install another")
     monkeypatch.setattr(spark_checks, "misfits", lambda: iter([misfit]))
     status, found, _ = doctor(capsys, "--spark")
     assert status == module.UNHEALTHY

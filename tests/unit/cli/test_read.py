@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafka_keyshared.cli.read import parse_bound
-from kafka_keyshared.client.bounds import Bound, Moment
+from kafka_keyshared.client.bounds import Moment, ReadingBound
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
 from tests.support.cli import in_process
@@ -19,18 +19,18 @@ NOW = 1_800_000_000.0
 @pytest.mark.parametrize(
     ("text", "bound"),
     [
-        ("earliest", Bound("--from", "earliest")),
-        ("latest", Bound("--from", "latest")),
-        ("-10", Bound("--from", -10)),
-        ("0:12", Bound("--from", None, {P0: 12})),
-        ("0:12, 1:-3", Bound("--from", None, {P0: 12, P1: -3})),
-        ("orders-1@7", Bound("--from", None, {P1: 7})),
-        ("earliest,0:12", Bound("--from", "earliest", {P0: 12})),
-        ("0:12,2026-01-31T12:00Z", Bound("--from", Moment(1_769_860_800_000), {P0: 12})),
-        ("2026-01-31 12:00", Bound("--from", Moment(1_769_860_800_000))),
+        ("earliest", ReadingBound("--from", "earliest")),
+        ("latest", ReadingBound("--from", "latest")),
+        ("-10", ReadingBound("--from", -10)),
+        ("0:12", ReadingBound("--from", None, {P0: 12})),
+        ("0:12, 1:-3", ReadingBound("--from", None, {P0: 12, P1: -3})),
+        ("orders-1@7", ReadingBound("--from", None, {P1: 7})),
+        ("earliest,0:12", ReadingBound("--from", "earliest", {P0: 12})),
+        ("0:12,2026-01-31T12:00Z", ReadingBound("--from", Moment(1_769_860_800_000), {P0: 12})),
+        ("2026-01-31 12:00", ReadingBound("--from", Moment(1_769_860_800_000))),
     ],
 )
-def test_a_bound_as_it_is_typed(text: str, bound: Bound) -> None:
+def test_a_bound_as_it_is_typed(text: str, bound: ReadingBound) -> None:
     assert parse_bound("--from", text, ["orders"], lambda: NOW) == bound
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from kafka_keyshared.cli import ring_where
-from kafka_keyshared.cli.ring import Chosen
+from kafka_keyshared.cli.ring import RoutingArguments
 from kafka_keyshared.cli.ring_where import where_running
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing.modes import RoutingSettings
@@ -26,7 +26,7 @@ from tests.support.records import ERROR, record
 URL = "http://127.0.0.1:8787"
 NAMES = ("worker-0", "worker-1", "worker-2")
 KEY = b"customer-7"
-CHOSEN = Chosen(16, 200, "ring", (), ())
+CHOSEN = RoutingArguments(16, 200, "ring", (), ())
 
 SHARED = SubscriptionSettings(
     workers=NAMES,
@@ -47,7 +47,7 @@ def seen(of: Harness) -> Status:
     return status_of(of, pending=True)
 
 
-def asked(of: Harness, key: bytes = KEY, chosen: Chosen = CHOSEN) -> dict[str, Any]:
+def asked(of: Harness, key: bytes = KEY, chosen: RoutingArguments = CHOSEN) -> dict[str, Any]:
     return where_running(seen(of).subscriptions[0], key, chosen)
 
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from kafka_keyshared.cli import spark_run
-from kafka_keyshared.cli.spark_run import OnSpark, handlers_of
+from kafka_keyshared.cli.spark_run import SparkRunArguments, handlers_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.spark.session import SparkOptions
 from tests.support.cli import in_process, own_modules
@@ -32,9 +32,9 @@ def test_the_modules_of_a_handler_go_along_where_executors_are_apart(
 ) -> None:
     monkeypatch.syspath_prepend(str(place))
     import_module("handles")
-    with handlers_of(place, OnSpark("local[*]").options("n")) as sent:
+    with handlers_of(place, SparkRunArguments("local[*]").options("n")) as sent:
         assert sent.py_files == ()
-    with handlers_of(place, OnSpark("spark://there:7077").options("n")) as sent:
+    with handlers_of(place, SparkRunArguments("spark://there:7077").options("n")) as sent:
         (file,) = sent.py_files
         assert set(zipfile.ZipFile(file).namelist()) == {"handles.py", "helps.py"}
     assert not file.exists()

@@ -14,7 +14,7 @@ from kafka_keyshared.cli.spark_wanted import wanted_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record
-from kafka_keyshared.spark.driver.run import Wanted
+from kafka_keyshared.spark.driver.run import SparkRunRequest
 from tests.support.cli import in_process, own_modules
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
@@ -91,7 +91,7 @@ def test_a_program_that_has_batches_is_refused_as_the_command_line_is() -> None:
 
     with pytest.raises(ConfigError, match=r"batch handler .*store: Spark calls a handler with one"):
         wanted_of(app)
-    by_hand: Wanted = replace(wanted_of(an_app()), settings=app.subscription)
+    by_hand: SparkRunRequest = replace(wanted_of(an_app()), settings=app.subscription)
     with pytest.raises(ConfigError, match="one record after the other"):
         by_hand.check()
     by_hand = replace(by_hand, settings=SubscriptionSettings(workers=("worker-0",)))

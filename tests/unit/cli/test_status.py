@@ -34,7 +34,7 @@ class Letters:
 
     def publish(self, publish: cmd.Publish) -> None:
         if self._heard:
-            self.stage.mailbox.put(ev.DeadLettered(publish, None))
+            self.stage.mailbox.put(ev.DeadLetterAnswer(publish, None))
 
     def serve(self) -> None: ...
 
@@ -278,7 +278,7 @@ def test_the_lag_is_not_guessed() -> None:
     (line,) = world.after(LINE_EVERY)
     assert line.endswith("lag not known yet"), "the first commit is still to be answered"
     for each in world.stage.client.commits:
-        world.stage.mailbox.put(ev.CommitAnswered(each, ev.CommitResult.ACCEPTED))
+        world.stage.mailbox.put(ev.CommitAnswer(each, ev.CommitResult.ACCEPTED))
     world.stage.loop.serve(0.0)
     world.stage.accept()
     world.commit()

@@ -13,7 +13,7 @@ from kafka_keyshared.client.connection_log import (
     ASK_FIRST,
     ASK_LAST,
     SAME_EVERY,
-    Outages,
+    OutageLog,
 )
 from kafka_keyshared.logs import CLIENT_EVERY, CLIENT_LINES, ClientLog, log_of, quietly
 
@@ -31,7 +31,7 @@ class World:
         # For how long each answer was to be waited for, and how long one takes.
         self.waits: list[float] = []
         self.takes = 0.0
-        self.outages = Outages(self.answers, lambda: self.now)
+        self.outages = OutageLog(self.answers, lambda: self.now)
 
     def answers(self, timeout: float) -> bool:
         self.asked.append(self.now)
@@ -93,7 +93,7 @@ def test_a_broker_is_asked_soon_and_then_now_and_then_and_not_while_all_is_well(
 
 
 def test_an_outage_for_want_of_a_token_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    outages = Outages(lambda _: False, lambda: 0.0, no_token=lambda said: f"the cause of {said}")
+    outages = OutageLog(lambda _: False, lambda: 0.0, no_token=lambda said: f"the cause of {said}")
     outages.heard(REFUSED)
     outages.heard(DOWN)
     _, line = lines(caplog)

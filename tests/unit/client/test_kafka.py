@@ -20,7 +20,7 @@ from kafka_keyshared.client.port import (
 )
 from kafka_keyshared.client.safe_callbacks import shielded
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
-from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult
 from kafka_keyshared.errors import BrokerUnavailableError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.testing.clusters.node import free_ports
@@ -128,7 +128,7 @@ class Nowhere:
     """A client whose consumer's methods are replaced as a test needs them."""
 
     def __init__(self, **more: Any) -> None:
-        self.answers: list[CommitAnswered] = []
+        self.answers: list[CommitAnswer] = []
         self.address = f"127.0.0.1:{free_ports(1)[0]}"
         conf = {"bootstrap.servers": self.address, "group.id": "g", "log_level": 0, **more}
         self.client = KafkaClient(conf, ["orders"], self.answers.append)

@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
-from kafka_keyshared.core.contract.events import CommitAnswered, Right
+from kafka_keyshared.core.contract.events import CommitAnswer, Right
 from kafka_keyshared.errors import ConfigError, TopicMissingError
 from kafka_keyshared.model import TopicPartition
 from tests.support.offline import CONF
@@ -63,7 +63,7 @@ def make() -> Iterator[Make]:
         client.consumer = scripted  # type: ignore[assignment]
         return client, scripted
 
-    answered: list[CommitAnswered] = []
+    answered: list[CommitAnswer] = []
     yield one
     for each in live:
         each.close()

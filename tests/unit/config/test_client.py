@@ -24,7 +24,7 @@ from kafka_keyshared.config import (
 from kafka_keyshared.config import client as config_client
 from kafka_keyshared.config.client import ask, setting_fault, without_effect
 from kafka_keyshared.config.environment import CLIENT, RESERVED, client_name
-from kafka_keyshared.config.forbidden_client import REFUSED, Refused
+from kafka_keyshared.config.forbidden_client import REFUSED, RefusedSetting
 from kafka_keyshared.config.layers import from_environment
 from kafka_keyshared.config.properties import ALIASES, CALLBACKS, CONSUMER, PRODUCER
 from kafka_keyshared.config.secrets import MASK, masked
@@ -53,7 +53,7 @@ def test_the_client_is_told_to_commit_nothing_by_itself() -> None:
 
 @pytest.mark.parametrize("refused", REFUSED, ids=lambda each: each.setting)
 def test_a_setting_that_would_break_the_contract_is_refused_from_everywhere(
-    refused: Refused, tmp_path: Path
+    refused: RefusedSetting, tmp_path: Path
 ) -> None:
     name, value = refused.setting, MEANT[refused.setting]
     text = str(value)

@@ -14,7 +14,14 @@ from confluent_kafka import Message
 from fastavro import parse_schema, schemaless_reader
 
 from kafka_keyshared.dlq import avro
-from kafka_keyshared.dlq.avro import Known, UnreadableError, decode, encode, fingerprint_of, pack
+from kafka_keyshared.dlq.avro import (
+    LetterSchemas,
+    UnreadableError,
+    decode,
+    encode,
+    fingerprint_of,
+    pack,
+)
 from tests.support.letters import V1_LETTER, a_publish
 
 V1_FINGERPRINT = "92ca56a647d525c1"
@@ -124,11 +131,11 @@ def _version_2() -> dict[str, Any]:
     return later
 
 
-def _knowing(*schemas: dict[str, Any]) -> Known:
+def _knowing(*schemas: dict[str, Any]) -> LetterSchemas:
     """Return what a package knows whose newest schema is the last one."""
     parsed: Any = [parse_schema(schema) for schema in schemas]
     writers = {fingerprint_of(each): one for each, one in zip(schemas, parsed, strict=True)}
-    return Known(MappingProxyType(writers), parsed[-1], fingerprint_of(schemas[-1]))
+    return LetterSchemas(MappingProxyType(writers), parsed[-1], fingerprint_of(schemas[-1]))
 
 
 def test_a_letter_of_a_later_version_is_read_by_this_ones_rules() -> None:

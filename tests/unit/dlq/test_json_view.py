@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.cli.dlq_plan import KEY_SHOWN, MOST_PLACES, Telling, write_outcome, write_plan
+from kafka_keyshared.cli.dlq_plan import (
+    KEY_SHOWN,
+    MOST_PLACES,
+    ReplayProgressLog,
+    write_outcome,
+    write_plan,
+)
 from kafka_keyshared.dlq.letter import LetterPlace
 
 PLAN: dict[str, Any] = {
@@ -68,7 +74,7 @@ def test_a_long_replay_says_every_ten_seconds_how_far_it_is() -> None:
         def add(self, letters: Any) -> None:
             kept.extend(letters)
 
-    telling = Telling(Keeper(), 100, notes.append, lambda: now)
+    telling = ReplayProgressLog(Keeper(), 100, notes.append, lambda: now)
     for number in range(100):
         telling.add([(LetterPlace(0, number), number)])
         now += 0.5

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafka_keyshared.dlq import avro, envelope
-from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace, Source, read_letter
+from kafka_keyshared.dlq.letter import Letter, LetterForm, LetterPlace, LetterSource, read_letter
 from tests.support.letters import V1_LETTER, a_publish
 
 FORMS = {"headers": envelope.pack, "avro": avro.pack}
@@ -45,7 +45,7 @@ def test_both_forms_say_the_same(form: str) -> None:
     assert (read.key, read.value, read.headers) == (b"k", b"v", [("h", b"1"), ("h", None)])
     told = read.told
     assert told is not None
-    assert told.source == Source("orders", 3, 17)
+    assert told.source == LetterSource("orders", 3, 17)
     assert (told.timestamp, told.group, told.attempts) == (1_700_000_000_123, "billing", 5)
     assert told.error == "ValueError: no such flight"
     assert told.error_stack == "  File ...\n"
@@ -75,14 +75,14 @@ def test_when_a_letter_was_written_is_its_own_time_and_not_its_records(
 
 
 def test_avro_is_known_by_its_fingerprint_where_the_header_was_lost() -> None:
-    assert found(V1_LETTER, []).kind is Kind.AVRO
+    assert found(V1_LETTER, []).kind is LetterForm.AVRO
 
 
 def test_a_header_letter_of_an_avro_letter_is_a_header_letter() -> None:
     """The dead-letter topic was consumed too, by something that failed on the letter."""
     headers = envelope.headers_of(a_publish([("keyshared.content", b"avro")]), "g")
     read = found(V1_LETTER, headers)
-    assert (read.kind, read.value) == (Kind.HEADERS, V1_LETTER)
+    assert (read.kind, read.value) == (LetterForm.HEADERS, V1_LETTER)
 
 
 def test_the_last_header_of_a_name_counts() -> None:
@@ -100,7 +100,7 @@ def test_the_last_header_of_a_name_counts() -> None:
 @pytest.mark.parametrize("headers", [None, [], [("keyshared.source.topic", b"t")], [("x", None)]])
 def test_what_is_no_letter_is_foreign(headers: Any) -> None:
     read = found(b"v", headers)
-    assert (read.kind, read.told, read.value) == (Kind.FOREIGN, None, b"v")
+    assert (read.kind, read.told, read.value) == (LetterForm.FOREIGN, None, b"v")
     assert read.headers == (headers or [])
     assert read.problem
 
@@ -108,7 +108,7 @@ def test_what_is_no_letter_is_foreign(headers: Any) -> None:
 @pytest.mark.parametrize("value", [None, b"", b"plain", b"\xc3\x01" + bytes(8) + b"x"])
 def test_a_letter_that_claims_to_be_avro_and_is_not_is_shown_as_it_is(value: Any) -> None:
     read = found(value, [("keyshared.content", b"avro")])
-    assert (read.kind, read.told, read.value) == (Kind.UNREADABLE, None, value)
+    assert (read.kind, read.told, read.value) == (LetterForm.UNREADABLE, None, value)
     assert read.problem
 
 
@@ -117,14 +117,14 @@ def test_a_source_where_no_record_can_be_is_none(place: tuple[str, int, int]) ->
     whole = avro.decode(V1_LETTER)
     names = ("source_topic", "source_partition", "source_offset")
     data = avro.encode({**whole, **dict(zip(names, place, strict=True))})
-    assert found(data, []).kind is Kind.UNREADABLE
+    assert found(data, []).kind is LetterForm.UNREADABLE
     topic, partition, offset = place
     headers = [
         ("keyshared.source.topic", topic.encode()),
         ("keyshared.source.partition", b"%d" % partition),
         ("keyshared.source.offset", b"%d" % offset),
     ]
-    assert found(b"v", headers).kind is Kind.FOREIGN
+    assert found(b"v", headers).kind is LetterForm.FOREIGN
 
 
 def test_what_a_letter_does_not_say_is_not_known() -> None:
@@ -175,7 +175,7 @@ def test_headers_that_the_client_cannot_read_are_asked_for_once() -> None:
     """What it returns the second time would end the process."""
     message: Any = Unreadable()
     read = read_letter(message)
-    assert (read.kind, read.at, read.value) == (Kind.UNREADABLE, LetterPlace(0, 1), b"v")
+    assert (read.kind, read.at, read.value) == (LetterForm.UNREADABLE, LetterPlace(0, 1), b"v")
     assert "not UTF-8" in read.problem
     assert message.asked == 1
 
@@ -192,5 +192,5 @@ names = st.sampled_from(
 @example(b"v", [("keyshared.source.topic", b"t"), ("keyshared.replays", b"9" * 5_000)])
 def test_nothing_in_the_topic_raises(value: bytes | None, headers: Any) -> None:
     read = found(value, headers)
-    assert (read.told is None) == (read.kind in (Kind.FOREIGN, Kind.UNREADABLE))
+    assert (read.told is None) == (read.kind in (LetterForm.FOREIGN, LetterForm.UNREADABLE))
     assert (read.told is None) == bool(read.problem)

@@ -13,11 +13,11 @@ import pytest
 
 from kafka_keyshared.cli import dlq
 from kafka_keyshared.cli import dlq_options as letters
-from kafka_keyshared.cli.dlq_options import Wanted, Where
+from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.json_view import when
-from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace
+from kafka_keyshared.dlq.letter import Letter, LetterForm, LetterPlace
 from kafka_keyshared.dlq.summary import MOST_GROUPS, OTHERS, Summary
 from kafka_keyshared.errors import ConfigError
 from tests.support.cli import in_process
@@ -69,7 +69,9 @@ def test_what_is_no_letter_has_no_source_and_no_error() -> None:
 
 
 def test_options_become_a_choice() -> None:
-    wanted = Wanted(error="Time.*", key="hex:00ff", since="2026-01-31T12:00Z", until="2026-02-01")
+    wanted = LetterOptions(
+        error="Time.*", key="hex:00ff", since="2026-01-31T12:00Z", until="2026-02-01"
+    )
     choice = wanted.choice()
     assert choice.error is not None
     assert (choice.error.pattern, choice.key) == ("Time.*", b"\x00\xff")
@@ -81,7 +83,7 @@ def test_options_become_a_choice() -> None:
     ("text", "seconds"), [("90s", 90), ("15m", 900), ("2h", 7_200), ("1.5d", 129_600)]
 )
 def test_a_time_may_be_how_long_ago(text: str, seconds: int) -> None:
-    since = Wanted(since=text).choice().since
+    since = LetterOptions(since=text).choice().since
     assert since is not None
     now = datetime.now(UTC).timestamp() * 1_000
     assert now - seconds * 1_000 - 60_000 < since <= now - seconds * 1_000
@@ -90,13 +92,13 @@ def test_a_time_may_be_how_long_ago(text: str, seconds: int) -> None:
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        (Wanted(error="("), "--error"),
-        (Wanted(since="yesterday"), "--since yesterday"),
-        (Wanted(until="9" * 400 + "d"), "--until"),
-        (Wanted(key="hex:0"), "hex"),
+        (LetterOptions(error="("), "--error"),
+        (LetterOptions(since="yesterday"), "--since yesterday"),
+        (LetterOptions(until="9" * 400 + "d"), "--until"),
+        (LetterOptions(key="hex:0"), "hex"),
     ],
 )
-def test_what_means_nothing_is_refused(wanted: Wanted, said: str) -> None:
+def test_what_means_nothing_is_refused(wanted: LetterOptions, said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
         wanted.choice()
 
@@ -137,7 +139,7 @@ def test_letters_are_counted_by_source_and_error() -> None:
     counts = summary.counts["t", "g", "A"]
     assert (counts.letters, counts.first, counts.last, counts.replays) == (2, 10, 30, 1)
     assert (summary.counts["t", "", "B"].letters, summary.counts["t", "", "B"].last) == (2, 20)
-    assert (summary.kinds[Kind.HEADERS], summary.kinds[Kind.FOREIGN]) == (4, 1)
+    assert (summary.kinds[LetterForm.HEADERS], summary.kinds[LetterForm.FOREIGN]) == (4, 1)
     assert summary.counts["(foreign)", "", ""].letters == 1
 
 
@@ -205,14 +207,14 @@ def test_the_dead_letter_topic_is_found_as_an_instance_finds_it(
 ) -> None:
     config = tmp_path / "keyshared.toml"
     config.write_text(file)
-    assert Where(None, *given, config, []).name() == name
+    assert LetterTopicOptions(None, *given, config, []).name() == name
 
 
 def test_several_dead_letter_topics_are_named(tmp_path: Path) -> None:
     config = tmp_path / "keyshared.toml"
     config.write_text('topics = ["orders", "bills"]\ndlq = true')
     with pytest.raises(ConfigError, match=r"\(bills\.dlq, orders\.dlq\): give -t TOPIC"):
-        Where(None, None, None, config, []).name()
+        LetterTopicOptions(None, None, None, config, []).name()
 
 
 @pytest.mark.parametrize("verb", [["ls"], ["show", "0:0"], ["export"], ["replay"]])

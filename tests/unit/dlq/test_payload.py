@@ -11,7 +11,7 @@ import pytest
 from fastavro import parse_schema, schemaless_writer
 
 from kafka_keyshared.dlq.avro import MARKER, fingerprint_of
-from kafka_keyshared.dlq.payload import Decoder, Payload
+from kafka_keyshared.dlq.payload import Decoder, PayloadFormat
 from kafka_keyshared.errors import ConfigError
 
 SCHEMA: dict[str, Any] = {
@@ -66,7 +66,7 @@ SHOWN = {
     ],
 )
 def test_auto_shows_what_it_can(data: bytes | None, shown: Any) -> None:
-    found = Decoder(Payload.AUTO).value(data)
+    found = Decoder(PayloadFormat.AUTO).value(data)
     if found is not None and "hex" in found:
         found.pop("problem", None)
     assert found == shown
@@ -75,25 +75,25 @@ def test_auto_shows_what_it_can(data: bytes | None, shown: Any) -> None:
 @pytest.mark.parametrize(
     ("payload", "data", "shown"),
     [
-        (Payload.HEX, b"paid", {"hex": "70616964"}),
-        (Payload.TEXT, b"{}", {"text": "{}"}),
-        (Payload.JSON, b'"x"', {"json": "x"}),
+        (PayloadFormat.HEX, b"paid", {"hex": "70616964"}),
+        (PayloadFormat.TEXT, b"{}", {"text": "{}"}),
+        (PayloadFormat.JSON, b'"x"', {"json": "x"}),
     ],
 )
-def test_a_form_that_was_asked_for(payload: Payload, data: bytes, shown: Any) -> None:
+def test_a_form_that_was_asked_for(payload: PayloadFormat, data: bytes, shown: Any) -> None:
     assert Decoder(payload).value(data) == shown
 
 
 @pytest.mark.parametrize(
     ("payload", "data", "why"),
     [
-        (Payload.TEXT, b"\xff", "UTF-8"),
-        (Payload.JSON, b"{", "not JSON"),
-        (Payload.JSON, b"NaN", ""),
+        (PayloadFormat.TEXT, b"\xff", "UTF-8"),
+        (PayloadFormat.JSON, b"{", "not JSON"),
+        (PayloadFormat.JSON, b"NaN", ""),
     ],
 )
 def test_what_is_not_what_was_asked_for_is_hex_and_says_why(
-    payload: Payload, data: bytes, why: str
+    payload: PayloadFormat, data: bytes, why: str
 ) -> None:
     found = Decoder(payload).value(data)
     assert found is not None
@@ -101,10 +101,10 @@ def test_what_is_not_what_was_asked_for_is_hex_and_says_why(
     assert why in found["problem"]
 
 
-@pytest.mark.parametrize("payload", [Payload.AVRO, Payload.AUTO])
+@pytest.mark.parametrize("payload", [PayloadFormat.AVRO, PayloadFormat.AUTO])
 @pytest.mark.parametrize("head", ["bare", "confluent", "single object"])
 def test_avro_of_a_schema_bare_and_behind_either_head(
-    schema_file: Path, payload: Payload, head: str
+    schema_file: Path, payload: PayloadFormat, head: str
 ) -> None:
     heads = {
         "bare": b"",
@@ -119,24 +119,24 @@ def test_avro_of_a_schema_bare_and_behind_either_head(
 def test_bare_avro_that_begins_with_a_zero_is_not_taken_for_confluents(tmp_path: Path) -> None:
     path = tmp_path / "s.avsc"
     path.write_text('"string"')
-    assert Decoder(Payload.AVRO, path).value(b"\x0c" + b"orders") == {"avro": "orders"}
-    assert Decoder(Payload.AVRO, path).value(b"\x00") == {"avro": ""}
+    assert Decoder(PayloadFormat.AVRO, path).value(b"\x0c" + b"orders") == {"avro": "orders"}
+    assert Decoder(PayloadFormat.AVRO, path).value(b"\x00") == {"avro": ""}
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\xff" * 30])
 def test_what_is_not_avro_of_the_schema(schema_file: Path, data: bytes) -> None:
-    forced = Decoder(Payload.AVRO, schema_file).value(data)
+    forced = Decoder(PayloadFormat.AVRO, schema_file).value(data)
     assert forced == {"hex": data.hex(), "problem": "not Avro of the schema given"}
-    chosen = Decoder(Payload.AUTO, schema_file).value(data)
+    chosen = Decoder(PayloadFormat.AUTO, schema_file).value(data)
     assert chosen is not None
     assert "avro" not in chosen
 
 
 def test_keys_and_headers_are_text_or_hex() -> None:
-    decoder = Decoder(Payload.JSON)
+    decoder = Decoder(PayloadFormat.JSON)
     assert decoder.plain(b'{"a": 1}') == {"text": '{"a": 1}'}
     assert decoder.plain(None) is None
-    assert Decoder(Payload.HEX).plain(b"k") == {"hex": "6b"}
+    assert Decoder(PayloadFormat.HEX).plain(b"k") == {"hex": "6b"}
 
 
 @pytest.mark.parametrize(
@@ -149,12 +149,12 @@ def test_a_schema_that_cannot_be_used_is_refused(
     if text is not None:
         path.write_text(text)
     with pytest.raises(ConfigError, match=said):
-        Decoder(Payload.AUTO, path)
+        Decoder(PayloadFormat.AUTO, path)
 
 
 def test_avro_without_a_schema_is_refused() -> None:
     with pytest.raises(ConfigError, match="--schema"):
-        Decoder(Payload.AVRO)
+        Decoder(PayloadFormat.AVRO)
 
 
 @pytest.mark.parametrize("union", [False, True])
@@ -173,8 +173,8 @@ def test_a_schema_file_may_refer_to_files_beside_it(tmp_path: Path, *, union: bo
     path = tmp_path / "41.avsc"
     path.write_text(json.dumps(order))
     with pytest.raises(ConfigError, match=r"not an Avro schema: .*Customer"):
-        Decoder(Payload.AVRO, path)
+        Decoder(PayloadFormat.AVRO, path)
     (tmp_path / "acme.Customer.avsc").write_text(json.dumps(customer))
-    decoder = Decoder(Payload.AVRO, path)
+    decoder = Decoder(PayloadFormat.AVRO, path)
     for value in (data, b"\0\0\0\0\x29" + data):
         assert decoder.value(value) == {"avro": {"customer": {"id": "c1"}}}

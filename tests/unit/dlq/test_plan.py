@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace
-from kafka_keyshared.dlq.plan import BYTES_PER_LETTER, Plan, digest_of, mark_of
+from kafka_keyshared.dlq.letter import Letter, LetterForm, LetterPlace
+from kafka_keyshared.dlq.plan import BYTES_PER_LETTER, ReplayPlan, digest_of, mark_of
 from kafka_keyshared.errors import ConfigError
 from tests.support.letters import a_letter, planned
 
 
-def lane_from(plan: Plan, first: int) -> list[LetterPlace]:
+def lane_from(plan: ReplayPlan, first: int) -> list[LetterPlace]:
     """The places of a lane from a letter on."""
     places, at = [], first
     while True:
@@ -26,7 +26,7 @@ def lane_from(plan: Plan, first: int) -> list[LetterPlace]:
         at = behind
 
 
-def lanes(plan: Plan) -> list[list[LetterPlace]]:
+def lanes(plan: ReplayPlan) -> list[list[LetterPlace]]:
     """The places of the letters, lane by lane, in the order in which they are sent."""
     firsts = [index for index in range(len(plan.rows)) if plan.before(index) is None]
     return [lane_from(plan, first) for first in firsts]
@@ -89,7 +89,7 @@ def test_what_the_guard_refuses_stops_nobody() -> None:
 
 
 def test_what_is_no_letter_is_counted_and_not_sent() -> None:
-    unreadable = Letter(LetterPlace(0, 1), 5, Kind.UNREADABLE, b"k", b"v", problem="damaged")
+    unreadable = Letter(LetterPlace(0, 1), 5, LetterForm.UNREADABLE, b"k", b"v", problem="damaged")
     plan = planned([a_letter((0, 0), None), unreadable])
     assert (plan.rows, plan.letters) == ([], 0)
     assert (plan.refused.foreign, plan.refused.unreadable) == (1, 1)
@@ -154,7 +154,7 @@ def test_letters_are_found_by_their_place() -> None:
 
 
 def test_more_letters_than_memory_was_given_for_are_refused() -> None:
-    plan = Plan(3, "key", 2)
+    plan = ReplayPlan(3, "key", 2)
     with pytest.raises(ConfigError, match=r"more than 2 letters.*--max-letters"):
         for n in range(3):
             plan.add(a_letter((0, n), ("t", 0, n)), ())
@@ -164,7 +164,7 @@ def test_the_memory_of_a_letter_is_what_the_help_says() -> None:
     count = 5_000
     letters = [a_letter((0, n), ("t", 0, count - n), b"%d" % (n % 500)) for n in range(count)]
     tracemalloc.start()
-    plan = Plan(3, "key", count)
+    plan = ReplayPlan(3, "key", count)
     for letter in letters:
         plan.add(letter, ())
     plan.close()

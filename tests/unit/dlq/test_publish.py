@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from kafka_keyshared.config.tokens import TokenCallback
 from kafka_keyshared.core.contract.commands import Publish
-from kafka_keyshared.core.contract.events import DeadLettered
+from kafka_keyshared.core.contract.events import DeadLetterAnswer
 from kafka_keyshared.dlq import publish as module
 from kafka_keyshared.dlq.avro import decode
 from kafka_keyshared.dlq.publish import (
@@ -69,7 +69,7 @@ class Desk:
 
     def __init__(self, kind: type[FakeProducer]) -> None:
         self.kind = kind
-        self.told: list[DeadLettered] = []
+        self.told: list[DeadLetterAnswer] = []
         conf = {"bootstrap.servers": "b:1", "group.id": "g"}
         self.now = 0.0
         self.publisher = DeadLetterPublisher(
@@ -103,7 +103,7 @@ def test_a_letter_is_settled_when_the_broker_has_acknowledged_it(desk: Desk) -> 
     assert what["headers"][0] == ("h", b"1")
     assert (desk.told, desk.publisher.unanswered()) == ([], 1)
     desk.publisher.serve()
-    assert desk.told == [DeadLettered(sent, None, "orders.dlq-1@7")]
+    assert desk.told == [DeadLetterAnswer(sent, None, "orders.dlq-1@7")]
     assert desk.publisher.unanswered() == 0
 
 
@@ -427,7 +427,7 @@ def test_letters_arrive_unchanged_on_a_live_topic(
     embedded_cluster: Cluster, topic: str, eventually: Eventually
 ) -> None:
     embedded_cluster.create_topic(topic, 1)
-    told: list[DeadLettered] = []
+    told: list[DeadLetterAnswer] = []
     conf = {"bootstrap.servers": embedded_cluster.bootstrap, "group.id": "g"}
     publisher = DeadLetterPublisher(conf, lambda _: topic, told.append)
     own: list[tuple[str, Any]] = [("h", b"1"), ("h", None)]

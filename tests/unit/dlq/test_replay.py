@@ -13,16 +13,18 @@ import pytest
 from kafka_keyshared.dlq.envelope import Headers
 from kafka_keyshared.dlq.letter import Letter, LetterPlace
 from kafka_keyshared.dlq.plan import digest_of, mark_of
-from kafka_keyshared.dlq.replay import BATCH, Outcome, Refusal, Replay, headers_for
+from kafka_keyshared.dlq.replay import BATCH, LetterRefusal, Replay, ReplayOutcome, headers_for
 from tests.support.letters import a_letter, planned
 
-Tell = Callable[[Refusal | None], None]
+Tell = Callable[[LetterRefusal | None], None]
 
 
 class FakeSender:
     """Takes letters and answers them in any order, some of them with a refusal."""
 
-    def __init__(self, seed: int = 0, refuse: Callable[[Letter], Refusal | None] | None = None):
+    def __init__(
+        self, seed: int = 0, refuse: Callable[[Letter], LetterRefusal | None] | None = None
+    ):
         self.random = random.Random(seed)
         self.refuse = refuse or (lambda letter: None)
         self.taken: list[Letter] = []
@@ -216,7 +218,7 @@ def test_letters_of_a_topic_that_was_made_anew_are_not_sent_for_those_of_the_pla
 def test_a_refused_letter_stops_its_key_and_no_other() -> None:
     letters = [a_letter((0, n), ("t", 0, n), b"key-%d" % (n % 3)) for n in range(30)]
     sender = FakeSender(
-        refuse=lambda letter: Refusal("too large", False) if letter.at.offset == 9 else None
+        refuse=lambda letter: LetterRefusal("too large", False) if letter.at.offset == 9 else None
     )
     kept = Kept()
     outcome = Replay(planned(letters), sender, kept).run(lambda: letters)
@@ -233,8 +235,8 @@ def test_a_refused_letter_stops_its_key_and_no_other() -> None:
 def test_refusals_anywhere_never_let_a_later_letter_of_the_key_go(seed: int) -> None:
     letters = a_topic(seed, keys=40)
 
-    def refuse(letter: Letter) -> Refusal | None:
-        return Refusal("no", False) if letter.at.offset % 17 == 3 else None
+    def refuse(letter: Letter) -> LetterRefusal | None:
+        return LetterRefusal("no", False) if letter.at.offset % 17 == 3 else None
 
     sender = FakeSender(seed, refuse)
     outcome = Replay(planned(letters), sender, Kept(), held_bytes=5_000).run(
@@ -254,7 +256,9 @@ def test_refusals_anywhere_never_let_a_later_letter_of_the_key_go(seed: int) -> 
 def test_a_broker_that_is_gone_ends_all_of_it() -> None:
     letters = [a_letter((0, n), ("t", 0, n), None) for n in range(2_000)]
     sender = FakeSender(
-        refuse=lambda letter: Refusal("broker away", True) if letter.at.offset >= 700 else None
+        refuse=lambda letter: (
+            LetterRefusal("broker away", True) if letter.at.offset >= 700 else None
+        )
     )
     kept = Kept()
     outcome = Replay(planned(letters), sender, kept).run(lambda: letters)
@@ -380,7 +384,7 @@ def test_a_plan_of_nothing_reads_nothing() -> None:
     def read() -> Iterable[Letter]:
         raise AssertionError("it was read")
 
-    assert Replay(planned([]), FakeSender(), Kept()).run(read) == Outcome()
+    assert Replay(planned([]), FakeSender(), Kept()).run(read) == ReplayOutcome()
 
 
 def test_a_stop_does_not_wait_for_ever_for_a_broker_that_is_gone() -> None:

@@ -12,7 +12,7 @@ from kafka_keyshared.cli.dlq_options import absent
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.dlq.plan import digest_of, mark_of
-from kafka_keyshared.dlq.selection import Selection
+from kafka_keyshared.dlq.selection import LetterSelection
 from kafka_keyshared.errors import ConfigError
 from tests.support.letters import a_letter
 
@@ -23,9 +23,9 @@ def line_of(topic: str, at: LetterPlace, mark: int) -> str:
     return json.dumps({"topic": topic, "at": str(at), "mark": f"{mark:016x}"})
 
 
-def selected(file: Path, *lines: str) -> Selection:
+def selected(file: Path, *lines: str) -> LetterSelection:
     file.write_text("".join(f"{line}\n" for line in lines))
-    return Selection(file)
+    return LetterSelection(file)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_what_is_no_selection_is_refused_in_a_line(file: Path, lines: list[str],
 
 def test_a_file_that_is_not_there_is_told(file: Path) -> None:
     with pytest.raises(ConfigError, match="No such file or directory"):
-        Selection(file)
+        LetterSelection(file)
     file.write_bytes(b'{"at": "0:1", "topic": "\xff"}\n')
     with pytest.raises(ConfigError, match="line 1: "):
-        Selection(file)
+        LetterSelection(file)

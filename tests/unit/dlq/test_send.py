@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka_keyshared.cli.no_broker import LONGEST
 from kafka_keyshared.dlq import send as module
 from kafka_keyshared.dlq.letter import Letter
-from kafka_keyshared.dlq.read_timeout import PATIENCE, Patience
-from kafka_keyshared.dlq.replay import Refusal
+from kafka_keyshared.dlq.read_timeout import PATIENCE, ReadTimeout
+from kafka_keyshared.dlq.replay import LetterRefusal
 from kafka_keyshared.dlq.send import ANY_PARTITION, KafkaSender
 from tests.support.letters import a_letter
 
@@ -71,8 +71,8 @@ def kind(monkeypatch: pytest.MonkeyPatch) -> Kind:
 LETTER = a_letter((0, 0), ("orders", 2, 9), b"k")
 
 
-def send(sender: KafkaSender, letter: Letter = LETTER) -> list[Refusal | None]:
-    told: list[Refusal | None] = []
+def send(sender: KafkaSender, letter: Letter = LETTER) -> list[LetterRefusal | None]:
+    told: list[LetterRefusal | None] = []
     sender.send(letter, [("h", b"1")], told.append)
     return told
 
@@ -172,7 +172,7 @@ def test_what_cannot_even_be_sent_is_told_once(kind: Kind, refusal: BaseExceptio
 def test_what_is_fatal_says_why_and_leaves_nothing_unanswered(kind: Kind) -> None:
     """The client raises it out of poll, and would answer nothing that it still has."""
     sender = KafkaSender({}, None, {"orders": 3})
-    told: list[Refusal | None] = []
+    told: list[LetterRefusal | None] = []
     for _ in range(2):
         sender.send(LETTER, [], told.append)
     kind.made[0].fatal = KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "denied", fatal=True)
@@ -190,7 +190,7 @@ def test_a_letter_is_tried_for_longer_than_anybody_waits(kind: Kind) -> None:
 
 def test_letters_without_an_answer_are_given_up_when_the_patience_is_over(kind: Kind) -> None:
     now = 0.0
-    patience = Patience(lambda: now)
+    patience = ReadTimeout(lambda: now)
     sender = KafkaSender({}, None, {"orders": 3}, patience=patience)
     now = 5 * PATIENCE  # nothing was waited for until here
     told = send(sender)

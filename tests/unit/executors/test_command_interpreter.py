@@ -49,10 +49,10 @@ def test_reports_that_stand_together_are_one_event_and_answers_keep_their_place(
     told: list[ev.Event] = []
     harness.tell = lambda event: told.append(event) or []  # type: ignore[func-returns-value, method-assign]
     failed = ev.Failed(7, 0, failure())
-    ended = ev.Ended(7, 0.1)
+    ended = ev.SliceEnded(7, 0.1)
     passed = ev.FencePassed("default", 0, (lane_of(record(0)),))
     commit = cmd.Commit({P0: cmd.CommitEntry(1, "")})
-    answered = ev.CommitAnswered(commit, ev.CommitResult.ACCEPTED)
+    answered = ev.CommitAnswer(commit, ev.CommitResult.ACCEPTED)
     harness.actor.hear([failed, None, ended, answered, passed])
     assert told == [ev.Reported([failed, ended]), answered, ev.Reported([passed])]
 
@@ -63,5 +63,5 @@ def test_nothing_is_told_of_mail_that_only_wakes() -> None:
     harness.tell = lambda event: told.append(event) or []  # type: ignore[func-returns-value, method-assign]
     harness.actor.hear([None, None])
     assert told == []
-    harness.actor.hear([ev.Ended(7, 0.0)])
+    harness.actor.hear([ev.SliceEnded(7, 0.0)])
     assert len(told) == 1

@@ -16,7 +16,7 @@ import pytest
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config.keys import from_callable
 from kafka_keyshared.core.contract.commands import StartWorker
-from kafka_keyshared.core.contract.events import Ended
+from kafka_keyshared.core.contract.events import SliceEnded
 from kafka_keyshared.executors.batches.pool import BatchPool
 from kafka_keyshared.executors.contexts import Contexts
 from kafka_keyshared.executors.handling.batching import BatchRule
@@ -123,7 +123,7 @@ def test_each_worker_sees_what_the_program_and_the_constructor_set_also_a_later_
             pool.add(StartWorker("default", 1, "worker-1"))
         for offset in range(2):
             pool.submit(slice_of(record(offset, "a"), worker=worker))
-            assert isinstance(mailbox.get(timeout=WAIT), Ended)
+            assert isinstance(mailbox.get(timeout=WAIT), SliceEnded)
     assert pool.stop(WAIT) == []
     assert seen == [("program", "constructor")] * 4
     assert SET_BY.get() == "nobody"

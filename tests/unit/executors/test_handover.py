@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from kafka_keyshared.core.contract.slices import Serial
+from kafka_keyshared.core.contract.slices import SerialProgress
 from kafka_keyshared.executors.port import Handover
 from tests.support.records import FakeRecord, record
 from tests.support.slices import slice_of
@@ -66,7 +66,7 @@ def test_each_record_is_started_or_taken_back_once_and_in_order() -> None:
         assert not again
         assert started == records[: back.start]
         assert back.stop == len(records)
-        assert handover.progress() == Serial(len(started))
+        assert handover.progress() == SerialProgress(len(started))
         split += 0 < len(back) < len(records)
     thread.join(30)
     os.close(nowhere)
@@ -76,17 +76,17 @@ def test_each_record_is_started_or_taken_back_once_and_in_order() -> None:
 def test_nothing_is_taken_back_twice_nor_after_the_end() -> None:
     records: list[FakeRecord] = [record(offset) for offset in range(3)]
     handover = Handover(slice_of(*records))
-    assert handover.progress() == Serial(0)
+    assert handover.progress() == SerialProgress(0)
     assert next(handover.todo) is records[0]
-    assert handover.progress() == Serial(1)
+    assert handover.progress() == SerialProgress(1)
     assert handover.unstarted() == records[1:]
     assert handover.take_back() == range(1, 3)
     assert not handover.unstarted()
     assert not handover.take_back()
-    assert handover.progress() == Serial(1), "what was taken back has not started"
+    assert handover.progress() == SerialProgress(1), "what was taken back has not started"
     assert next(handover.todo, None) is None
     assert not handover.take_back()
-    assert handover.progress() == Serial(1)
+    assert handover.progress() == SerialProgress(1)
 
 
 def test_a_record_is_found_by_itself_and_not_by_what_it_equals() -> None:

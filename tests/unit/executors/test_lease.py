@@ -13,7 +13,7 @@ import pytest
 from kafka_keyshared import Lease, lease_of
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Lapse
-from kafka_keyshared.core.contract.events import Ended
+from kafka_keyshared.core.contract.events import SliceEnded
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.handling.handlers import maker
@@ -59,7 +59,7 @@ class Asking:
 
     def end(self) -> None:
         self.go_on.release(2)
-        while not isinstance(self.mailbox.get(timeout=WAIT), Ended):
+        while not isinstance(self.mailbox.get(timeout=WAIT), SliceEnded):
             pass
 
 
@@ -140,7 +140,7 @@ def test_neither_has_a_handler_that_is_being_made_or_closed() -> None:
     pool = ThreadPool([WorkerSpec("default", 0, "worker-0", maker(Handler))], mailbox, Clock())
     pool.start()
     pool.submit(slice_of(record(0)))
-    assert isinstance(mailbox.get(timeout=WAIT), Ended)
+    assert isinstance(mailbox.get(timeout=WAIT), SliceEnded)
     assert pool.stop(WAIT) == []
     assert len(found) == 2
 
@@ -157,7 +157,7 @@ def test_what_a_handler_awaits_has_it() -> None:
     pool = ThreadPool([spec], mailbox, Clock())
     pool.start()
     pool.submit(slice_of(record(0)))
-    assert isinstance(mailbox.get(timeout=WAIT), Ended)
+    assert isinstance(mailbox.get(timeout=WAIT), SliceEnded)
     assert pool.stop(WAIT) == []
     assert len(found) == 2
     assert found[0] == found[1]

@@ -16,7 +16,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.command_queue import OrderRefusedError, Orders
-from kafka_keyshared.runtime.flush import Flush, flush
+from kafka_keyshared.runtime.flush import FlushOrder, flush
 from kafka_keyshared.runtime.lane_orders import closed_lanes, give
 from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.scaling import Moving, bring_to
@@ -118,7 +118,7 @@ def test_a_scaling_that_waits_for_what_runs_lets_others_be_answered(stage: Stage
 def test_two_flushes_at_once_are_answered_with_what_the_broker_has(stage: Stage) -> None:
     stage.accept()
     stage.step()
-    flushed = [post(stage, Flush()) for _ in range(2)]
+    flushed = [post(stage, FlushOrder()) for _ in range(2)]
     stage.work()
     stage.now += 0.02
     stage.step(4)
@@ -261,7 +261,7 @@ def test_a_flush_waits_for_what_is_leased_and_commits_it(stage: Stage) -> None:
     stage.accept()
     stage.step()
     worker = next(each for each in stage.pool.workers.values() if each.start() is not None)
-    flushed = post(stage, Flush())
+    flushed = post(stage, FlushOrder())
     stage.step(5)
     assert not flushed.done(), "a record still runs"
     worker.finish()
@@ -275,7 +275,7 @@ def test_a_flush_waits_for_what_is_leased_and_commits_it(stage: Stage) -> None:
 def test_a_flush_does_not_wait_for_what_is_leased_later(stage: Stage) -> None:
     stage.accept()
     stage.step()
-    flushed = post(stage, Flush())
+    flushed = post(stage, FlushOrder())
     stage.step()
     stage.work()
     stage.fill(record(3, "d"))
@@ -290,13 +290,13 @@ def test_a_flush_is_answered_when_the_broker_has_it_and_not_before(stage: Stage)
     stage.step()
     stage.work()
     no_answer(stage)
-    flushed = post(stage, Flush())
+    flushed = post(stage, FlushOrder())
     stage.now += 0.02
     stage.step(3)
     assert stage.sent() == [0, 3]
     assert not flushed.done()
     failed = stage.client.commits[-1]
-    stage.mailbox.put(ev.CommitAnswered(failed, ev.CommitResult.RETRY, "timed out"))
+    stage.mailbox.put(ev.CommitAnswer(failed, ev.CommitResult.RETRY, "timed out"))
     stage.step(2)
     assert not flushed.done(), "that was no success"
     stage.accept()
@@ -314,14 +314,14 @@ def test_a_flush_says_nothing_of_a_partition_that_goes_meanwhile() -> None:
     stage.work()
     no_answer(stage)
     stage.now += 0.02
-    flushed = post(stage, Flush())
+    flushed = post(stage, FlushOrder())
     stage.step(2)
     sent = stage.client.commits[-1]
     assert set(sent.entries) == {P0, P1}
     assert not flushed.done()
     stage.client.callbacks["lost"]([P0])
     stage.accept()
-    stage.mailbox.put(ev.CommitAnswered(sent, ev.CommitResult.RETRY, "late"))
+    stage.mailbox.put(ev.CommitAnswer(sent, ev.CommitResult.RETRY, "late"))
     stage.step()
     stage.now += 5.0
     stage.step(3)
@@ -331,14 +331,14 @@ def test_a_flush_says_nothing_of_a_partition_that_goes_meanwhile() -> None:
 
 def test_a_flush_of_nothing_is_answered_at_once() -> None:
     stage = Stage()
-    flushed = post(stage, Flush())
+    flushed = post(stage, FlushOrder())
     stage.step()
     assert flushed.result(0) == {}
 
 
 def test_a_flush_is_refused_while_nothing_may_be_committed(stage: Stage) -> None:
     stage.loop.commits_stopped = True
-    flushed = post(stage, Flush())
+    flushed = post(stage, FlushOrder())
     stage.step()
     with pytest.raises(OrderRefusedError, match="until the group has assigned partitions anew"):
         flushed.result(0)
@@ -348,7 +348,7 @@ def test_a_flush_that_takes_too_long_says_what_still_runs_and_for_how_long(stage
     stage.accept()
     stage.step()
     worker = next(each for each in stage.pool.workers.values() if each.start() is not None)
-    order = Flush()
+    order = FlushOrder()
     reply = post(stage, order)
     assert "has not come to it" in order.waits_for()
     stage.step()
@@ -385,7 +385,7 @@ def test_a_flush_waits_for_a_stuck_record_too_and_names_it() -> None:
         stage.now += 0.5
         stage.step(2)
     stage.work()
-    order = Flush()
+    order = FlushOrder()
     reply = post(stage, order)
     for _ in range(4):
         stage.now += 0.5
@@ -403,7 +403,7 @@ def test_a_flush_of_a_paused_partition_is_one_like_any_other(stage: Stage) -> No
     stage.accept()
     stage.step()
     stage.loop.core.holds.hold_all_back(Reason.WINDOW)
-    flushed = post(stage, Flush())
+    flushed = post(stage, FlushOrder())
     stage.work()
     for _ in range(4):
         stage.now += 0.02
@@ -412,7 +412,7 @@ def test_a_flush_of_a_paused_partition_is_one_like_any_other(stage: Stage) -> No
 
 
 def test_a_flush_is_refused_while_it_stops(stage: Stage) -> None:
-    flushed = post(stage, Flush())
+    flushed = post(stage, FlushOrder())
     stage.instance.stop(1.0, lambda: True)
     with pytest.raises(OrderRefusedError, match="the instance is stopping"):
         flushed.result(0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.runtime.diagnosis_log import AGAIN_WITHIN, LINE_EVERY, STEADY, Diagnosed
+from kafka_keyshared.runtime.diagnosis_log import AGAIN_WITHIN, LINE_EVERY, STEADY, DiagnosisLog
 from tests.support.looked_at import blocked, instance, rate
 
 BLOCKED = {"lanes": {"blocked": 1}, "blocked": [blocked(7) | {"slot": 0x3F2A}]}
@@ -19,13 +19,13 @@ def logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kafka_keyshared.diagnosis")
 
 
-def noted(diagnosed: Diagnosed, *looks: tuple[float, dict[str, Any]]) -> None:
+def noted(diagnosed: DiagnosisLog, *looks: tuple[float, dict[str, Any]]) -> None:
     for now, told in looks:
         diagnosed.note(instance(**told), now)
 
 
 def test_it_is_told_once_it_has_been_so_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    diagnosed = Diagnosed(keys=False)
+    diagnosed = DiagnosisLog(keys=False)
     noted(diagnosed, (0.0, BLOCKED), (STEADY - 0.1, BLOCKED))
     assert not caplog.records
     noted(diagnosed, (STEADY, BLOCKED), (STEADY + 60.0, BLOCKED))
@@ -39,13 +39,13 @@ def test_it_is_told_once_it_has_been_so_for_a_while(caplog: pytest.LogCaptureFix
 
 
 def test_what_comes_and_goes_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
-    diagnosed = Diagnosed(keys=False)
+    diagnosed = DiagnosisLog(keys=False)
     noted(diagnosed, *((at * 1.0, BLOCKED if at % 2 else {}) for at in range(60)))
     assert not caplog.records
 
 
 def test_there_is_at_most_a_line_in_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
-    diagnosed = Diagnosed(keys=False)
+    diagnosed = DiagnosisLog(keys=False)
     for at in range(120):
         # Each for 3 s: long enough to be told.
         noted(diagnosed, (at * 1.0, BLOCKED if at // 3 % 2 else OTHER))
@@ -53,7 +53,7 @@ def test_there_is_at_most_a_line_in_ten_seconds(caplog: pytest.LogCaptureFixture
 
 
 def test_that_it_is_over_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    diagnosed = Diagnosed(keys=False)
+    diagnosed = DiagnosisLog(keys=False)
     noted(diagnosed, (0.0, {}), (10.0, {}))
     assert not caplog.records, "nothing was wrong before"
     noted(diagnosed, (20.0, BLOCKED), (22.0, BLOCKED), (40.0, {}), (42.0, {}), (60.0, {}))
@@ -62,7 +62,7 @@ def test_that_it_is_over_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_what_passes_by_itself_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    diagnosed = Diagnosed(keys=False)
+    diagnosed = DiagnosisLog(keys=False)
     turning = {"rebalance_seconds": 9.0}
     noted(diagnosed, (0.0, turning), (STEADY, turning))
     assert [line.levelname for line in caplog.records] == ["WARNING"]
@@ -82,7 +82,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_high_rate_is_logged_when_it_begins_and_when_it_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    diagnosed = Diagnosed(keys=False)
+    diagnosed = DiagnosisLog(keys=False)
     noted(diagnosed, (0.0, {}), *((at / 2, failing(seconds=at / 2)) for at in range(1, 400)))
     (begins,) = lines(caplog)
     assert begins.startswith("ERROR 97% of the attempts in the last 8 s failed (388 of 400)")
@@ -99,7 +99,7 @@ def test_a_high_rate_is_logged_when_it_begins_and_when_it_ends(
 
 
 def test_a_high_rate_is_logged_whatever_else_is_wrong(caplog: pytest.LogCaptureFixture) -> None:
-    diagnosed = Diagnosed(keys=False)
+    diagnosed = DiagnosisLog(keys=False)
     noted(diagnosed, (0.0, BLOCKED), (STEADY, BLOCKED), (60.0, BLOCKED | failing()))
     assert [each.__dict__["code"] for each in caplog.records] == [
         "key-blocked",
@@ -108,13 +108,13 @@ def test_a_high_rate_is_logged_whatever_else_is_wrong(caplog: pytest.LogCaptureF
 
 
 def test_a_rate_that_comes_and_goes_is_no_flood(caplog: pytest.LogCaptureFixture) -> None:
-    diagnosed = Diagnosed(keys=False)
+    diagnosed = DiagnosisLog(keys=False)
     noted(diagnosed, *((at * 1.0, failing() if at // 5 % 2 else {}) for at in range(600)))
     assert 2 <= len(caplog.records) <= 2 * 600 / AGAIN_WITHIN
 
 
 def test_a_stop_is_no_end_of_a_high_rate(caplog: pytest.LogCaptureFixture) -> None:
-    diagnosed = Diagnosed(keys=False)
+    diagnosed = DiagnosisLog(keys=False)
     noted(diagnosed, (0.0, failing()), (5.0, {"phase": "stopping"}))
     assert len(caplog.records) == 1
 
@@ -122,7 +122,7 @@ def test_a_stop_is_no_end_of_a_high_rate(caplog: pytest.LogCaptureFixture) -> No
 def test_a_rate_that_becomes_a_failure_is_logged_once_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    diagnosed = Diagnosed(keys=False)
+    diagnosed = DiagnosisLog(keys=False)
     levels = ("warn", "warn", "fail", "fail", "warn", "fail")
     noted(diagnosed, *((at * 1.0, failing(level=each)) for at, each in enumerate(levels)))
     assert [line.levelname for line in caplog.records] == ["WARNING", "ERROR"]

@@ -14,14 +14,14 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.backpressure.pause_reasons import NOT_PAUSED, Reason
 from kafka_keyshared.core.contract.commands import Publish
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
-from kafka_keyshared.core.contract.events import DeadLettered, DlqLimitLifted
+from kafka_keyshared.core.contract.events import DeadLetterAnswer, DlqLimitLifted
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, Retry, TopicPartition
 from kafka_keyshared.observability.web.metrics import Exposition
 from kafka_keyshared.runtime.manual_pause import Those
 from kafka_keyshared.runtime.shutdown import stop
-from kafka_keyshared.runtime.status_board import Board, Observer
+from kafka_keyshared.runtime.status_board import Observer, StatusBoard
 from kafka_keyshared.status import PartitionStatus, Status
 from tests.support.ports import Stage
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
@@ -44,7 +44,7 @@ def assigned(stage: Stage, *partitions: TopicPartition) -> Stage:
 
 def seen(stage: Stage) -> Status:
     """What the instance shows of itself now."""
-    board = Board(Clock())
+    board = StatusBoard(Clock())
     Observer(stage.loop, board, group="g", pool="thread", interval_ms=300_000).show()
     status = board.read(0.0)
     assert status is not None
@@ -258,7 +258,7 @@ class Acknowledges:
 
     def publish(self, publish: Publish) -> None:
         assert self.stage is not None
-        self.stage.mailbox.put(DeadLettered(publish))
+        self.stage.mailbox.put(DeadLetterAnswer(publish))
 
     def serve(self) -> None:
         """Nothing is on the way."""

@@ -231,7 +231,7 @@ class Told(Stage):
         def told(event: ev.Event) -> None:
             if isinstance(event, ev.Reported):
                 self.log.append(len(event.reports))
-            elif isinstance(event, ev.CommitDue | ev.Beat):
+            elif isinstance(event, ev.CommitDue | ev.Tick):
                 self.log.append(type(event).__name__)
             tell(event)
 
@@ -300,7 +300,7 @@ def test_the_heartbeat_waits_a_turn_for_a_commit_that_took_long_but_not_for_ever
     stage.step()
     answer = stage.client.answer
 
-    def slowly(commit: cmd.Commit) -> ev.CommitAnswered | None:
+    def slowly(commit: cmd.Commit) -> ev.CommitAnswer | None:
         stage.now += 0.2
         return answer(commit)
 
@@ -758,7 +758,7 @@ def test_progress_is_read_before_the_mailbox(moment: str) -> None:
 
 
 def test_a_commit_that_fails_at_once_is_answered_through_the_mailbox(stage: Stage) -> None:
-    stage.client.answer = lambda commit: ev.CommitAnswered(commit, ev.CommitResult.RETRY, "no")
+    stage.client.answer = lambda commit: ev.CommitAnswer(commit, ev.CommitResult.RETRY, "no")
     stage.step()
     stage.work()
     stage.now += 10.0
@@ -1041,7 +1041,7 @@ def test_a_stop_whose_last_commit_was_stored_before_the_one_under_way_sends_it_a
     def answered(timeout: float) -> Record | None:
         for commit in reversed(stage.client.commits):
             if len(stage.client.commits) > 1 and commit in stage.core.commits.in_flight:
-                stage.mailbox.put(ev.CommitAnswered(commit, ev.CommitResult.ACCEPTED))
+                stage.mailbox.put(ev.CommitAnswer(commit, ev.CommitResult.ACCEPTED))
         return poll(timeout)
 
     stage.client.poll = answered  # type: ignore[method-assign]
@@ -1067,12 +1067,12 @@ def test_a_refusal_of_an_earlier_commit_says_nothing_of_the_last_one(heard: str)
     def answered(timeout: float) -> Record | None:
         earlier, *later = stage.client.commits
         if later and earlier in stage.core.commits.in_flight:
-            refused = ev.CommitAnswered(earlier, ev.CommitResult.LOST, "old generation")
+            refused = ev.CommitAnswer(earlier, ev.CommitResult.LOST, "old generation")
             if heard == "before":
                 stage.mailbox.put(refused)
                 stage.client.callbacks["revoke"]([P1])
             for each in stage.client.commits[1:]:
-                stage.mailbox.put(ev.CommitAnswered(each, ev.CommitResult.ACCEPTED))
+                stage.mailbox.put(ev.CommitAnswer(each, ev.CommitResult.ACCEPTED))
             if heard == "after":
                 stage.mailbox.put(refused)
         return poll(timeout)
@@ -1099,7 +1099,7 @@ def test_a_stop_sends_again_what_an_earlier_commit_had_and_is_refused_for_its_ge
     def refused_once() -> None:
         if earlier in stage.core.commits.in_flight:
             stage.accept()
-            stage.mailbox.put(ev.CommitAnswered(earlier, ev.CommitResult.LOST, "old generation"))
+            stage.mailbox.put(ev.CommitAnswer(earlier, ev.CommitResult.LOST, "old generation"))
 
     stage.on_wait = refused_once
     report = stop(stage.loop, 5.0, lambda: False)
@@ -1117,7 +1117,7 @@ def test_a_stop_sends_again_what_is_only_to_be_confirmed_and_is_refused_for_its_
     stage.loop.serve(0.0)
     told = [ev.CommitResult.RETRY, ev.CommitResult.ACCEPTED, ev.CommitResult.LOST]
     answers = iter(told)
-    stage.client.answer = lambda commit: ev.CommitAnswered(
+    stage.client.answer = lambda commit: ev.CommitAnswer(
         commit, next(answers, ev.CommitResult.ACCEPTED), "a round"
     )
     for _ in range(2):
@@ -1135,7 +1135,7 @@ def test_a_last_commit_that_is_refused_is_not_called_accepted(
 ) -> None:
     stage.step()
     stage.work()
-    stage.client.answer = lambda commit: ev.CommitAnswered(commit, result, "no")
+    stage.client.answer = lambda commit: ev.CommitAnswer(commit, result, "no")
     report = stop(stage.loop, 5.0, lambda: False)
     assert not report.commit_accepted
     if result is ev.CommitResult.LOST:
@@ -1151,7 +1151,7 @@ def test_a_stop_in_the_middle_of_many_rounds_sends_again_what_each_of_them_refus
     stage.step()
     stage.work()
     refused = iter([ev.CommitResult.LOST] * 3 + [ev.CommitResult.RETRY, ev.CommitResult.LOST])
-    stage.client.answer = lambda commit: ev.CommitAnswered(
+    stage.client.answer = lambda commit: ev.CommitAnswer(
         commit, next(refused, ev.CommitResult.ACCEPTED), "a round"
     )
     report = stop(stage.loop, 25.0, lambda: False)
@@ -1167,14 +1167,14 @@ def test_what_is_refused_and_then_given_up_or_lost_in_a_stop_is_told_as_it_is(lo
     stage.fill(*(record(offset) for offset in range(20)))
     stage.assign(P0, P1)
     stage.step()
-    stage.mailbox.put(ev.CommitAnswered(stage.client.commits[0], ev.CommitResult.ACCEPTED))
+    stage.mailbox.put(ev.CommitAnswer(stage.client.commits[0], ev.CommitResult.ACCEPTED))
     stage.work()
     poll = stage.client.poll
 
     def answered(timeout: float) -> Record | None:
         last = stage.client.commits[-1]
         if P0 in stage.core.partitions:
-            stage.mailbox.put(ev.CommitAnswered(last, ev.CommitResult.LOST, "old generation"))
+            stage.mailbox.put(ev.CommitAnswer(last, ev.CommitResult.LOST, "old generation"))
             stage.accept()
             stage.client.callbacks["lost" if lost else "revoke"]([P0])
         return poll(timeout)
@@ -1193,7 +1193,7 @@ def test_what_fails_for_now_and_is_given_up_meanwhile_is_told_as_it_is(
     stage.step()
     stage.work()
     answers = iter([ev.CommitResult.RETRY, then])
-    stage.client.answer = lambda commit: ev.CommitAnswered(commit, next(answers), "a rebalance")
+    stage.client.answer = lambda commit: ev.CommitAnswer(commit, next(answers), "a rebalance")
     poll = stage.client.poll
 
     def taken_away(timeout: float) -> Record | None:
@@ -1232,13 +1232,13 @@ class RefusedLetters:
     """A publisher whose letters never get an answer, or are refused at once."""
 
     def __init__(self, *, refused: bool) -> None:
-        self.post: Callable[[ev.DeadLettered], None]
+        self.post: Callable[[ev.DeadLetterAnswer], None]
         self.refused = refused
         self.count = 0
 
     def publish(self, publish: cmd.Publish) -> None:
         if self.refused:
-            self.post(ev.DeadLettered(publish, "no such topic"))
+            self.post(ev.DeadLetterAnswer(publish, "no such topic"))
         else:
             self.count += 1
 

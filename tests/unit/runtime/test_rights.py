@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_keyshared.client.port import Refusal
+from kafka_keyshared.client.port import RightRefusal
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.events import Right
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.rights import ASK_EVERY, Subject, user_in
 from kafka_keyshared.runtime.shutdown import stop
-from kafka_keyshared.runtime.status_board import Board, Observer
+from kafka_keyshared.runtime.status_board import Observer, StatusBoard
 from tests.support.ports import Stage
 from tests.support.records import P0, FakeRecord, record
 
@@ -184,7 +184,7 @@ def test_denied_commits_are_named_and_sent_again_until_they_are_accepted(
     stage: Stage, caplog: pytest.LogCaptureFixture, right: Right
 ) -> None:
     error = 'KafkaError{code=DENIED,val=1,str="Broker: authorization failed"}'
-    stage.client.answer = lambda commit: ev.CommitAnswered(
+    stage.client.answer = lambda commit: ev.CommitAnswer(
         commit, ev.CommitResult.DENIED, error, right
     )
     stage.fill(*(record(offset) for offset in range(10)))
@@ -280,7 +280,7 @@ def test_a_partition_whose_position_may_not_be_asked_waits_and_starts_by_itself(
     stage = Stage()
     stage.loop.rights.subject = Subject(("orders", "payments"), "billing", "alice", TIMEOUT)
     stage.client.refused = {Q0}
-    hidden = Refusal(Right.TOPIC, "payments", Q0, "Topic authorization failed")
+    hidden = RightRefusal(Right.TOPIC, "payments", Q0, "Topic authorization failed")
     stage.client.told_refusals = [hidden]
     stage.assign(P0, Q0)
     stage.fill(record(0), FakeRecord(Q0, 0, b"key"))
@@ -297,7 +297,7 @@ def test_a_partition_whose_position_may_not_be_asked_waits_and_starts_by_itself(
 def test_a_topic_that_is_not_seen_at_all_is_told_with_both_rights(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage.client.told_refusals = [Refusal(Right.TOPIC, "hidden", None, "no such right")]
+    stage.client.told_refusals = [RightRefusal(Right.TOPIC, "hidden", None, "no such right")]
     pass_time(stage, 1.0)
     (line,) = lines(caplog, "topic hidden")
     assert "Grant DESCRIBE and READ on topic hidden" in line
@@ -311,9 +311,9 @@ def test_a_stop_waits_for_a_denied_commit_while_it_has_time(stage: Stage) -> Non
     stage.work()
     back = stage.now + 12.0
     stage.client.answer = lambda commit: (
-        ev.CommitAnswered(commit, ev.CommitResult.DENIED, "no", Right.GROUP)
+        ev.CommitAnswer(commit, ev.CommitResult.DENIED, "no", Right.GROUP)
         if stage.now < back
-        else ev.CommitAnswered(commit, ev.CommitResult.ACCEPTED)
+        else ev.CommitAnswer(commit, ev.CommitResult.ACCEPTED)
     )
     report = stop(stage.loop, 25.0, lambda: False)
     assert report.clean
@@ -323,7 +323,7 @@ def test_a_stop_waits_for_a_denied_commit_while_it_has_time(stage: Stage) -> Non
 
 def test_a_stop_says_of_how_many_partitions_no_start_could_be_committed() -> None:
     stage = Stage()
-    stage.client.answer = lambda commit: ev.CommitAnswered(
+    stage.client.answer = lambda commit: ev.CommitAnswer(
         commit, ev.CommitResult.DENIED, "no", Right.TOPIC
     )
     stage.assign(P0)
@@ -343,7 +343,7 @@ def test_the_stop_of_an_instance_that_ends_for_missing_rights_waits_no_longer(
     stage.fill(*(record(offset) for offset in range(5)))
     pass_time(stage, 1.0)
     stage.work()
-    stage.client.answer = lambda commit: ev.CommitAnswered(
+    stage.client.answer = lambda commit: ev.CommitAnswer(
         commit, ev.CommitResult.DENIED, "no", Right.GROUP
     )
     pass_time(stage, TIMEOUT + 5.0)
@@ -373,7 +373,7 @@ def test_a_refused_partition_is_no_stall_and_no_reason_to_restart(
 def test_readiness_names_the_right_and_fails_for_it_when_asked_to(
     stage: Stage, unready: bool
 ) -> None:
-    board = Board(stage.loop.ports.clock, unready_when_unauthorized=unready)
+    board = StatusBoard(stage.loop.ports.clock, unready_when_unauthorized=unready)
     watcher = Observer(
         stage.loop, board, group="billing", pool="thread", interval_ms=300_000, topics=["orders"]
     )

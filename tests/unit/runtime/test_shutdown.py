@@ -8,13 +8,13 @@ import pytest
 
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.contract.commands import Commit
-from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.core.offsets.metadata import decode
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record
-from kafka_keyshared.runtime.flush import Flush
+from kafka_keyshared.runtime.flush import FlushOrder
 from kafka_keyshared.runtime.shutdown import AWAIT_WAIT, StopReport, stop
 from tests.support.ports import Stage
 from tests.support.records import ERROR, P0, FakeRecord, record
@@ -70,7 +70,7 @@ def test_a_stop_and_a_flush_name_the_key_that_a_record_goes_by(
     stage.accept()
     stage.step()
     assert stage.pool.workers["default", 0].start() is not None
-    order = Flush()
+    order = FlushOrder()
     stage.loop.orders.post("flush", lambda: order(stage.loop))
     stage.step(2)
     assert "(orders-0@0, key b'of the header', 0 s so far)" in order.waits_for()
@@ -197,9 +197,9 @@ def test_a_limit_that_the_last_commit_finds_is_kept_to_in_the_same_stop() -> Non
     stage.fill(*(record(offset, f"k{offset}") for offset in range(600)))
     stage.assign()
 
-    def answer(commit: Commit) -> CommitAnswered:
+    def answer(commit: Commit) -> CommitAnswer:
         large = any(len(each.metadata) >= 100 for each in commit.entries.values())
-        return CommitAnswered(commit, CommitResult.TOO_LARGE if large else CommitResult.ACCEPTED)
+        return CommitAnswer(commit, CommitResult.TOO_LARGE if large else CommitResult.ACCEPTED)
 
     stage.client.answer = answer
     stage.step()

@@ -13,7 +13,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Commit
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.lane_section import LaneNotes
-from kafka_keyshared.core.offsets.running_section import STARTED, Running
+from kafka_keyshared.core.offsets.running_section import STARTED, RunningNote
 from kafka_keyshared.core.partitions.careful_starts import FIRST_RECORDS
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.rebalance import NOTHING_AFTER
@@ -290,7 +290,7 @@ def named(commit: Commit) -> set[int]:
 
 def test_after_an_unclean_end_records_start_behind_the_commit_that_names_them() -> None:
     stage = Stage(careful=True)
-    ran = {"default": LaneNotes(running=Running({100: STARTED}))}
+    ran = {"default": LaneNotes(running=RunningNote({100: STARTED}))}
     stage.client.stored = {P0: CommittedOffset(0, metadata.encode(here(0), {}, notes=ran).text)}
     stage.fill(*(record(offset) for offset in range(101)))
     stage.assign(P0)
@@ -298,6 +298,6 @@ def test_after_an_unclean_end_records_start_behind_the_commit_that_names_them() 
     assert stage.work() == []
     (commit,) = stage.client.commits
     assert named(commit) == {*range(FIRST_RECORDS), 100}
-    stage.mailbox.put(ev.CommitAnswered(commit, ev.CommitResult.ACCEPTED))
+    stage.mailbox.put(ev.CommitAnswer(commit, ev.CommitResult.ACCEPTED))
     stage.step()
     assert stage.work() == list(range(FIRST_RECORDS))

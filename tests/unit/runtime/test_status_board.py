@@ -8,13 +8,13 @@ import pytest
 
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.contract.slices import Leased
+from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.model import Record
 from kafka_keyshared.runtime.manual_pause import Those
 from kafka_keyshared.runtime.pause_commands import pause
 from kafka_keyshared.runtime.standstill import StandstillWatch
-from kafka_keyshared.runtime.status_board import DERIVE_AFTER, Board, Observer, chained
+from kafka_keyshared.runtime.status_board import DERIVE_AFTER, Observer, StatusBoard, chained
 from tests.support.ports import Stage
 from tests.support.records import ERROR, P0, P1, record
 from tests.support.slices import slice_of
@@ -29,7 +29,7 @@ class Watched:
         self.stage.accept()
         self.stage.client.stored[P0] = CommittedOffset(0, None)
         self.stage.client.stored[P1] = CommittedOffset(0, None)
-        self.board = Board(self.stage.loop.ports.clock, **board)
+        self.board = StatusBoard(self.stage.loop.ports.clock, **board)
         self.observer = Observer(
             self.stage.loop,
             self.board,
@@ -79,7 +79,7 @@ def test_it_is_not_ready_before_it_runs_and_while_it_stops(watched: Watched) -> 
     watched.rebalance("assign")
     watched.observer.enter("stopping")
     assert (watched.board.ready().ok, watched.board.ready().reason) == (False, "stopping")
-    assert not Board(Clock()).ready().ok
+    assert not StatusBoard(Clock()).ready().ok
 
 
 def test_a_status_is_made_at_a_heartbeat_while_somebody_reads(watched: Watched) -> None:
@@ -230,7 +230,7 @@ def test_readiness_ends_with_an_outage_where_that_is_wanted(unready: bool) -> No
     for number in range(30):
         fail(watched, number)
     assert watched.board.ready().ok is not unready
-    done = Leased(slice_of(*map(record, range(10))))
+    done = SliceState(slice_of(*map(record, range(10))))
     for _ in range(30):
         watched.stage.sub.failure_watch.ended(done, range(10), ())
         watched.step(0.6)

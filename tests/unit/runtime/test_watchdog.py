@@ -11,7 +11,7 @@ from kafka_keyshared.client.port import CommittedOffset, LogBounds
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.status_board import Board, Observer
+from kafka_keyshared.runtime.status_board import Observer, StatusBoard
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, FakeRecord, record
 
@@ -45,9 +45,9 @@ def stuck(stage: Stage, seeks: int) -> None:
     stage.fill(record(10))
 
 
-def health(stage: Stage) -> Board:
+def health(stage: Stage) -> StatusBoard:
     """The board after a look of the observer."""
-    board = Board(stage.loop.ports.clock)
+    board = StatusBoard(stage.loop.ports.clock)
     observer = Observer(stage.loop, board, group="g", pool="thread", interval_ms=300_000)
     observer.enter("running")
     observer.step()

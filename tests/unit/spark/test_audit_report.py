@@ -8,14 +8,14 @@ from xml.etree import ElementTree as Xml
 import pytest
 
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.spark.audit import RULES, Audit, Finding, shown
+from kafka_keyshared.spark.audit import RULES, Audit, AuditFinding, shown
 from kafka_keyshared.spark.audit_report import TOTALS, as_json, as_markdown, plots, write_report
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def an_audit(**broken: Finding) -> Audit:
-    findings = {rule: broken.get(rule, Finding()) for rule in RULES}
+def an_audit(**broken: AuditFinding) -> Audit:
+    findings = {rule: broken.get(rule, AuditFinding()) for rule in RULES}
     workers = [
         {
             "incarnation": f"pod-{process}-1f",
@@ -44,7 +44,7 @@ def test_a_clean_audit_says_so_everywhere() -> None:
 
 def test_what_was_broken_is_named_with_its_first_cases() -> None:
     case = {"topic": "t", "partition": 1, "offset": 2, "key": "k", "why": "it never started"}
-    audit = an_audit(lost=Finding(12, [case]))
+    audit = an_audit(lost=AuditFinding(12, [case]))
     told = as_json(audit, 1.0)
     assert (told["ok"], told["lost"], told["examples"]) == (False, 12, {"lost": [case]})
     page = as_markdown(audit, "a log")

@@ -9,11 +9,11 @@ import pytest
 from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET, decode, encode
-from kafka_keyshared.core.offsets.positions import Snapshot
+from kafka_keyshared.core.offsets.positions import OffsetSnapshot
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.batch_plan import leaves_nothing, outcome, plan
-from kafka_keyshared.spark.task import Report, Settled
+from kafka_keyshared.spark.task import Settled, TaskReport
 from tests.support.texts import here
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -83,8 +83,8 @@ def test_what_retention_has_removed_is_not_read() -> None:
     assert "retention has removed the log up to 40" in made.notices[0]
 
 
-def told(worker: int, runs: tuple[tuple[int, int], ...], **notes: object) -> Report:
-    return Report(worker, {P0: Settled(runs, LaneNotes(**notes))})  # type: ignore[arg-type]
+def told(worker: int, runs: tuple[tuple[int, int], ...], **notes: object) -> TaskReport:
+    return TaskReport(worker, {P0: Settled(runs, LaneNotes(**notes))})  # type: ignore[arg-type]
 
 
 def test_of_what_tasks_tell_the_least_is_committed() -> None:
@@ -109,7 +109,7 @@ def test_what_others_have_said_in_the_metadata_is_handed_on() -> None:
 
 
 def test_what_a_task_sends_of_positions_can_be_pickled() -> None:
-    snapshot = Snapshot(
+    snapshot = OffsetSnapshot(
         5, {"default": ((6, 7),)}, notes={"default": LaneNotes(tried={5: Tried(2)})}
     )
     assert pickle.loads(pickle.dumps(snapshot)) == snapshot

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_keyshared.errors import MissingPartError
 from kafka_keyshared.spark import checks, jars
-from kafka_keyshared.spark.checks import Misfit, Part
+from kafka_keyshared.spark.checks import Misfit, SparkMismatch
 from tests.support.spark_parts import CONNECTOR, JARS, Machine, command, fill, java_command
 
 
@@ -43,7 +43,7 @@ def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch, name: st
 def test_another_pyspark_is_refused_with_the_one_to_install(machine: Machine) -> None:
     machine.installed("3.5.6")
     found = only()
-    assert found.part is Part.SPARK
+    assert found.part is SparkMismatch.SPARK
     assert found.why.startswith("pyspark 3.5.6 is installed")
     assert found.cure == "pip install 'pyspark==4.0.*'"
 
@@ -64,7 +64,7 @@ def test_a_spark_home_with_another_spark_is_named(
     other = fill(machine.root / "other" / "jars", *([there] if there else []))
     machine.monkeypatch.setenv("SPARK_HOME", str(other.parent))
     found = next(checks.misfits())
-    assert found.part is Part.SPARK
+    assert found.part is SparkMismatch.SPARK
     assert found.why.endswith(f"in {other.parent}, which is {which}")
     assert "unset SPARK_HOME" in found.cure
 
@@ -81,7 +81,7 @@ def test_a_java_that_spark_does_not_run_on_is_named(
     else:
         java_command(machine.root / "java", version)
     found = only()
-    assert found.part is Part.JAVA
+    assert found.part is SparkMismatch.JAVA
     assert found.why.startswith("Spark ")
     assert told in found.why
     assert "JAVA_HOME" in found.cure
@@ -90,7 +90,7 @@ def test_a_java_that_spark_does_not_run_on_is_named(
 def test_missing_jars_are_named_with_the_way_to_get_them(machine: Machine) -> None:
     (machine.cache / CONNECTOR).unlink()
     found = only()
-    assert found.part is Part.JARS
+    assert found.part is SparkMismatch.JARS
     assert str(machine.cache) in found.why
     assert "keyshared spark jars --fetch" in found.cure
     assert jars.JARS_VARIABLE in found.cure
@@ -99,7 +99,7 @@ def test_missing_jars_are_named_with_the_way_to_get_them(machine: Machine) -> No
 def test_a_named_directory_without_the_jars_is_named(machine: Machine) -> None:
     machine.monkeypatch.setenv(jars.JARS_VARIABLE, str(machine.root))
     found = only()
-    assert found.part is Part.JARS
+    assert found.part is SparkMismatch.JARS
     assert f"{jars.JARS_VARIABLE}={machine.root}" in found.why
 
 
@@ -114,24 +114,24 @@ def test_jars_for_another_spark_or_scala_are_named(machine: Machine, name: str, 
     (machine.cache / CONNECTOR).unlink()
     fill(machine.cache, name)
     found = only()
-    assert found.part is Part.JARS
+    assert found.part is SparkMismatch.JARS
     assert found.why == f"{machine.cache / name} {told}"
 
 
 def test_two_versions_of_a_jar_are_named(machine: Machine) -> None:
     fill(machine.cache, "kafka-clients-3.8.0.jar")
     found = only()
-    assert found.part is Part.JARS
+    assert found.part is SparkMismatch.JARS
     assert "kafka-clients-3.8.0.jar and kafka-clients-3.9.0.jar are both in" in found.why
 
 
 def test_another_python_for_executors_is_named(machine: Machine) -> None:
     other = command(machine.root / "other-python", "print('3.9')")
     found = only(spark_pyspark_python=str(other))
-    assert found.part is Part.PYTHON
+    assert found.part is SparkMismatch.PYTHON
     assert f"{other}, is 3.9, and this one is {sys.version_info[0]}." in found.why
     machine.monkeypatch.setenv("PYSPARK_PYTHON", str(other))
-    assert only("spark://somewhere:7077").part is Part.PYTHON
+    assert only("spark://somewhere:7077").part is SparkMismatch.PYTHON
 
 
 def test_a_python_that_is_not_here_matters_only_where_all_is_here(machine: Machine) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
-from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult
+from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult
 from kafka_keyshared.errors import KeySharedError, TopicMissingError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.driver import group
@@ -30,7 +30,7 @@ class Client:
 
     made: Client
 
-    def __init__(self, conf: Any, topics: Any, answer: Callable[[CommitAnswered], None]) -> None:
+    def __init__(self, conf: Any, topics: Any, answer: Callable[[CommitAnswer], None]) -> None:
         Client.made = self
         self.consumer = None
         self.committed_here: list[Commit] = []
@@ -64,7 +64,7 @@ class Client:
 
     def commit(self, commit: Commit) -> None:
         self.committed_here.append(commit)
-        answer = CommitAnswered(commit, *self.answers.get(len(self.committed_here), ACCEPTED))
+        answer = CommitAnswer(commit, *self.answers.get(len(self.committed_here), ACCEPTED))
         self.happens(lambda: self._answer(answer))
 
     def committed(self, partitions: Any, timeout: float) -> Any:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.json_view import in_a_line
-from kafka_keyshared.dlq.selection import Selection
+from kafka_keyshared.dlq.selection import LetterSelection
 from kafka_keyshared.spark.letters import letter_of, line_of, outline_of, whole_of
 from tests.support.letters import a_letter
 
@@ -46,5 +46,5 @@ def test_a_line_names_its_letter_for_a_replay(tmp_path: Path) -> None:
     lines = [line_of(each, "t.dlq")["line"] for each in LETTERS[:1]]
     file.write_text("".join(f"{line}\n" for line in lines))
     assert json.loads(lines[0])["source"]["offset"] == 3
-    choice = Choice(selection=Selection(file))
+    choice = Choice(selection=LetterSelection(file))
     assert [choice.takes(each) for each in LETTERS] == [True, False, False]

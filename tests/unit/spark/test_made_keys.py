@@ -12,7 +12,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings, wor
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import Undecodable
 from kafka_keyshared.spark.driver.batch import _keys_of
-from kafka_keyshared.spark.placement import Places
+from kafka_keyshared.spark.placement import RecordPlacement
 
 pd = pytest.importorskip("pandas")
 
@@ -28,7 +28,7 @@ def made(key_of: Callable[[Any], bytes | None], records: int = 5) -> Any:
         [None] * records,
     ]
     settings = SubscriptionSettings(workers=worker_names(2))
-    return _keys_of(Places(settings), key_of)(*map(pd.Series, columns))
+    return _keys_of(RecordPlacement(settings), key_of)(*map(pd.Series, columns))
 
 
 def test_a_function_that_says_the_same_again_is_taken() -> None:

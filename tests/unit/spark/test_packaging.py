@@ -15,7 +15,7 @@ import pytest
 
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.spark import packaging
-from kafka_keyshared.spark.packaging import Found
+from kafka_keyshared.spark.packaging import ExecutorReport
 
 
 def test_the_package_is_imported_from_its_zip_with_its_data(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ class Spread:
         self.task = task
         return self
 
-    def collect(self) -> Sequence[Found]:
+    def collect(self) -> Sequence[ExecutorReport]:
         if not self._run:
             threading.Event().wait()
         return [found for _ in range(self.count) for found in self.task(iter(()))]
@@ -82,7 +82,7 @@ def test_a_cluster_that_gives_no_executor_is_told() -> None:
 
 def test_what_spark_raises_is_passed_on() -> None:
     class Broken(Spread):
-        def collect(self) -> Sequence[Found]:
+        def collect(self) -> Sequence[ExecutorReport]:
             raise OSError("gone")
 
     with pytest.raises(OSError, match="gone"):

@@ -9,7 +9,7 @@ from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS
-from kafka_keyshared.spark.placement import Places, place_numbers, spark_partition
+from kafka_keyshared.spark.placement import RecordPlacement, place_numbers, spark_partition
 
 KEYS = [b"", b"a", b"customer-1", b"N12345", bytes(range(256)), *(b"%d" % n for n in range(2_000))]
 
@@ -45,13 +45,13 @@ def test_keys_go_where_the_cores_routing_sends_them(
     settings = SubscriptionSettings(workers=workers, routing=routing, slot_function=slot_function)  # type: ignore[arg-type]
     sub = Dispatcher([settings]).subscriptions["default"]
     owners = [sub.table.owners[sub.keys.slot(key)] for key in KEYS]
-    places = Places(settings).of(KEYS, [0] * len(KEYS), range(len(KEYS)))
+    places = RecordPlacement(settings).of(KEYS, [0] * len(KEYS), range(len(KEYS)))
     assert [spark_partition(place, len(workers)) for place in places] == owners
 
 
 def test_a_null_key_goes_to_each_worker_in_turn_and_always_to_the_same() -> None:
     settings = SubscriptionSettings(workers=worker_names(3))
-    places = Places(settings)
+    places = RecordPlacement(settings)
     found = places.of([None] * 6, [0] * 6, range(6))
     assert sorted(set(found)) == sorted(places.numbers)
     assert found == places.of([None] * 6, [0] * 6, range(6))
@@ -59,13 +59,13 @@ def test_a_null_key_goes_to_each_worker_in_turn_and_always_to_the_same() -> None
 
 def test_null_keys_of_one_lane_go_where_the_empty_key_goes() -> None:
     settings = SubscriptionSettings(workers=worker_names(3), null_keys="one-lane")
-    [first, *others] = Places(settings).of([b"", None, None], [0, 0, 1], [1, 2, 3])
+    [first, *others] = RecordPlacement(settings).of([b"", None, None], [0, 0, 1], [1, 2, 3])
     assert others == [first, first]
 
 
 def test_exclusive_has_one_task_for_everything() -> None:
     settings = SubscriptionSettings(workers=worker_names(3), routing=RoutingSettings("exclusive"))
-    assert len(set(Places(settings).of([b"a", None, b"c"], [0, 0, 0], [1, 2, 3]))) == 1
+    assert len(set(RecordPlacement(settings).of([b"a", None, b"c"], [0, 0, 0], [1, 2, 3]))) == 1
 
 
 def test_routings_that_leave_keys_to_nobody_are_refused() -> None:
@@ -73,4 +73,4 @@ def test_routings_that_leave_keys_to_nobody_are_refused() -> None:
     filters = RoutingSettings(filters={"worker-0": ["a*"]}, on_unmatched="skip")
     for routing in (gap, filters):
         with pytest.raises(ConfigError, match="are not run on Spark"):
-            Places(SubscriptionSettings(routing=routing))
+            RecordPlacement(SubscriptionSettings(routing=routing))

@@ -60,7 +60,7 @@ def run_with(
     streams: bool = False,
     asked_in: int = 0,
     session: Any = None,
-) -> run.Outcome:
+) -> run.SparkRunOutcome:
     """Run batches that end so, one after the other: with this error, or well.
 
     ``stop`` is asked while the batch of this number runs.

@@ -7,24 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.cli.advice.count import Tally
+from kafka_keyshared.cli.advice.count import SampleCounts
 from kafka_keyshared.cli.advice.model import ratio
 from kafka_keyshared.cli.weights import read_weights, write_weights
 from kafka_keyshared.core.routing.loads import busiest
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.spark.skew import MEASURES, Measured, balanced, spread
+from kafka_keyshared.spark.skew import MEASURES, SlotCounts, balanced, spread
 
 KEYS = [b"key-%d" % (number % 300 if number % 3 else number % 7) for number in range(9_000)]
 
 
-def measured(keys: list[bytes], keyless: int = 0, seconds: float = 0.002) -> Measured:
+def measured(keys: list[bytes], keyless: int = 0, seconds: float = 0.002) -> SlotCounts:
     """What Spark would count of these keys."""
     slots = Counter(map(slot_of, keys))
     each = {"records": 1.0, "bytes": 100.0, "seconds": seconds}
     top = Counter(keys).most_common(1)[0][1]
-    return Measured(
+    return SlotCounts(
         len(set(keys)),
         {name: (len(keys) + keyless) * each[name] for name in MEASURES},
         {name: keyless * each[name] for name in MEASURES},
@@ -36,7 +36,7 @@ def measured(keys: list[bytes], keyless: int = 0, seconds: float = 0.002) -> Mea
 @pytest.mark.parametrize("workers", [4, 16, 64])
 @pytest.mark.parametrize("keyless", [0, 500, 90_000])
 def test_a_speed_up_is_what_advise_says_of_the_same_records(workers: int, keyless: int) -> None:
-    tally = Tally()
+    tally = SampleCounts()
     tally.add(TopicPartition("t", 0), [*KEYS, *[None] * keyless])
     tally.close()
     found = spread(measured(KEYS, keyless), "records", workers)

@@ -17,9 +17,9 @@ from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.spark.placement import Places, spark_partition
-from kafka_keyshared.spark.state import Kept, StateStore
-from kafka_keyshared.spark.task import Drive, Job, Report, Share
+from kafka_keyshared.spark.placement import RecordPlacement, spark_partition
+from kafka_keyshared.spark.state import StateFile, StateStore
+from kafka_keyshared.spark.task import BatchShare, Drive, SparkJob, TaskReport
 from kafka_keyshared.testing import record
 
 P0 = TopicPartition("t", 0)
@@ -52,7 +52,7 @@ class Counts:
 
 def run_batch(
     handler: type[Counts], workers: int, begin: int, end: int, folder: Path, **given: Any
-) -> list[Report]:
+) -> list[TaskReport]:
     """Run a batch of records whose keys take turns, as so many tasks."""
     names = worker_names(workers)
     settings = SubscriptionSettings(workers=names, hands_over=True, instances=True)
@@ -60,9 +60,9 @@ def run_batch(
         WorkerSpec("default", index, name, maker(handler), one_thread=True)
         for index, name in enumerate(names)
     ]
-    share = Share(ev.StartPoint(begin), begin, end)
-    job = Job(settings, specs, {P0: share}, "g", state_to=folder, **given)
-    places = Places(settings)
+    share = BatchShare(ev.StartPoint(begin), begin, end)
+    job = SparkJob(settings, specs, {P0: share}, "g", state_to=folder, **given)
+    places = RecordPlacement(settings)
     records = [record(f"k{n % 20}", b"", topic="t", offset=n) for n in range(begin, end)]
     found = places.of([each.key() for each in records], [0] * len(records), range(begin, end))
     reports = []
@@ -73,12 +73,12 @@ def run_batch(
             if spark_partition(place, workers) == worker
         ]
         *_, report = Drive(job, worker).run_all([mine])
-        assert isinstance(report, Report)
+        assert isinstance(report, TaskReport)
         reports.append(report)
     return reports
 
 
-def states(reports: list[Report]) -> tuple[Kept, ...]:
+def states(reports: list[TaskReport]) -> tuple[StateFile, ...]:
     return tuple(each.state for each in reports if each.state is not None)
 
 
@@ -109,7 +109,7 @@ def test_the_state_that_counts_is_the_one_at_the_groups_positions(tmp_path: Path
     """A run that was killed before its commit has written a newer one."""
     store = StateStore(tmp_path, "a/b")
     before, after = {P0: (10, "")}, {P0: (20, "text")}
-    kept = Kept("file", ((0, 65_535),))
+    kept = StateFile("file", ((0, 65_535),))
     first = store.next_folder()
     store.keep(first, [kept], before)
     second = store.next_folder()
@@ -125,7 +125,7 @@ def test_the_state_that_counts_is_the_one_at_the_groups_positions(tmp_path: Path
 
 def test_a_partition_that_the_group_has_not_read_yet_costs_no_state(tmp_path: Path) -> None:
     """It was added to the topic, or its topic to the subscription, since the state was kept."""
-    store, kept = StateStore(tmp_path, "g"), Kept("f", ((0, 9),))
+    store, kept = StateStore(tmp_path, "g"), StateFile("f", ((0, 9),))
     added = TopicPartition("t", 1)
     store.keep(store.next_folder(), [kept], {P0: (5, "")})
     assert store.find({P0: (5, ""), added: (0, "")}, {added}) == ((kept,), False)

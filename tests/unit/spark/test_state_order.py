@@ -17,8 +17,8 @@ from kafka_keyshared.core.offsets.lane_section import LaneNotes
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.driver import run
-from kafka_keyshared.spark.state import Kept, StateStore, release
-from kafka_keyshared.spark.task import Report, Settled
+from kafka_keyshared.spark.state import StateFile, StateStore, release
+from kafka_keyshared.spark.task import Settled, TaskReport
 
 P0 = TopicPartition("t", 0)
 
@@ -75,10 +75,12 @@ def test_states_and_their_index_are_there_for_good_before_the_commit(
     app.handler(Counts)
     slots = ((0, 65_535),)
 
-    def tasks(self: Any, made: Any, kept: Any, folder: Path) -> tuple[list[Report], Any]:
+    def tasks(self: Any, made: Any, kept: Any, folder: Path) -> tuple[list[TaskReport], Any]:
         file = folder / "0-0.state"
         release(maker(Counts)(), slots, file, go_on=False)
-        report = Report(0, {P0: Settled(((0, 10),), LaneNotes())}, state=Kept(str(file), slots))
+        report = TaskReport(
+            0, {P0: Settled(((0, 10),), LaneNotes())}, state=StateFile(str(file), slots)
+        )
         return [report], None
 
     monkeypatch.setattr(run._Run, "_run", tasks)

@@ -16,28 +16,37 @@ from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
 from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.executors.handling.handlers import maker
-from kafka_keyshared.executors.handling.outputs import Place
+from kafka_keyshared.executors.handling.outputs import OutputTarget
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import Output, Record, TopicPartition
 from kafka_keyshared.spark.settled_offsets import common, to_position
-from kafka_keyshared.spark.task import Drive, HandedOut, Job, Letter, Report, Share
+from kafka_keyshared.spark.task import (
+    BatchShare,
+    Drive,
+    NamedOutput,
+    SparkJob,
+    TaskLetter,
+    TaskReport,
+)
 from kafka_keyshared.testing import record
 from tests.support.texts import here
 
 P0 = TopicPartition("t", 0)
 
 
-def a_job(handler: Callable[..., Any], shares: dict[TopicPartition, Share], **given: Any) -> Job:
+def a_job(
+    handler: Callable[..., Any], shares: dict[TopicPartition, BatchShare], **given: Any
+) -> SparkJob:
     workers = worker_names(given.pop("workers", 1))
     given.setdefault("retry", RetryPolicy(attempts=2, backoff=0.01, jitter=0.0))
     settings = SubscriptionSettings(workers=workers, **given)
     make = maker(handler)
     specs = [WorkerSpec("default", index, name, make) for index, name in enumerate(workers)]
-    return Job(settings, specs, shares, "g", {"t": "t.dlq"})
+    return SparkJob(settings, specs, shares, "g", {"t": "t.dlq"})
 
 
-def share(begin: int, end: int, metadata: str | None = None) -> Share:
-    return Share(ev.StartPoint(begin, metadata), begin, end)
+def share(begin: int, end: int, metadata: str | None = None) -> BatchShare:
+    return BatchShare(ev.StartPoint(begin, metadata), begin, end)
 
 
 def of(offset: int, key: str | None = "k", partition: int = 0) -> Record:
@@ -45,11 +54,11 @@ def of(offset: int, key: str | None = "k", partition: int = 0) -> Record:
 
 
 def done(
-    job: Job, *batches: Sequence[Record], clock: Clock | None = None
-) -> tuple[list[Letter], Report]:
+    job: SparkJob, *batches: Sequence[Record], clock: Clock | None = None
+) -> tuple[list[TaskLetter], TaskReport]:
     *letters, report = Drive(job, 0, clock).run_all(batches)
-    assert isinstance(report, Report)
-    return [each for each in letters if isinstance(each, Letter)], report
+    assert isinstance(report, TaskReport)
+    return [each for each in letters if isinstance(each, TaskLetter)], report
 
 
 class Timeless:
@@ -78,7 +87,7 @@ def test_nothing_waits_for_room_in_a_commit_that_a_task_does_not_make() -> None:
     job = a_job(lambda _: parked.append(drive.core.ceilings.parked()), {P0: share(0, 100 * apart)})
     drive = Drive(job, 0)
     *_, report = drive.run_all([[of(n * apart) for n in range(100)]])
-    assert isinstance(report, Report)
+    assert isinstance(report, TaskReport)
     assert report.handled == 100
     assert not any(parked)
 
@@ -210,7 +219,7 @@ def test_records_are_taken_as_the_window_has_room() -> None:
 
     job = a_job(handle, {P0: share(0, 60_000)}, window_records=1_000)
     *_, report = Drive(job, 0).run_all(source())
-    assert isinstance(report, Report)
+    assert isinstance(report, TaskReport)
     assert report.handled == 60_000
     assert most < 5_000
 
@@ -243,13 +252,13 @@ def test_outputs_are_handed_out_once_by_the_attempt_that_has_not_failed(kind: st
             raise ValueError("once")
         return [Output(f"{each.offset()}.{n}", each.key(), [("h", "x")]) for n in range(2)]
 
-    job = replace(a_job(handle, {P0: share(0, 3)}), outputs=Place(kind, "there"))
+    job = replace(a_job(handle, {P0: share(0, 3)}), outputs=OutputTarget(kind, "there"))
     *told, report = Drive(job, 0).run_all([[of(0), of(1), of(2)]])
-    outputs = [each for each in told if isinstance(each, HandedOut)]
+    outputs = [each for each in told if isinstance(each, NamedOutput)]
     assert calls == [0, 1, 1, 2]
     names = [f"t-0@{offset}/{n}" for offset in range(3) for n in range(2)]
     assert [each.identity for each in outputs] == names
-    assert isinstance(report, Report)
+    assert isinstance(report, TaskReport)
     assert (report.handled, report.outputs) == (3, 6)
     if kind == "json":
         assert [json.loads(each.value)["output"] for each in outputs] == names

@@ -14,9 +14,9 @@ from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import Record
-from kafka_keyshared.observability.audit.processed import Row
+from kafka_keyshared.observability.audit.processed import ProcessedRow
 from kafka_keyshared.observability.audit.wrap import audited
-from kafka_keyshared.spark.task import Drive, Job
+from kafka_keyshared.spark.task import Drive, SparkJob
 from kafka_keyshared.spark.task_log import LogRow, TaskLedger, open_lines, write_whole
 from tests.support.rows import read_rows
 from tests.unit.spark.test_task import P0, of, share
@@ -27,25 +27,29 @@ def fails_at_one(each: Record) -> None:
         raise ValueError("no such customer")
 
 
-def ran(place: str, *records: Record, handler: Any = fails_at_one, **given: Any) -> list[Row]:
+def ran(
+    place: str, *records: Record, handler: Any = fails_at_one, **given: Any
+) -> list[ProcessedRow]:
     """Run the records as one task; return the rows that it hands out."""
     given.setdefault("retry", RetryPolicy(attempts=2, backoff=0.0))
     settings = SubscriptionSettings(workers=worker_names(1), **given)
     # As it travels to an executor.
     ledger = pickle.loads(pickle.dumps(TaskLedger()))
     specs = [WorkerSpec("default", 0, "worker-0", maker(audited(handler, ledger)))]
-    job = Job(settings, specs, {P0: share(0, len(records))}, "g", {"t": "t.dlq"}, audit_log=place)
+    job = SparkJob(
+        settings, specs, {P0: share(0, len(records))}, "g", {"t": "t.dlq"}, audit_log=place
+    )
     out = list(Drive(job, 0).run_all([records]))
     rows = [each for each in out if isinstance(each, LogRow)]
     assert out[-1].rows == len(rows)  # type: ignore[union-attr]
     return read_rows(b"".join(each.line + b"\n" for each in rows))
 
 
-def written(folder: Path) -> list[Row]:
+def written(folder: Path) -> list[ProcessedRow]:
     return [row for file in folder.glob("*.jsonl") for row in read_rows(file.read_bytes())]
 
 
-def told(rows: list[Row]) -> list[tuple[str, int, str | None]]:
+def told(rows: list[ProcessedRow]) -> list[tuple[str, int, str | None]]:
     return [(row.event, row.offset, row.outcome) for row in rows]
 
 

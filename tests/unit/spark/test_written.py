@@ -14,7 +14,7 @@ from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.driver.folders import NOTES, WrittenBatches
-from kafka_keyshared.spark.written import Fate, Note, name_of_batch, note_of
+from kafka_keyshared.spark.written import Note, OutputFate, name_of_batch, note_of
 
 Starts = dict[TopicPartition, StartPoint]
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
@@ -209,9 +209,9 @@ def test_a_set_that_a_pod_went_on_with_keeps_the_outputs_of_what_is_settled() ->
     """The commit of the batch moved no position, as behind a blocked key: only metadata."""
     starts = {P0: at(3, "")}
     note = note_of("g", starts, {P0: CommitEntry(3, "settled")})
-    assert note.fate(starts) is Fate.GO
-    assert note.fate({P0: at(3, "settled")}) is Fate.STAY
-    assert note.fate({P0: at(3, "settled, and more")}) is Fate.STAY
+    assert note.fate(starts) is OutputFate.GO
+    assert note.fate({P0: at(3, "settled")}) is OutputFate.STAY
+    assert note.fate({P0: at(3, "settled, and more")}) is OutputFate.STAY
 
 
 def test_outputs_stay_where_the_group_has_gone_on_by_other_means() -> None:
@@ -255,9 +255,9 @@ def test_a_note_says_the_same_once_it_is_read() -> None:
     note = note_of("g", starts, entries)
     assert set(note.moves) == {"t-0", "t-1"}
     assert Note.of_text(note.text()) == note
-    assert note.fate(starts) is Fate.GO
-    assert note.fate({**starts, P0: at(9, "x")}) is Fate.STAY
-    assert note.fate({P2: starts[P2]}) is Fate.UNKNOWN
+    assert note.fate(starts) is OutputFate.GO
+    assert note.fate({**starts, P0: at(9, "x")}) is OutputFate.STAY
+    assert note.fate({P2: starts[P2]}) is OutputFate.UNKNOWN
 
 
 steps = st.one_of(

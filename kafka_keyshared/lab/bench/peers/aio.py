@@ -8,24 +8,24 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from kafka_keyshared.executors.coroutines.event_loop import new_loop
-from kafka_keyshared.lab.bench.child import Patience
+from kafka_keyshared.lab.bench.child import StallDetector
 from kafka_keyshared.lab.bench.paced import STAMP
-from kafka_keyshared.lab.bench.workloads import Job, Ran, by_attribute, itself, later_of
+from kafka_keyshared.lab.bench.workloads import BenchJob, JobResult, by_attribute, itself, later_of
 
 LOOK = 0.01
 """Seconds between two checks of the progress of a system that runs by itself."""
 
 
-class Clock:
+class JobClock:
     """Counts the records of a job, and knows when it is over. Time begins with the first record.
 
     In a checked run a repeated record does not count again. Members that join one after the other
     repeat records, and those would stand for others that have not come yet.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BenchJob) -> None:
         self._job = job
-        self._patience = Patience()
+        self._patience = StallDetector()
         self._started = self._ended = 0.0
         self._seen: set[int] | None = set() if job.notebook and not job.paced else None
         self.done = 0
@@ -50,22 +50,24 @@ class Clock:
         late = self._started and time.monotonic() - self._started > self._job.limit
         return self.done >= self._job.records or bool(late)
 
-    def result(self) -> Ran:
+    def result(self) -> JobResult:
         """Return the result up to the last record, or up to now."""
-        return Ran(seconds=(self._ended or time.monotonic()) - self._started, records=self.done)
+        return JobResult(
+            seconds=(self._ended or time.monotonic()) - self._started, records=self.done
+        )
 
 
-def run_aiokafka(job: Job) -> Ran:
+def run_aiokafka(job: BenchJob) -> JobResult:
     """Read with aiokafka, make a task for each record, wait for none."""
     return _run(_aiokafka(job))
 
 
-def run_faststream(job: Job) -> Ran:
+def run_faststream(job: BenchJob) -> JobResult:
     """Run a FastStream subscriber with the job's number of workers."""
     return _run(_faststream(job))
 
 
-def _run(main: Coroutine[Any, Any, Ran]) -> Ran:
+def _run(main: Coroutine[Any, Any, JobResult]) -> JobResult:
     loop = new_loop()
     try:
         return loop.run_until_complete(main)
@@ -73,7 +75,7 @@ def _run(main: Coroutine[Any, Any, Ran]) -> Ran:
         loop.close()
 
 
-async def _aiokafka(job: Job) -> Ran:
+async def _aiokafka(job: BenchJob) -> JobResult:
     from aiokafka import AIOKafkaConsumer
 
     consumer = AIOKafkaConsumer(
@@ -82,7 +84,7 @@ async def _aiokafka(job: Job) -> Ran:
         group_id=job.group,
         auto_offset_reset="earliest",
     )
-    handle, clock = later_of(job, by_attribute), Clock(job)
+    handle, clock = later_of(job, by_attribute), JobClock(job)
     tasks: set[asyncio.Task[None]] = set()
 
     async def run(record: Any) -> None:
@@ -107,12 +109,12 @@ async def _aiokafka(job: Job) -> Ran:
     return ran
 
 
-async def _faststream(job: Job) -> Ran:
+async def _faststream(job: BenchJob) -> JobResult:
     from faststream import AckPolicy
     from faststream.kafka import KafkaBroker
 
     broker = KafkaBroker(job.bootstrap, logger=None)
-    handle, clock = later_of(job, itself), Clock(job)
+    handle, clock = later_of(job, itself), JobClock(job)
 
     @broker.subscriber(
         job.topic,
@@ -135,7 +137,7 @@ async def _faststream(job: Job) -> Ran:
         await broker.stop()
 
 
-RUNNERS: Mapping[str, Callable[[Job], Ran]] = {
+RUNNERS: Mapping[str, Callable[[BenchJob], JobResult]] = {
     "aiokafka": run_aiokafka,
     "faststream": run_faststream,
 }

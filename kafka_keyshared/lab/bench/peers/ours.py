@@ -6,18 +6,25 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kafka_keyshared.lab.bench.child import Patience, Reading, Stalled, conf_for, run_app, settled
-from kafka_keyshared.lab.bench.workloads import Job, Ran, by_method, handler_of, later_of
+from kafka_keyshared.lab.bench.child import (
+    ReadTask,
+    StallDetector,
+    Stalled,
+    conf_for,
+    run_app,
+    settled,
+)
+from kafka_keyshared.lab.bench.workloads import BenchJob, JobResult, by_method, handler_of, later_of
 
 if TYPE_CHECKING:
     from kafka_keyshared.app.keyshared import KeyShared
     from kafka_keyshared.runtime.instance_view import InstanceView
 
 
-def run_keyshared(job: Job) -> Ran:
+def run_keyshared(job: BenchJob) -> JobResult:
     """Run the package until every record is settled or the time is up, and it has committed."""
     answered_at = 0.0
-    patience = Patience()
+    patience = StallDetector()
     began = 0.0
 
     def answered(error: object, _partitions: object) -> None:
@@ -36,7 +43,7 @@ def run_keyshared(job: Job) -> Ran:
         else:
             patience.check(done, "settled")
 
-    reading = Reading(
+    reading = ReadTask(
         side="keyshared",
         bootstrap=job.bootstrap,
         topic=job.topic,
@@ -50,4 +57,4 @@ def run_keyshared(job: Job) -> Ran:
     started = loop.stats.first_record_at
     if started is None:
         raise Stalled("no record came")
-    return Ran(seconds=answered_at - started, records=settled(loop.core))
+    return JobResult(seconds=answered_at - started, records=settled(loop.core))

@@ -13,8 +13,15 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException
 
 from kafka_keyshared.executors.coroutines.event_loop import new_loop
-from kafka_keyshared.lab.bench.child import COMMIT_INTERVAL, Patience, Reading, conf_for
-from kafka_keyshared.lab.bench.workloads import Job, Ran, by_method, handler_of, itself, later_of
+from kafka_keyshared.lab.bench.child import COMMIT_INTERVAL, ReadTask, StallDetector, conf_for
+from kafka_keyshared.lab.bench.workloads import (
+    BenchJob,
+    JobResult,
+    by_method,
+    handler_of,
+    itself,
+    later_of,
+)
 
 FETCH = 10_000
 FETCH_SLOW = 1_000
@@ -28,19 +35,19 @@ a hundred of them did 6,600 records a second behind it, and with this bound 22,7
 """
 
 
-class Source:
+class PlainConsumer:
     """A consumer with the package's own client settings, and the clock of a run.
 
     Time begins with the first record received.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BenchJob) -> None:
         self._job = job
-        reading = Reading(side="bare", bootstrap=job.bootstrap, topic=job.topic, group=job.group)
+        reading = ReadTask(side="bare", bootstrap=job.bootstrap, topic=job.topic, group=job.group)
         self._consumer = Consumer(conf_for(reading))
         self._consumer.subscribe([job.topic])
         self._started = self._committed = 0.0
-        self._patience = Patience()
+        self._patience = StallDetector()
         self._most = FETCH if job.does.empty else FETCH_SLOW
         self.received = 0
 
@@ -81,17 +88,17 @@ class Source:
     def _positions(self) -> list[Any]:
         return list(self._consumer.position(self._consumer.assignment()))
 
-    def end(self, done: int) -> Ran:
+    def end(self, done: int) -> JobResult:
         """Commit, leave, and return the records done until the commit was acknowledged."""
         self._consumer.commit(offsets=self._positions(), asynchronous=False)
         seconds = time.monotonic() - self._started
         self._consumer.close()
-        return Ran(seconds=seconds, records=done)
+        return JobResult(seconds=seconds, records=done)
 
 
-def run_bare(job: Job) -> Ran:
+def run_bare(job: BenchJob) -> JobResult:
     """Consume and call the handler in one thread; commit once a second."""
-    source, handle, done = Source(job), handler_of(job, by_method), 0
+    source, handle, done = PlainConsumer(job), handler_of(job, by_method), 0
     slow = not job.does.empty
     while not source.over(done):
         for message in source.fetch():
@@ -103,9 +110,9 @@ def run_bare(job: Job) -> Ran:
     return source.end(done)
 
 
-def run_thread_pool(job: Job) -> Ran:
+def run_thread_pool(job: BenchJob) -> JobResult:
     """Submit each record to an executor, some ahead; commit received records, done or not."""
-    source, handle, done = Source(job), handler_of(job, by_method), 0
+    source, handle, done = PlainConsumer(job), handler_of(job, by_method), 0
     running: deque[Future[None]] = deque()
     with ThreadPoolExecutor(job.number) as executor:
         submit = executor.submit
@@ -124,11 +131,11 @@ def run_thread_pool(job: Job) -> Ran:
     return source.end(done)
 
 
-def run_process_pool(job: Job) -> Ran:
+def run_process_pool(job: BenchJob) -> JobResult:
     """Let ``multiprocessing.Pool`` map the handler over each fetch, then commit."""
     # Before there is a client: it would not survive a fork, and the processes do not need it.
     with multiprocessing.get_context("spawn").Pool(job.number) as pool:
-        source, handle, done = Source(job), handler_of(job, itself), 0
+        source, handle, done = PlainConsumer(job), handler_of(job, itself), 0
         while not source.over(done):
             values = [message.value() for message in source.fetch()]
             if values:
@@ -138,7 +145,7 @@ def run_process_pool(job: Job) -> Ran:
         return source.end(done)
 
 
-def run_asyncio_tasks(job: Job) -> Ran:
+def run_asyncio_tasks(job: BenchJob) -> JobResult:
     """Make a task for each record and wait for none; commit received records, done or not."""
     loop = new_loop()
     try:
@@ -147,8 +154,8 @@ def run_asyncio_tasks(job: Job) -> Ran:
         loop.close()
 
 
-async def _tasks(job: Job) -> Ran:
-    source, handle, done = Source(job), later_of(job, by_method), 0
+async def _tasks(job: BenchJob) -> JobResult:
+    source, handle, done = PlainConsumer(job), later_of(job, by_method), 0
     tasks: set[asyncio.Task[None]] = set()
     while not source.over(done):
         messages = source.fetch(0.0) if source.received < job.records else []
@@ -164,7 +171,7 @@ async def _tasks(job: Job) -> Ran:
     return source.end(done)
 
 
-RUNNERS: Mapping[str, Callable[[Job], Ran]] = {
+RUNNERS: Mapping[str, Callable[[BenchJob], JobResult]] = {
     "bare": run_bare,
     "thread-pool": run_thread_pool,
     "process-pool": run_process_pool,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.checkers.bounded import Bounded
-from kafka_keyshared.lab.simulator.checkers.careful import CarefulStarts
+from kafka_keyshared.lab.simulator.checkers.careful import CarefulStartsChecker
 from kafka_keyshared.lab.simulator.checkers.checker import Checker, FreeSince, always
 from kafka_keyshared.lab.simulator.checkers.commit_sequence import CommitSequence
 from kafka_keyshared.lab.simulator.checkers.conservation import IDLE_MOST, WorkConservation
@@ -23,10 +23,10 @@ from kafka_keyshared.lab.simulator.checkers.no_loss import NoLoss
 from kafka_keyshared.lab.simulator.checkers.no_repeats import NoRepeats
 from kafka_keyshared.lab.simulator.checkers.notes import TrueNotes
 from kafka_keyshared.lab.simulator.checkers.one_owner import OneOwner
-from kafka_keyshared.lab.simulator.checkers.order import Order
+from kafka_keyshared.lab.simulator.checkers.order import OrderChecker
 from kafka_keyshared.lab.simulator.checkers.rights import PatientWithRights
 from kafka_keyshared.lab.simulator.checkers.safe_commit import SafeCommit
-from kafka_keyshared.lab.simulator.checkers.serial import Serial
+from kafka_keyshared.lab.simulator.checkers.serial import SerialChecker
 from kafka_keyshared.lab.simulator.checkers.shared_work import NEAR, SharedWork
 from kafka_keyshared.lab.simulator.history import History
 
@@ -49,11 +49,11 @@ def every_checker(
 
     ``revoke_deadline`` and ``bound`` are in seconds. ``span`` is how many offsets ahead of the
     position a record may be before it may be parked. ``careful`` says that members start carefully.
-    :class:`Serial` and :class:`Liveness` explain their use.
+    :class:`SerialChecker` and :class:`Liveness` explain their use.
     """
     books = Books(history, settings)
     found: list[Checker] = [
-        Serial(
+        SerialChecker(
             history,
             settings,
             books,
@@ -61,7 +61,7 @@ def every_checker(
             receives=receives,
             go_on=go_on,
         ),
-        Order(history, settings, books, free_since=free_since, go_on=go_on),
+        OrderChecker(history, settings, books, free_since=free_since, go_on=go_on),
         OneOwner(history, settings, books, go_on=go_on),
         KeyedState(history, settings, books, go_on=go_on),
         Joining(history, settings, books, go_on=go_on),
@@ -90,7 +90,7 @@ def every_checker(
         Fairness(history, settings, books, work, go_on=go_on),
         WorkConservation(history, settings, books, work, idle_most=idle_most, go_on=go_on),
         *(
-            [CarefulStarts(history, settings, books, free_since=free_since, go_on=go_on)]
+            [CarefulStartsChecker(history, settings, books, free_since=free_since, go_on=go_on)]
             if careful
             else []
         ),

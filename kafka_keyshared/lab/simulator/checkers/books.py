@@ -27,17 +27,17 @@ from kafka_keyshared.lab.simulator.checkers.records import (
     SKIPPED,
     WRITTEN_OFF,
     Assignment,
+    CommitModel,
     Delivery,
-    Fate,
-    Log,
-    Sent,
+    LogModel,
+    RecordFate,
     Stage,
 )
 from kafka_keyshared.lab.simulator.happenings import LimitUnheard, MetadataTaken
 from kafka_keyshared.lab.simulator.history import History
 from kafka_keyshared.model import TopicPartition
 
-Part = tuple[Assignment | None, Sent]
+Part = tuple[Assignment | None, CommitModel]
 """The part of a commit for one partition, and the assignment that sent it, if there was one."""
 
 ATTEMPTS = ("failed", "retry", "died", "given_back", "put_off", "dead_letter")
@@ -79,12 +79,12 @@ class Books(Letters):
             happened.Delivered: self._delivered,
             happened.HandedOver: self._handed_over,
             happened.Recalling: self._recalling,
-            happened.Recalled: self._recalled,
+            happened.RecallAnswered: self._recalled,
             happened.TakenBack: self._taken_back,
             happened.Began: self._began,
             happened.WentOn: self._went_on,
-            happened.Ended: self._ended,
-            happened.CommitSent: self._commit_sent,
+            happened.HandlerEnded: self._ended,
+            happened.CommitRequested: self._commit_sent,
             happened.CommitTold: self._commit_told,
             MetadataTaken: self._metadata_taken,
             LimitUnheard: self._limit_unheard,
@@ -107,7 +107,7 @@ class Books(Letters):
             return
         self._received(assignment, told.offsets, self.now, made)
 
-    def _reading(self, told: happened.Reading) -> None:
+    def _reading(self, told: happened.ReadingFrom) -> None:
         assignment = self.assignments.get(told.assignment)
         if assignment is not None and assignment.early and told.position is not None:
             begins = [] if assignment.begins is None else assignment.begins.entries
@@ -239,7 +239,7 @@ class Books(Letters):
     def _recalling(self, told: happened.Recalling) -> None:
         self.member(told.member).recalling[told.subscription, told.worker] += 1
 
-    def _recalled(self, told: happened.Recalled) -> None:
+    def _recalled(self, told: happened.RecallAnswered) -> None:
         self.member(told.member).recalling[told.subscription, told.worker] -= 1
 
     def _taken_back(self, told: happened.TakenBack) -> None:
@@ -270,7 +270,7 @@ class Books(Letters):
         each = self.delivery = self._find(told.subscription, told.offset, told.assignment)
         self._apart.add(each)
 
-    def _ended(self, told: happened.Ended) -> None:
+    def _ended(self, told: happened.HandlerEnded) -> None:
         each = self.delivery = self._find(told.subscription, told.offset, told.assignment)
         self.beside = each in self._apart
         self._apart.discard(each)
@@ -287,7 +287,7 @@ class Books(Letters):
         else:
             raise HistoryError(f"{told}: no such outcome")
 
-    def _failed(self, each: Delivery, told: happened.Ended) -> None:
+    def _failed(self, each: Delivery, told: happened.HandlerEnded) -> None:
         """Apply the policy to a failed attempt, unless the assignment is over."""
         if each.assignment.over is not None:
             return
@@ -355,7 +355,7 @@ class Books(Letters):
 
     # --- commits ---
 
-    def _commit_sent(self, told: happened.CommitSent) -> None:
+    def _commit_sent(self, told: happened.CommitRequested) -> None:
         member = self.member(told.member)
         self.sent = self.commits[told.number] = {}
         self.heads = []
@@ -363,7 +363,7 @@ class Books(Letters):
             assignment = member.live.get(partition)
             log = self._log(partition) if assignment is None else assignment.log
             said = sections_of(text, position, log.whose)
-            sent = Sent(told.number, position, text, said, self.now)
+            sent = CommitModel(told.number, position, text, said, self.now)
             if assignment is not None and assignment.start is None:
                 self._used(assignment, position)
             self.sent[partition] = assignment, sent
@@ -371,7 +371,7 @@ class Books(Letters):
                 assignment.sent = sent
                 self._settled_unseen(assignment, sent)
 
-    def _settled_unseen(self, assignment: Assignment, sent: Sent) -> None:
+    def _settled_unseen(self, assignment: Assignment, sent: CommitModel) -> None:
         """Settle as dropped the unsure records that a commit covers."""
         for sub, settings in self.settings.items():
             if settings.poison == "drop":
@@ -394,7 +394,7 @@ class Books(Letters):
 
     # --- remaining work ---
 
-    def owed(self, log: Log, sub: str) -> Iterator[Fate]:
+    def owed(self, log: LogModel, sub: str) -> Iterator[RecordFate]:
         """Yield the unsettled records of a log for a subscription, the last one first.
 
         A removed record is owed only by an assignment that still holds it. An unreliable
@@ -408,7 +408,7 @@ class Books(Letters):
             if not each.finished and (not each.removed or each.offset in held):
                 yield each
 
-    def whereabouts(self, fate: Fate) -> str:
+    def whereabouts(self, fate: RecordFate) -> str:
         """Return a description of a record's history and current state."""
         reader = self.readers.get(fate.log.partition)
         if reader is None:

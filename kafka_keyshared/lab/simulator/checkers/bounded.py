@@ -10,7 +10,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.checkers.checker import Checker
-from kafka_keyshared.lab.simulator.checkers.records import Delivery, Lane, Member, Stage
+from kafka_keyshared.lab.simulator.checkers.records import Delivery, Lane, MemberModel, Stage
 from kafka_keyshared.lab.simulator.history import History, Listener
 
 POLL_SHARE = 20
@@ -77,16 +77,16 @@ class Bounded(Checker):
         """Listen to deliveries, and to every lease that starts or ends."""
         return {
             happened.Delivered: self._delivered,
-            happened.Reading: self._placed,
+            happened.ReadingFrom: self._placed,
             happened.Misplaced: self._placed,
-            happened.Released: self._placed,
+            happened.PartitionsReleased: self._placed,
             happened.Appended: self._appended,
-            happened.CommitSent: self._anything,
+            happened.CommitRequested: self._anything,
             happened.Finished: self._finished,
             happened.HandedOver: self._handed_over,
             happened.TakenBack: self._taken_back,
             happened.WentOn: self._went_on,
-            happened.Ended: self._ended,
+            happened.HandlerEnded: self._ended,
             happened.Gone: self._gone,
         }
 
@@ -111,7 +111,9 @@ class Bounded(Checker):
                 until = until if before is None else min(until, before.until)
                 self._much[told.member, sub] = Much(until, taken_in, those)
 
-    def _placed(self, told: happened.Reading | happened.Misplaced | happened.Released) -> None:
+    def _placed(
+        self, told: happened.ReadingFrom | happened.Misplaced | happened.PartitionsReleased
+    ) -> None:
         """Forget a surplus that the member did not use and will read again.
 
         Also forget it once its partition has gone.
@@ -203,14 +205,14 @@ class Bounded(Checker):
     def _went_on(self, told: happened.WentOn) -> None:
         self._beside(told, -1)
 
-    def _beside(self, told: happened.WentOn | happened.Ended, times: int) -> None:
+    def _beside(self, told: happened.WentOn | happened.HandlerEnded, times: int) -> None:
         """Exclude a record that its worker has gone on beside from the leases, until it ends."""
         if self.books.delivery is not None:
             self._leases[told.member][told.subscription, told.worker] += times
             size = times * _size(self.books.delivery)
             self._bytes[told.member][told.subscription, told.worker] += size
 
-    def _ended(self, told: happened.Ended) -> None:
+    def _ended(self, told: happened.HandlerEnded) -> None:
         if self.books.beside:
             self._beside(told, 1)
         if self.books.delivery is not None:
@@ -244,7 +246,7 @@ def _size(each: Delivery) -> int:
     return each.fate.log.sizes[each.offset]
 
 
-def _loose(member: Member, sub: str) -> int:
+def _loose(member: MemberModel, sub: str) -> int:
     """Return the number of unsettled records that the member may never have taken in."""
     return sum(
         each.fate.sub == sub and each.stage is Stage.OPEN and each.worker is None

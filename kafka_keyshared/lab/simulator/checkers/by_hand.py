@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from kafka_keyshared.lab.simulator import history as happened
-from kafka_keyshared.lab.simulator.checkers.records import Member
+from kafka_keyshared.lab.simulator.checkers.records import MemberModel
 from kafka_keyshared.lab.simulator.history import History
 from kafka_keyshared.lab.simulator.pause_history import (
     PauseHeard,
@@ -24,7 +24,7 @@ class PausedByHand:
     resumes by the current order.
     """
 
-    def __init__(self, history: History, members: Mapping[int, Member]) -> None:
+    def __init__(self, history: History, members: Mapping[int, MemberModel]) -> None:
         self._members = members
         self._orders: dict[int, list[PauseOrdered]] = defaultdict(list)
         # Numbers of the orders that took effect.

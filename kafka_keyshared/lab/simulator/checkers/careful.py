@@ -10,7 +10,7 @@ from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import METADATA_LEAST, METADATA_USUAL, Books
 from kafka_keyshared.lab.simulator.checkers.carried import notes_of
 from kafka_keyshared.lab.simulator.checkers.checker import Checker, FreeSince, always
-from kafka_keyshared.lab.simulator.checkers.records import Assignment, End, Member
+from kafka_keyshared.lab.simulator.checkers.records import Assignment, End, MemberModel
 from kafka_keyshared.lab.simulator.happenings import LimitHeard
 from kafka_keyshared.lab.simulator.history import History, Listener
 
@@ -37,7 +37,7 @@ DENIED = "began is not committed, as a right is missing"
 """Text in the last log line of a stop for a partition that has no committed offset."""
 
 
-class _Life:
+class _AssignmentLife:
     """Progress of one assignment. Times are in seconds."""
 
     def __init__(self, *, careful: bool, since: float) -> None:
@@ -50,7 +50,7 @@ class _Life:
         self.commits = 0
 
 
-class CarefulStarts(Checker):
+class CarefulStartsChecker(Checker):
     """I10, careful starts: each life of a crash loop makes progress.
 
     Soon after its first record has started, an assignment sends a commit that names records. After
@@ -74,7 +74,7 @@ class CarefulStarts(Checker):
     ) -> None:
         super().__init__(history, settings, books, go_on=go_on)
         self._free_since = free_since
-        self._lives: dict[int, _Life] = {}
+        self._lives: dict[int, _AssignmentLife] = {}
         # When each assignment was first read.
         self._read_since: dict[int, float] = {}
         # Unanswered commits of each member, and when its last commit was refused.
@@ -86,10 +86,10 @@ class CarefulStarts(Checker):
     def listeners(self) -> Mapping[type, Listener]:
         """Listen to starts, settlements, commits and the ends of members."""
         return {
-            happened.Reading: self._reading,
+            happened.ReadingFrom: self._reading,
             happened.Began: self._began,
-            happened.Ended: self._ended,
-            happened.CommitSent: self._sent,
+            happened.HandlerEnded: self._ended,
+            happened.CommitRequested: self._sent,
             happened.CommitTold: self._told,
             happened.Gone: self._gone,
             LimitHeard: self._limit_heard,
@@ -98,26 +98,26 @@ class CarefulStarts(Checker):
     def _limit_heard(self, told: LimitHeard) -> None:
         self._limits[told.member] = min(told.most, self._limits.get(told.member, told.most))
 
-    def _limited(self, member: Member, least: int) -> bool:
+    def _limited(self, member: MemberModel, least: int) -> bool:
         """Return whether brokers accept less metadata than ``least`` from this member."""
         return member.bare or self._limits.get(member.number, METADATA_USUAL) < least
 
-    def _names_none(self, member: Member) -> bool:
+    def _names_none(self, member: MemberModel) -> bool:
         """Return whether brokers may refuse every text from this member that names a record."""
         return self._limited(member, METADATA_LEAST)
 
-    def _may_name_none(self, member: Member) -> bool:
+    def _may_name_none(self, member: MemberModel) -> bool:
         """Return whether names may be cut from the text: settled sets and attempts come first.
 
         The text may then equal the stored one, and the member sends no commit.
         """
         return self._limited(member, METADATA_USUAL)
 
-    def _reading(self, told: happened.Reading) -> None:
+    def _reading(self, told: happened.ReadingFrom) -> None:
         if told.position is not None:
             self._read_since.setdefault(told.assignment, self.books.now)
 
-    def _life(self, assignment: Assignment) -> _Life:
+    def _life(self, assignment: Assignment) -> _AssignmentLife:
         life = self._lives.get(assignment.number)
         if life is None:
             # If the assignment may have begun with any of several texts, all must name running
@@ -133,7 +133,7 @@ class CarefulStarts(Checker):
                 )
             )
             since = assignment.first_at if assignment.first_at is not None else self.books.now
-            life = self._lives[assignment.number] = _Life(careful=unclean, since=since)
+            life = self._lives[assignment.number] = _AssignmentLife(careful=unclean, since=since)
         return life
 
     def _kept(self, member: int, since: float) -> bool:
@@ -171,7 +171,7 @@ class CarefulStarts(Checker):
                 f"{life.commits} commits, although the partition has to begin with few records",
             )
 
-    def _ended(self, told: happened.Ended) -> None:
+    def _ended(self, told: happened.HandlerEnded) -> None:
         each = self.books.delivery
         if each is None or told.outcome not in ("done", "dropped"):
             return
@@ -181,7 +181,7 @@ class CarefulStarts(Checker):
             if life.settled_at is None:
                 life.settled_at = self.books.now
 
-    def _sent(self, told: happened.CommitSent) -> None:
+    def _sent(self, told: happened.CommitRequested) -> None:
         self._unanswered.setdefault(told.member, set()).add(told.number)
         for assignment, sent in self.books.sent.values():
             if assignment is None:
@@ -212,7 +212,7 @@ class CarefulStarts(Checker):
         self._troubled.pop(told.member, None)
         self._limits.pop(told.member, None)
 
-    def _in_vain(self, member: int, assignment: Assignment, life: _Life) -> None:
+    def _in_vain(self, member: int, assignment: Assignment, life: _AssignmentLife) -> None:
         settled, now = life.settled_at, self.books.now
         self._unnamed(member, assignment, life)
         if settled is None or life.committed or not life.careful:
@@ -227,7 +227,7 @@ class CarefulStarts(Checker):
                 f"{assignment.partition} had settled {assignment}, and has committed nothing",
             )
 
-    def _unnamed(self, member: int, assignment: Assignment, life: _Life) -> None:
+    def _unnamed(self, member: int, assignment: Assignment, life: _AssignmentLife) -> None:
         """Report an assignment that ran records for a while without sending a commit."""
         first, now = life.first_at, self.books.now
         if first is None or life.commits or now - first < COMMITTED_WITHIN:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from kafka_keyshared.hashing import lane_hash
-from kafka_keyshared.lab.simulator.checkers.records import Assignment, Delivery, Log
+from kafka_keyshared.lab.simulator.checkers.records import Assignment, Delivery, LogModel
 from kafka_keyshared.lab.simulator.commit_text import (
     NOTHING,
     CommitTextError,
@@ -64,7 +64,7 @@ def notes_of(text: str, position: int, whose: Whose) -> dict[str, Notes]:
         return {}
 
 
-def noted(entry: tuple[int, str] | None, start: int, log: Log) -> dict[str, Notes]:
+def noted(entry: tuple[int, str] | None, start: int, log: LogModel) -> dict[str, Notes]:
     """Return the notes of an entry for an assignment that begins at ``start``.
 
     Notes of records beyond the end of the log are of another log. Records below ``start`` were

@@ -8,7 +8,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import METADATA_LEAST, Books
 from kafka_keyshared.lab.simulator.checkers.checker import Checker
-from kafka_keyshared.lab.simulator.checkers.records import Assignment, Sent
+from kafka_keyshared.lab.simulator.checkers.records import Assignment, CommitModel
 from kafka_keyshared.lab.simulator.history import History, Listener
 from kafka_keyshared.model import TopicPartition, some
 
@@ -39,7 +39,7 @@ class CommitSequence(Checker):
         go_on: bool = False,
     ) -> None:
         super().__init__(history, settings, books, go_on=go_on)
-        self._last: dict[int, Sent] = {}
+        self._last: dict[int, CommitModel] = {}
         # The broker's commit by partition: its number, its assignment and its content.
         self._has: dict[TopicPartition, tuple[int, Assignment | None, tuple[int, str]]] = {}
         # The number of each overwritten commit, its assignment, and when it was overwritten.
@@ -49,12 +49,12 @@ class CommitSequence(Checker):
     def listeners(self) -> Mapping[type, Listener]:
         """Listen to sent and stored commits, and to the end of the run."""
         return {
-            happened.CommitSent: self._sent,
+            happened.CommitRequested: self._sent,
             happened.CommitStored: self._stored,
             happened.Finished: self._finished,
         }
 
-    def _sent(self, told: happened.CommitSent) -> None:
+    def _sent(self, told: happened.CommitRequested) -> None:
         for partition, (assignment, sent) in self.books.sent.items():
             if assignment is None:
                 self._without(told, partition, sent)
@@ -67,7 +67,9 @@ class CommitSequence(Checker):
             self._one_moment(assignment, sent, before)
             self._last[assignment.number] = sent
 
-    def _without(self, told: happened.CommitSent, partition: TopicPartition, sent: Sent) -> None:
+    def _without(
+        self, told: happened.CommitRequested, partition: TopicPartition, sent: CommitModel
+    ) -> None:
         reader = self.books.readers.get(partition)
         known = ""
         if reader is not None:
@@ -79,7 +81,9 @@ class CommitSequence(Checker):
             f"does not have the partition{known}",
         )
 
-    def _one_moment(self, assignment: Assignment, sent: Sent, before: Sent | None) -> None:
+    def _one_moment(
+        self, assignment: Assignment, sent: CommitModel, before: CommitModel | None
+    ) -> None:
         sections = sent.sections or {}
         fates = [sub for sub in assignment.log.fates if sub in self.books.tracked]
         if all(sent.position in sections.get(sub, ()) for sub in fates) and any(
@@ -113,7 +117,7 @@ class CommitSequence(Checker):
         known = offset in assignment.perhaps.get(sub, ())
         return delivery is not None and not known and delivery.fate.settled_in is assignment
 
-    def _wrong(self, assignment: Assignment, sent: Sent, words: str) -> None:
+    def _wrong(self, assignment: Assignment, sent: CommitModel, words: str) -> None:
         self.violated(
             assignment.member.number,
             f"the commit {sent.number} of {assignment.partition} at {sent.position} {assignment} "

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.checkers.checker import Checker
-from kafka_keyshared.lab.simulator.checkers.shared_work import Crew, SharedWork, Taken
+from kafka_keyshared.lab.simulator.checkers.shared_work import ShardHolders, SharedWork, TakenRecord
 from kafka_keyshared.lab.simulator.history import History, Listener
 
 IDLE_MOST = 0.05
@@ -42,7 +42,7 @@ class WorkConservation(Checker):
         """Return no listeners: :class:`SharedWork` calls the checker for each lease."""
         return {}
 
-    def _judge(self, member: int, sub: str, crew: Crew, taken: Taken) -> None:
+    def _judge(self, member: int, sub: str, crew: ShardHolders, taken: TakenRecord) -> None:
         del crew
         now = self.books.now
         if taken.idle is None or now - max(taken.since, taken.idle_since) <= self._idle_most:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.checkers.checker import Checker
-from kafka_keyshared.lab.simulator.checkers.shared_work import Crew, SharedWork, Taken
+from kafka_keyshared.lab.simulator.checkers.shared_work import ShardHolders, SharedWork, TakenRecord
 from kafka_keyshared.lab.simulator.history import History, Listener
 
 SLICES_MAX = 2
@@ -56,7 +56,7 @@ class Fairness(Checker):
         """Return no listeners: :class:`SharedWork` calls the checker for each lease."""
         return {}
 
-    def _judge(self, member: int, sub: str, crew: Crew, taken: Taken) -> None:
+    def _judge(self, member: int, sub: str, crew: ShardHolders, taken: TakenRecord) -> None:
         if sub not in self._fair or not taken.waits_its_turn:
             return
         most = len(crew.shards) + SLICES_MAX * len(crew.workers)

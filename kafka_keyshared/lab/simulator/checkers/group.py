@@ -10,15 +10,15 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers import carried
 from kafka_keyshared.lab.simulator.checkers.by_hand import PausedByHand
-from kafka_keyshared.lab.simulator.checkers.logs import HistoryError, Logs
+from kafka_keyshared.lab.simulator.checkers.logs import HistoryError, LogModels
 from kafka_keyshared.lab.simulator.checkers.records import (
     Assignment,
     Delivery,
     End,
-    Log,
-    Member,
+    LogModel,
+    MemberModel,
+    ReadingStart,
     Stage,
-    Start,
 )
 from kafka_keyshared.lab.simulator.commit_text import CommitTextError, Whose, read_commit
 from kafka_keyshared.lab.simulator.happenings import TextCopied
@@ -28,14 +28,26 @@ from kafka_keyshared.model import TopicPartition
 ENDS = {"stopped": End.STOPPED, "killed": End.KILLED, "halted": End.HALTED}
 
 CHANGES: tuple[type[Any], ...] = (
-    *(happened.HandedOver, happened.TakenBack, happened.Began, happened.Ended, happened.LetterTold),
-    *(happened.Reading, happened.Revoking, happened.Released, happened.Stopping, happened.Gone),
-    *(happened.Waiting, happened.Answered, happened.Owned, happened.WorkerDied),
+    *(
+        happened.HandedOver,
+        happened.TakenBack,
+        happened.Began,
+        happened.HandlerEnded,
+        happened.LetterTold,
+    ),
+    *(
+        happened.ReadingFrom,
+        happened.RevokeBegan,
+        happened.PartitionsReleased,
+        happened.StopRequested,
+        happened.Gone,
+    ),
+    *(happened.OwnerWaits, happened.OwnerResumed, happened.Owned, happened.WorkerDied),
 )
 """Events that may change the reason why a record does not run."""
 
 
-class Group(Logs):
+class GroupModel(LogModels):
     """Every member and every assignment, over the logs.
 
     Two attributes describe the current event: ``ended`` are the assignments that it ended, ``cut``
@@ -45,10 +57,10 @@ class Group(Logs):
     def __init__(self, history: History, settings: Sequence[SubscriptionSettings]) -> None:
         super().__init__(history, settings)
         self.timeline = history.timeline
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, MemberModel] = {}
         self.by_hand = PausedByHand(history, self.members)
         # The members that are not gone.
-        self.present: dict[int, Member] = {}
+        self.present: dict[int, MemberModel] = {}
         self.assignments: dict[int, Assignment] = {}
         # The latest assignment of each partition, over or not.
         self.readers: dict[TopicPartition, Assignment] = {}
@@ -62,15 +74,15 @@ class Group(Logs):
             happened.ReadsOn: self._reads_on,
             happened.Joined: self._joined,
             happened.Owned: self._owned,
-            happened.Reading: self._reading,
-            happened.Revoking: self._revoking,
-            happened.Released: self._released,
+            happened.ReadingFrom: self._reading,
+            happened.RevokeBegan: self._revoking,
+            happened.PartitionsReleased: self._released,
             happened.Misplaced: self._misplaced,
-            happened.Waiting: self._waiting,
-            happened.Answered: self._answered,
+            happened.OwnerWaits: self._waiting,
+            happened.OwnerResumed: self._answered,
             happened.CommitStored: self._commit_stored,
             TextCopied: self._text_copied,
-            happened.Stopping: self._stopping,
+            happened.StopRequested: self._stopping,
             happened.Gone: self._gone,
         }
         for kind, listener in listeners.items():
@@ -88,7 +100,7 @@ class Group(Logs):
 
     # --- the group ---
 
-    def member(self, number: int) -> Member:
+    def member(self, number: int) -> MemberModel:
         """Return the state of a member."""
         try:
             return self.members[number]
@@ -96,7 +108,7 @@ class Group(Logs):
             raise HistoryError(f"nobody has heard of a member {number}") from None
 
     def _joined(self, told: happened.Joined) -> None:
-        member = Member(told.member, iter(self.settings))
+        member = MemberModel(told.member, iter(self.settings))
         self.members[told.member] = self.present[told.member] = member
 
     def _owned(self, told: happened.Owned) -> None:
@@ -106,9 +118,11 @@ class Group(Logs):
                 self._steal(partition, member)
             if partition not in member.pending:
                 member.keep(self.now, 1)
-            member.pending[partition] = Start(told.stored.get(partition), stolen=told.too_late)
+            member.pending[partition] = ReadingStart(
+                told.stored.get(partition), stolen=told.too_late
+            )
 
-    def _steal(self, partition: TopicPartition, by: Member) -> None:
+    def _steal(self, partition: TopicPartition, by: MemberModel) -> None:
         """Mark the partition as stolen at every other member that has it or is about to read it."""
         for member in self.present.values():
             if member is by:
@@ -118,7 +132,7 @@ class Group(Logs):
             if partition in member.pending:
                 member.pending[partition].stolen = True
 
-    def _reading(self, told: happened.Reading) -> None:
+    def _reading(self, told: happened.ReadingFrom) -> None:
         member = self.member(told.member)
         found = self.assignments.get(told.assignment)
         self.ended = []
@@ -141,7 +155,7 @@ class Group(Logs):
         else:
             self._seeks(found, told.position)
 
-    def _assigned(self, member: Member, told: happened.Reading) -> Assignment:
+    def _assigned(self, member: MemberModel, told: happened.ReadingFrom) -> Assignment:
         before = member.live.get(told.partition)
         if before is not None:
             self._over(before, End.REMADE)
@@ -233,7 +247,7 @@ class Group(Logs):
         assignment.log = log
         assignment.end = min(assignment.end, max(assignment.start or 0, log.last + 1))
 
-    def _revoking(self, told: happened.Revoking) -> None:
+    def _revoking(self, told: happened.RevokeBegan) -> None:
         member = self.member(told.member)
         if not member.revoking:
             member.keep(self.now, 1)
@@ -242,7 +256,7 @@ class Group(Logs):
             if (mine := member.live.get(partition)) is not None:
                 mine.revoking_at, mine.told_lost = self.now, told.lost
 
-    def _released(self, told: happened.Released) -> None:
+    def _released(self, told: happened.PartitionsReleased) -> None:
         member = self.member(told.member)
         self.ended = []
         for partition in told.partitions:
@@ -270,13 +284,13 @@ class Group(Logs):
             if partition in live:
                 live[partition].misplaced = True
 
-    def _waiting(self, told: happened.Waiting) -> None:
+    def _waiting(self, told: happened.OwnerWaits) -> None:
         self.member(told.member).keep(self.now, 1)
 
-    def _answered(self, told: happened.Answered) -> None:
+    def _answered(self, told: happened.OwnerResumed) -> None:
         self.member(told.member).keep(self.now, -1)
 
-    def _stopping(self, told: happened.Stopping) -> None:
+    def _stopping(self, told: happened.StopRequested) -> None:
         member = self.member(told.member)
         if member.stopping_at is None:
             member.stopping_at = self.now
@@ -347,7 +361,7 @@ def _is_unused(each: Delivery) -> bool:
     return each.stage is Stage.OPEN or (refused and not each.posted)
 
 
-def _beyond(entry: tuple[int, str] | None, start: int, log: Log) -> dict[str, set[int]]:
+def _beyond(entry: tuple[int, str] | None, start: int, log: LogModel) -> dict[str, set[int]]:
     """Return the offsets from ``start`` on that an entry covers, by subscription.
 
     A text in another format covers nothing. Offsets beyond the end of the log are of another log.

@@ -12,9 +12,9 @@ from kafka_keyshared.lab.simulator.checkers.checker import Checker
 from kafka_keyshared.lab.simulator.checkers.records import Delivery, Stage, not_owed
 from kafka_keyshared.lab.simulator.happenings import (
     FiltersDeclared,
-    Resized,
     WorkerJoined,
     WorkerLeft,
+    WorkersResized,
 )
 from kafka_keyshared.lab.simulator.history import History, Listener
 from kafka_keyshared.model import TopicPartition
@@ -24,7 +24,7 @@ Place = tuple[int, str]
 
 
 @dataclass(slots=True)
-class Waiting:
+class JoinedWorker:
     """A worker that has joined and got no new record since.
 
     ``ends`` are the received ends by partition when it joined. ``older`` are the records that were
@@ -72,7 +72,7 @@ class Joining(Checker):
         super().__init__(history, settings, books, go_on=go_on)
         # Names of the workers that are certainly there, and the workers that may wait.
         self._there: dict[Place, dict[int, str]] = {}
-        self._waits: dict[Place, dict[int, Waiting]] = {}
+        self._waits: dict[Place, dict[int, JoinedWorker]] = {}
         # Workers that may have gone on because no other was there, or still wait.
         self._unclear: dict[Place, set[int]] = {}
         # Places where a worker filters although none did at first.
@@ -90,9 +90,9 @@ class Joining(Checker):
             WorkerJoined: self._joined,
             WorkerLeft: self._left,
             happened.WorkerDied: self._left,
-            Resized: self._resized,
+            WorkersResized: self._resized,
             happened.HandedOver: self._handed_over,
-            happened.Ended: self._ended,
+            happened.HandlerEnded: self._ended,
             happened.Gone: self._gone,
         }
 
@@ -110,7 +110,7 @@ class Joining(Checker):
             member = self.books.members[told.member]
             older = list(member.unsettled(told.subscription))
             ends = {partition: each.end for partition, each in member.live.items()}
-            self._waits[place][told.worker] = Waiting(self.books.now, ends, older)
+            self._waits[place][told.worker] = JoinedWorker(self.books.now, ends, older)
             self._there[place][told.worker] = told.name
             self._look_who_is_there(place)
 
@@ -124,7 +124,7 @@ class Joining(Checker):
             self._waits.get(place, {}).pop(told.worker, None)
         self._look_who_is_there(place)
 
-    def _resized(self, told: Resized) -> None:
+    def _resized(self, told: WorkersResized) -> None:
         place = told.member, told.subscription
         there = self._there.get(place, {})
         self._there[place] = {each: name for each, name in there.items() if name in told.names}
@@ -168,7 +168,7 @@ class Joining(Checker):
         if new and left:
             self._unclear[told.member, told.subscription].add(told.worker)
 
-    def _ended(self, told: happened.Ended) -> None:
+    def _ended(self, told: happened.HandlerEnded) -> None:
         each = self.books.delivery
         if each is not None and each.stage is not Stage.SETTLED:
             self._tried.setdefault(told.member, set()).add(each)

@@ -15,7 +15,7 @@ from kafka_keyshared.lab.simulator.checkers.checker import Checker
 from kafka_keyshared.lab.simulator.history import History, Listener
 
 
-class Place(NamedTuple):
+class StatePlace(NamedTuple):
     """Place of a slot's state: at a worker, or released and on its way.
 
     ``target`` is the worker that is to adopt it.
@@ -33,12 +33,12 @@ class Place(NamedTuple):
         return f"on its way from worker {self.worker} to worker {self.target}"
 
 
-class Kept:
+class KeyedStateModel:
     """State of one subscription in a process: its place by slot, its counts by key."""
 
     def __init__(self, slot_of: Callable[[bytes], int]) -> None:
         self.slot_of = slot_of
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, StatePlace] = {}
         self.counts: dict[int, dict[bytes, int]] = defaultdict(dict)
         # Slots whose state was either lost with a worker or saved.
         self.unsure: set[int] = set()
@@ -64,7 +64,7 @@ class KeyedState(Checker):
         go_on: bool = False,
     ) -> None:
         super().__init__(history, settings, books, go_on=go_on)
-        self._kept: dict[tuple[int, str], Kept] = {}
+        self._kept: dict[tuple[int, str], KeyedStateModel] = {}
 
     def listeners(self) -> Mapping[type, Listener]:
         """Listen to state that handlers remember, release and adopt."""
@@ -79,11 +79,11 @@ class KeyedState(Checker):
             told_of.WorkerEnded: self._ended,
         }
 
-    def _of(self, member: int, sub: str) -> Kept:
+    def _of(self, member: int, sub: str) -> KeyedStateModel:
         kept = self._kept.get((member, sub))
         if kept is None:
             slot_of = SLOT_FUNCTIONS[self.settings[sub].slot_function]
-            kept = self._kept[member, sub] = Kept(slot_of)
+            kept = self._kept[member, sub] = KeyedStateModel(slot_of)
         return kept
 
     def _began(self, told: happened.Began) -> None:
@@ -108,7 +108,7 @@ class KeyedState(Checker):
         kept = self._of(told.member, told.subscription)
         slot = kept.slot_of(told.key)
         place = kept.places.get(slot)
-        here = Place(told.worker)
+        here = StatePlace(told.worker)
         if place is not None and place != here:
             self.violated(
                 told.member,
@@ -137,8 +137,8 @@ class KeyedState(Checker):
             place = kept.places.get(slot)
             if place is None:
                 continue
-            if place == Place(told.worker):
-                kept.places[slot] = Place(told.worker, on_its_way=True)
+            if place == StatePlace(told.worker):
+                kept.places[slot] = StatePlace(told.worker, on_its_way=True)
             else:
                 self.violated(
                     told.member,
@@ -169,7 +169,7 @@ class KeyedState(Checker):
                     told.member,
                     f"worker {told.worker} has adopted the state of slot {slot}, which is {place}",
                 )
-            kept.places[slot] = Place(told.worker)
+            kept.places[slot] = StatePlace(told.worker)
 
     # --- ends of workers ---
 
@@ -186,7 +186,7 @@ class KeyedState(Checker):
     def _ended(self, told: told_of.WorkerEnded) -> None:
         kept = self._of(told.member, told.subscription)
         for slot, place in list(kept.places.items()):
-            if place == Place(told.worker):
+            if place == StatePlace(told.worker):
                 self.violated(
                     told.member,
                     f"worker {told.worker} has ended with the state of slot {slot}: "
@@ -194,11 +194,11 @@ class KeyedState(Checker):
                 )
                 self._forget(kept, slot)
 
-    def _unsure(self, kept: Kept, slot: int) -> None:
+    def _unsure(self, kept: KeyedStateModel, slot: int) -> None:
         del kept.places[slot]
         kept.unsure.add(slot)
 
-    def _forget(self, kept: Kept, slot: int) -> None:
+    def _forget(self, kept: KeyedStateModel, slot: int) -> None:
         del kept.places[slot]
         kept.counts.pop(slot, None)
         kept.unsure.discard(slot)

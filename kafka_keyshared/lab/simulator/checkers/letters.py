@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator import history as happened
-from kafka_keyshared.lab.simulator.checkers.group import Group
+from kafka_keyshared.lab.simulator.checkers.group import GroupModel
 from kafka_keyshared.lab.simulator.checkers.ranges import OrderedRanges
 from kafka_keyshared.lab.simulator.checkers.records import (
     SKIPPED,
     Assignment,
     Delivery,
-    Member,
+    MemberModel,
     Stage,
 )
 from kafka_keyshared.lab.simulator.happenings import LimitLifted
@@ -32,7 +32,7 @@ LETTERED_OTHERWISE = (Stage.SETTLED, Stage.ARCHIVING, Stage.BLOCKED, Stage.LETTE
 """A dead letter of a record in one of these stages does not divert its lane."""
 
 
-class Letters(Group):
+class Letters(GroupModel):
     """Outcomes of dead letters and of orders for lanes.
 
     ``delivery`` and ``heads`` describe the current event: its record, and the records that became
@@ -165,7 +165,7 @@ class Letters(Group):
         return assignment.deliveries[sub].get(offset)
 
     def _divert_no_more(
-        self, member: Member, told: happened.LaneOrdered, head: Delivery | None
+        self, member: MemberModel, told: happened.LaneOrdered, head: Delivery | None
     ) -> None:
         """Remove the lane from the diverted lanes of everything that this member reads.
 

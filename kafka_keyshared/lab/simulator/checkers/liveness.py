@@ -9,7 +9,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.checkers.checker import Checker, FreeSince, always
-from kafka_keyshared.lab.simulator.checkers.records import Delivery, End, Member, Stage
+from kafka_keyshared.lab.simulator.checkers.records import Delivery, End, MemberModel, Stage
 from kafka_keyshared.lab.simulator.checkers.resumed import Idle
 from kafka_keyshared.lab.simulator.commit_text import NOTHING
 from kafka_keyshared.lab.simulator.happenings import (
@@ -49,7 +49,7 @@ class Hands:
         self.idle_since = LONG
 
 
-class Crew:
+class WorkerGroup:
     """Workers of a subscription at a member, and when all became idle or one died.
 
     ``dead`` are workers that died, have done nothing since, and may get records. ``unseen`` are all
@@ -135,7 +135,7 @@ class Liveness(Checker):
         self._revoke_most = revoke_deadline + REVOKE_SLACK
         self._span = span
         self.free_since = free_since
-        self._crews: dict[int, dict[str, Crew]] = {}
+        self._crews: dict[int, dict[str, WorkerGroup]] = {}
         # When to check which record again. The number breaks ties, so that no records are compared.
         self._looks: list[tuple[float, int, Delivery]] = []
         self._number = 0
@@ -163,10 +163,10 @@ class Liveness(Checker):
             happened.TakenBack: self._taken_back,
             happened.Began: self._began,
             happened.WentOn: self._went_on,
-            happened.Ended: self._ended,
+            happened.HandlerEnded: self._ended,
             happened.WorkerDied: self._died,
-            happened.Released: self._released,
-            happened.CommitSent: self._heads,
+            happened.PartitionsReleased: self._released,
+            happened.CommitRequested: self._heads,
             happened.CommitStored: self._anything,
             happened.Appended: self._appended,
             happened.Healed: self._healed,
@@ -180,7 +180,7 @@ class Liveness(Checker):
     # --- events ---
 
     def _joined(self, told: happened.Joined) -> None:
-        self._crews[told.member] = {name: Crew() for name in self.settings}
+        self._crews[told.member] = {name: WorkerGroup() for name in self.settings}
 
     def _heads(self, told: object) -> None:
         del told
@@ -214,7 +214,7 @@ class Liveness(Checker):
             crew.dead.discard(told.worker)
         self._heads(told)
 
-    def _let_go(self, crew: Crew, worker: int, each: Delivery) -> None:
+    def _let_go(self, crew: WorkerGroup, worker: int, each: Delivery) -> None:
         if crew.of(worker).has.pop(each, crew) is None:
             crew.has -= 1
             if not crew.has:
@@ -231,7 +231,7 @@ class Liveness(Checker):
         hands.runs -= 1
         hands.idle_since = self.books.now
 
-    def _ended(self, told: happened.Ended) -> None:
+    def _ended(self, told: happened.HandlerEnded) -> None:
         crew = self._crews[told.member][told.subscription]
         hands = crew.of(told.worker)
         hands.runs -= not self.books.beside
@@ -243,7 +243,7 @@ class Liveness(Checker):
                 self._retries(each, told, now)
         self._heads(told)
 
-    def _retries(self, each: Delivery, told: happened.Ended, now: float) -> None:
+    def _retries(self, each: Delivery, told: happened.HandlerEnded, now: float) -> None:
         """Record when the retry is due. A delay that a handler asked for is known only to it."""
         retry = self.settings[told.subscription].retry
         if told.outcome in ("retry", "put_off"):
@@ -260,7 +260,7 @@ class Liveness(Checker):
         crew.dead.add(told.worker)
         crew.unseen.add(told.worker)
 
-    def _released(self, told: happened.Released) -> None:
+    def _released(self, told: happened.PartitionsReleased) -> None:
         for each in self.books.ended:
             if each.over is not End.REVOKED or each.revoking_at is None:
                 continue
@@ -363,7 +363,7 @@ class Liveness(Checker):
         )
         return None
 
-    def waits(self, each: Delivery, member: Member) -> bool:
+    def waits(self, each: Delivery, member: MemberModel) -> bool:
         """Return whether something in its process holds the record back."""
         assignment, lane, sub = each.assignment, each.lane, each.fate.sub
         sent = assignment.sent
@@ -397,7 +397,7 @@ class Liveness(Checker):
                 return True
         return False
 
-    def _waits_for_older(self, each: Delivery, member: Member) -> bool:
+    def _waits_for_older(self, each: Delivery, member: MemberModel) -> bool:
         """Return whether it may be for a joining worker that waits for older records."""
         sub = each.fate.sub
         if each.worker is not None or not self.settings[sub].new_workers_wait:

@@ -10,7 +10,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers import carried
 from kafka_keyshared.lab.simulator.checkers.declared import Declared
-from kafka_keyshared.lab.simulator.checkers.records import Fate, Lane, Log
+from kafka_keyshared.lab.simulator.checkers.records import Lane, LogModel, RecordFate
 from kafka_keyshared.lab.simulator.history import History
 from kafka_keyshared.lab.simulator.keys import DerivedKey
 from kafka_keyshared.lab.simulator.topic_names import topic_id
@@ -21,7 +21,7 @@ class HistoryError(Exception):
     """The history has an impossible event: the simulation is wrong, not an instance."""
 
 
-class Logs:
+class LogModels:
     """Every log. ``unfinished`` counts the records that are owed, by subscription."""
 
     def __init__(self, history: History, settings: Sequence[SubscriptionSettings]) -> None:
@@ -30,7 +30,7 @@ class Logs:
         for each in settings:
             if not isinstance(each.key_of, DerivedKey | None):
                 raise HistoryError(f"{each.name!r} has keys that checkers cannot work out")
-        self.logs: dict[TopicPartition, Log] = {}
+        self.logs: dict[TopicPartition, LogModel] = {}
         # How often each log was created again.
         self._times_made: Counter[TopicPartition] = Counter()
         # The group's commits at the broker.
@@ -47,11 +47,11 @@ class Logs:
         for kind, listener in listeners.items():
             history.listen(kind, listener)
 
-    def _log(self, partition: TopicPartition) -> Log:
+    def _log(self, partition: TopicPartition) -> LogModel:
         log = self.logs.get(partition)
         if log is None:
             id_ = topic_id(partition.topic, 1 + self._times_made[partition])
-            log = self.logs[partition] = Log(partition, iter(self.settings), id_)
+            log = self.logs[partition] = LogModel(partition, iter(self.settings), id_)
         return log
 
     def _appended(self, told: happened.Appended) -> None:
@@ -61,7 +61,7 @@ class Logs:
         log.offsets.append(told.offset)
         log.sizes[told.offset] = told.size
         for sub in self.settings:
-            log.fates[sub][told.offset] = Fate(log, sub, told.offset, self._lane(sub, told))
+            log.fates[sub][told.offset] = RecordFate(log, sub, told.offset, self._lane(sub, told))
             self.unfinished[sub] += 1
 
     def _lane(self, sub: str, told: happened.Appended) -> Lane:

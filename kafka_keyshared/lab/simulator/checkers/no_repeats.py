@@ -17,7 +17,7 @@ from kafka_keyshared.lab.simulator.checkers.records import (
     Assignment,
     Delivery,
     End,
-    Fate,
+    RecordFate,
     Stage,
 )
 from kafka_keyshared.lab.simulator.happenings import CallbackRaised, LogsAsked
@@ -80,11 +80,11 @@ class NoRepeats(Checker):
         self.repeats: Counter[str] = Counter()
         # By member, subscription and worker: the last record that ended there, and the last beside
         # it. By assignment number: those of its partition when that was lost.
-        self._last: dict[tuple[tuple[int, str, int], bool], Fate] = {}
-        self._unclear: dict[int, list[Fate]] = {}
+        self._last: dict[tuple[tuple[int, str, int], bool], RecordFate] = {}
+        self._unclear: dict[int, list[RecordFate]] = {}
         self._dead: set[tuple[int, str, int]] = set()
         # Records that ended with their worker, which may have run several at once.
-        self._died_in: dict[tuple[int, str, int], list[Fate]] = {}
+        self._died_in: dict[tuple[int, str, int], list[RecordFate]] = {}
         # Numbers of assignments whose log did not answer the last query.
         self._silent: set[int] = set()
         # Since when each member commits nothing.
@@ -94,10 +94,10 @@ class NoRepeats(Checker):
         """Listen to starts and ends of records, to losses and to the ends of members."""
         return {
             happened.Began: self._began,
-            happened.Ended: self._ended,
+            happened.HandlerEnded: self._ended,
             happened.WorkerDied: self._died,
-            happened.Released: self._released,
-            happened.Reading: self._reading,
+            happened.PartitionsReleased: self._released,
+            happened.ReadingFrom: self._reading,
             CallbackRaised: self._callback_raised,
             LogsAsked: self._logs_asked,
             happened.Gone: self._gone,
@@ -137,7 +137,7 @@ class NoRepeats(Checker):
             f"{words}",
         )
 
-    def _ended(self, told: happened.Ended) -> None:
+    def _ended(self, told: happened.HandlerEnded) -> None:
         if self.books.delivery is not None:
             worker = told.member, told.subscription, told.worker
             self._last[worker, self.books.beside] = self.books.delivery.fate
@@ -147,10 +147,10 @@ class NoRepeats(Checker):
     def _died(self, told: happened.WorkerDied) -> None:
         self._dead.add((told.member, told.subscription, told.worker))
 
-    def _released(self, told: happened.Released) -> None:
+    def _released(self, told: happened.PartitionsReleased) -> None:
         self._note_unclear(told.member, lost=told.lost)
 
-    def _reading(self, told: happened.Reading) -> None:
+    def _reading(self, told: happened.ReadingFrom) -> None:
         self._note_unclear(told.member, lost=True)  # of restarted assignments, if any
 
     def _callback_raised(self, told: CallbackRaised) -> None:
@@ -180,7 +180,7 @@ class NoRepeats(Checker):
         for each in self.books.ended:
             self._unclear[each.number] = [fate for fate in mine if each.log.has(fate)]
 
-    def _excuse(self, fate: Fate, before: Assignment, now: Assignment) -> str:
+    def _excuse(self, fate: RecordFate, before: Assignment, now: Assignment) -> str:
         """Return why no member could know that the record had settled; '' if one could."""
         unclear = self._is_unclear(fate, before)
         late = _noticed_late(before)
@@ -225,10 +225,10 @@ class NoRepeats(Checker):
         # A revoke commits before its own callback can raise.
         return self._raised.get(before.member.number, math.inf) < before.over_at
 
-    def _is_unclear(self, fate: Fate, before: Assignment) -> bool:
+    def _is_unclear(self, fate: RecordFate, before: Assignment) -> bool:
         return any(each is fate for each in self._unclear.get(before.number, ()))
 
-    def _regained(self, fate: Fate, before: Assignment, now: Assignment) -> bool:
+    def _regained(self, fate: RecordFate, before: Assignment, now: Assignment) -> bool:
         """Return whether the member must know of it, and no other has been there since."""
         left = before.found
         if before.sent is not None:
@@ -245,7 +245,7 @@ class NoRepeats(Checker):
             and not self._is_unclear(fate, before)
         )
 
-    def _late(self, fate: Fate, before: Assignment) -> bool:
+    def _late(self, fate: RecordFate, before: Assignment) -> bool:
         """Return whether it ended when the member had stopped waiting for it."""
         if before.revoking_at is not None:
             return fate.at >= before.revoking_at + self._deadline

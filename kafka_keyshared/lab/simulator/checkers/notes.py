@@ -8,7 +8,7 @@ from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import METADATA_USUAL
 from kafka_keyshared.lab.simulator.checkers.carried import notes_of
 from kafka_keyshared.lab.simulator.checkers.checker import Checker
-from kafka_keyshared.lab.simulator.checkers.records import Assignment, Sent, Stage
+from kafka_keyshared.lab.simulator.checkers.records import Assignment, CommitModel, Stage
 from kafka_keyshared.lab.simulator.commit_text import NOTHING, Notes
 from kafka_keyshared.lab.simulator.history import Listener
 
@@ -32,9 +32,9 @@ class TrueNotes(Checker):
 
     def listeners(self) -> Mapping[type, Listener]:
         """Listen to sent commits and dead letters."""
-        return {happened.CommitSent: self._sent, happened.LetterSent: self._letter}
+        return {happened.CommitRequested: self._sent, happened.LetterSent: self._letter}
 
-    def _sent(self, told: happened.CommitSent) -> None:
+    def _sent(self, told: happened.CommitRequested) -> None:
         del told
         for assignment, sent in self.books.sent.values():
             if assignment is None:
@@ -44,7 +44,7 @@ class TrueNotes(Checker):
                 self._lanes(assignment, sent, sub, notes.get(sub, NOTHING))
                 self._tried(assignment, sent, sub, notes.get(sub, NOTHING))
 
-    def _lanes(self, assignment: Assignment, sent: Sent, sub: str, notes: Notes) -> None:
+    def _lanes(self, assignment: Assignment, sent: CommitModel, sub: str, notes: Notes) -> None:
         known = assignment.diverted[sub]
         if not known and not notes.lanes:
             return
@@ -53,7 +53,7 @@ class TrueNotes(Checker):
         if notes.lanes - known - assignment.perhaps_diverted[sub]:
             self._wrong(assignment, sent, f"of {sub!r} names lanes that are not diverted")
 
-    def _tried(self, assignment: Assignment, sent: Sent, sub: str, notes: Notes) -> None:
+    def _tried(self, assignment: Assignment, sent: CommitModel, sub: str, notes: Notes) -> None:
         deliveries = assignment.deliveries[sub]
         for offset, (times, archived) in notes.tried.items():
             each = deliveries.get(offset)
@@ -89,7 +89,7 @@ class TrueNotes(Checker):
         if self.books.unasked:
             self.violated(told.member, f"{each} is dead-lettered, and no handler has had it")
 
-    def _wrong(self, assignment: Assignment, sent: Sent, words: str) -> None:
+    def _wrong(self, assignment: Assignment, sent: CommitModel, words: str) -> None:
         self.violated(
             assignment.member.number,
             f"the commit {sent.number} of {assignment.partition} at {sent.position} {assignment} "

@@ -53,7 +53,7 @@ class OneOwner(Checker):
             happened.HandedOver: self._handed_over,
             happened.TakenBack: self._taken_back,
             happened.Began: self._began,
-            happened.Ended: self._ended,
+            happened.HandlerEnded: self._ended,
             happened.Gone: self._gone,
             FiltersDeclared: self._filters_declared,
             WorkerJoined: self._joined,
@@ -117,7 +117,7 @@ class OneOwner(Checker):
             has = "nobody" if each.worker is None else f"worker {each.worker}"
             self.violated(told.member, f"{each} began at worker {told.worker}; {has} has it")
 
-    def _ended(self, told: happened.Ended) -> None:
+    def _ended(self, told: happened.HandlerEnded) -> None:
         if self.books.delivery is not None:
             slots = self._hands[told.member][told.subscription]
             self._let_go(slots, self.books.delivery, told.member, told.worker)

@@ -18,7 +18,7 @@ STOP_GRACE = 1.0
 CLOSED = (Stage.LETTERING, Stage.LETTERING_ALONE, Stage.ARCHIVING, Stage.BLOCKED)
 
 
-class Order(Checker):
+class OrderChecker(Checker):
     """I3, order: no record starts before the earlier records of its lane have settled.
 
     Within an assignment a record starts only if everything delivered before it in its lane is
@@ -50,9 +50,9 @@ class Order(Checker):
         """Listen to starts of records, and to the positions from which partitions are read."""
         return {
             happened.Began: self._began,
-            happened.Reading: self._reading,
+            happened.ReadingFrom: self._reading,
             happened.HandedOver: self._handed_over,
-            happened.CommitSent: self._sent,
+            happened.CommitRequested: self._sent,
         }
 
     # --- records ---
@@ -97,7 +97,7 @@ class Order(Checker):
         for number in dict.fromkeys(number for _, _, number in told.records):
             self._used(self.books.assignments[number])
 
-    def _sent(self, told: happened.CommitSent) -> None:
+    def _sent(self, told: happened.CommitRequested) -> None:
         del told
         for assignment, _ in self.books.sent.values():
             if assignment is not None:
@@ -107,7 +107,7 @@ class Order(Checker):
         if assignment.number not in self._started and assignment.start is not None:
             self._starts(assignment)
 
-    def _reading(self, told: happened.Reading) -> None:
+    def _reading(self, told: happened.ReadingFrom) -> None:
         position = told.position
         if position is None:
             return

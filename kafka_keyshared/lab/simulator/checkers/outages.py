@@ -33,7 +33,7 @@ SETTLING = 6.0
 """Seconds after an outage in which successes do not count, because the rule starts again."""
 
 
-class _Seen:
+class _OutageModel:
     """Attempts of one subscription of a member."""
 
     def __init__(self, now: float) -> None:
@@ -45,7 +45,7 @@ class _Seen:
         self.lanes: set[Lane] = set()
 
 
-class Outages(Checker):
+class OutagesChecker(Checker):
     """I13, outages named: each member reports an outage of the dependency in time, and its end.
 
     A member must report that most attempts fail if many different keys failed for the first time
@@ -73,20 +73,20 @@ class Outages(Checker):
         self._named, self._calm = named, calm
         self._awake_since = awake_since
         self._away = False
-        self._seen: dict[tuple[int, str], _Seen] = {}
+        self._seen: dict[tuple[int, str], _OutageModel] = {}
 
     def listeners(self) -> Mapping[type, Listener]:
         """Listen to ends of handlers, and check the diagnosis on request."""
         return {
-            happened.Ended: self._ended,
-            happened.Released: self._released,
-            happened.Stopping: self._over,
+            happened.HandlerEnded: self._ended,
+            happened.PartitionsReleased: self._released,
+            happened.StopRequested: self._over,
             happened.Gone: self._over,
             DependencyAway: self._is_away,
             HealthLooked: self._look,
         }
 
-    def _ended(self, told: happened.Ended) -> None:
+    def _ended(self, told: happened.HandlerEnded) -> None:
         each, now = self.books.delivery, self.books.now
         if each is None or told.outcome in ("given_back", "died"):
             return
@@ -95,7 +95,7 @@ class Outages(Checker):
         place = told.member, told.subscription
         seen = self._seen.get(place)
         if seen is None:
-            seen = self._seen[place] = _Seen(now)
+            seen = self._seen[place] = _OutageModel(now)
         if told.outcome in ("done", "dropped"):
             if seen.fails_since is not None and now - seen.fails_since >= QUIET:
                 seen.began, seen.done = now + SETTLING, 0
@@ -110,10 +110,10 @@ class Outages(Checker):
             if each.tries_most <= 1:
                 seen.lanes.add(each.lane)
 
-    def _released(self, told: happened.Released) -> None:
+    def _released(self, told: happened.PartitionsReleased) -> None:
         self._forget(told.member)
 
-    def _over(self, told: happened.Stopping | happened.Gone) -> None:
+    def _over(self, told: happened.StopRequested | happened.Gone) -> None:
         self._forget(told.member)
 
     def _forget(self, member: int) -> None:
@@ -147,7 +147,7 @@ class Outages(Checker):
                     f"{now - seen.failed_at:.1f} s, and the diagnosis has an outage still",
                 )
 
-    def _must(self, seen: _Seen, now: float) -> bool:
+    def _must(self, seen: _OutageModel, now: float) -> bool:
         if not self._away or seen.fails_since is None or now - seen.failed_at > LATELY:
             return False
         if len(seen.lanes) < KEYS or seen.done < DONE:
@@ -155,5 +155,5 @@ class Outages(Checker):
         gap = (now - seen.began) / seen.done
         return now - seen.fails_since >= max(WITHIN, GAPS * gap) + SLACK
 
-    def _must_not(self, seen: _Seen, now: float) -> bool:
+    def _must_not(self, seen: _OutageModel, now: float) -> bool:
         return seen.done_since >= DONE and now - seen.failed_at >= QUIET + SLICE

@@ -65,7 +65,7 @@ class Lane:
         self.freed = float("-inf")
 
 
-class Fate:
+class RecordFate:
     """Outcome of one record in one subscription, at all members.
 
     ``settled_in`` is the assignment that vouches for it: the one in which it settled, later one
@@ -80,14 +80,14 @@ class Fate:
         *("offset", "removed", "settled_in", "sub"),
     )
 
-    def __init__(self, log: Log, sub: str, offset: int, lane: Lane) -> None:
+    def __init__(self, log: LogModel, sub: str, offset: int, lane: Lane) -> None:
         self.log = log
         self.sub = sub
         self.offset = offset
         self.lane = lane
         self.settled_in: Assignment | None = None
         self.in_time = False
-        self.known_to: tuple[Member, ...] = ()
+        self.known_to: tuple[MemberModel, ...] = ()
         self.letter = False
         self.copied = False
         self.removed = False
@@ -119,7 +119,7 @@ class Fate:
         return f"delivered {self.delivered} times, not settled" if self.delivered else "never read"
 
 
-class Log:
+class LogModel:
     """A partition from its creation to its end, and every record that was ever in it.
 
     ``covered`` is the last offset beyond all records that a commit has called settled. ``left_of``
@@ -133,16 +133,16 @@ class Log:
         self.whose = Whose(partition, topic_id)
         self.offsets: list[int] = []
         self.sizes: dict[int, int] = {}
-        self.fates: dict[str, dict[int, Fate]] = {sub: {} for sub in subs}
+        self.fates: dict[str, dict[int, RecordFate]] = {sub: {} for sub in subs}
         self.dead = False
-        self.left_of: Log | None = None
+        self.left_of: LogModel | None = None
         self.covered = -1
 
-    def has(self, fate: Fate) -> bool:
+    def has(self, fate: RecordFate) -> bool:
         """Return whether the record is, or was, in this log."""
         return self.fates[fate.sub].get(fate.offset) is fate
 
-    def follows(self, log: Log) -> bool:
+    def follows(self, log: LogModel) -> bool:
         """Return whether it is that log, or a remainder of it."""
         return self is log or (self.left_of is not None and self.left_of.follows(log))
 
@@ -190,7 +190,7 @@ class Delivery:
         ),
     )
 
-    def __init__(self, fate: Fate, assignment: Assignment, now: float) -> None:
+    def __init__(self, fate: RecordFate, assignment: Assignment, now: float) -> None:
         self.fate = fate
         self.lane = fate.lane
         self.offset = fate.offset
@@ -250,7 +250,12 @@ class Assignment:
     """
 
     def __init__(
-        self, number: int, member: Member, log: Log, subs: Iterator[str], start: Start | None
+        self,
+        number: int,
+        member: MemberModel,
+        log: LogModel,
+        subs: Iterator[str],
+        start: ReadingStart | None,
     ) -> None:
         self.number = number
         self.member = member
@@ -302,7 +307,7 @@ class Assignment:
         self.over_at = 0.0
         self.outlived = False
         self.clean = False
-        self.sent: Sent | None = None
+        self.sent: CommitModel | None = None
 
     def __str__(self) -> str:
         return f"in assignment {self.number} of member {self.member.number}"
@@ -320,7 +325,7 @@ class Assignment:
         return self.over is End.LOST
 
 
-class Start:
+class ReadingStart:
     """Commits at the broker, from a partition's assignment to its first read.
 
     ``stolen`` says that it has gone to another member since.
@@ -333,7 +338,7 @@ class Start:
         self.stolen = stolen
 
 
-class Sent:
+class CommitModel:
     """A commit of one partition. ``sections`` is None if its text cannot be read."""
 
     __slots__ = ("at", "number", "position", "sections", "text")
@@ -352,7 +357,7 @@ class Sent:
         return offset < self.position or offset in (self.sections or {}).get(sub, ())
 
 
-class Member:
+class MemberModel:
     """One process of the group, with its assignments and running records.
 
     ``bare`` says that brokers accept less metadata than it may have expected at its leases.
@@ -364,7 +369,7 @@ class Member:
         self.live: dict[TopicPartition, Assignment] = {}
         # Its latest assignment of each partition, which it may remember.
         self.had: dict[TopicPartition, Assignment] = {}
-        self.pending: dict[TopicPartition, Start] = {}
+        self.pending: dict[TopicPartition, ReadingStart] = {}
         self.revoking: set[TopicPartition] = set()
         # In the order of their start. A dict, because any of them may end first.
         self.running: dict[Delivery, None] = {}

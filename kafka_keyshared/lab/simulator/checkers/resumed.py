@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kafka_keyshared.lab.simulator.checkers.books import Books
-from kafka_keyshared.lab.simulator.checkers.records import Assignment, Member
+from kafka_keyshared.lab.simulator.checkers.records import Assignment, MemberModel
 from kafka_keyshared.model import TopicPartition
 
 READ_WITHIN = 20.0
@@ -25,7 +25,7 @@ class Idle:
         # By assignment and its received end.
         self._since: dict[tuple[int, int], float] = {}
 
-    def unread(self, now: float) -> Iterator[tuple[Member, TopicPartition, int, float]]:
+    def unread(self, now: float) -> Iterator[tuple[MemberModel, TopicPartition, int, float]]:
         """Yield each partition that should have been read on: from which offset, and since when."""
         waits: dict[tuple[int, int], float] = {}
         for member in self._books.present.values():
@@ -41,7 +41,7 @@ class Idle:
                     yield member, partition, max(each.end, each.start or 0), since
         self._since = waits
 
-    def _is_busy(self, member: Member, now: float) -> bool:
+    def _is_busy(self, member: MemberModel, now: float) -> bool:
         busy = member.stopping_at is not None or member.kept or any(member.open.values())
         return bool(busy) or self._free_since(member.number) > now
 

@@ -43,7 +43,7 @@ class PatientWithRights(Checker):
         """Listen to changes of rights, and to processes that end."""
         return {
             RightsChanged: self._changed,
-            happened.Stopping: self._stops,
+            happened.StopRequested: self._stops,
             happened.Gone: self._gone,
         }
 
@@ -52,7 +52,7 @@ class PatientWithRights(Checker):
         for name in refused:
             self._refused.setdefault(name, self.books.now)
 
-    def _stops(self, told: happened.Stopping) -> None:
+    def _stops(self, told: happened.StopRequested) -> None:
         self._stopping[told.member] = self.books.now
 
     def _gone(self, told: happened.Gone) -> None:

@@ -8,7 +8,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.checkers.checker import Checker
-from kafka_keyshared.lab.simulator.checkers.records import Assignment, Sent, Stage
+from kafka_keyshared.lab.simulator.checkers.records import Assignment, CommitModel, Stage
 from kafka_keyshared.lab.simulator.history import History, Listener
 
 
@@ -38,7 +38,7 @@ class SafeCommit(Checker):
 
     def listeners(self) -> Mapping[type, Listener]:
         """Listen to sent commits and appended records."""
-        return {happened.CommitSent: self._sent, happened.Appended: self._appended}
+        return {happened.CommitRequested: self._sent, happened.Appended: self._appended}
 
     def _appended(self, told: happened.Appended) -> None:
         if told.offset <= self.books.logs[told.partition].covered:
@@ -46,7 +46,7 @@ class SafeCommit(Checker):
                 None, f"{told.partition}@{told.offset} was written where a commit had covered it"
             )
 
-    def _sent(self, told: happened.CommitSent) -> None:
+    def _sent(self, told: happened.CommitRequested) -> None:
         del told
         for assignment, sent in self.books.sent.values():
             if assignment is None:
@@ -62,7 +62,7 @@ class SafeCommit(Checker):
             if not self.books.tracked:
                 self._wrong(assignment, sent, "is sent, and nothing is reliable")
 
-    def _delivered(self, assignment: Assignment, sent: Sent) -> None:
+    def _delivered(self, assignment: Assignment, sent: CommitModel) -> None:
         if assignment.start is None:
             return
         fates = next(iter(assignment.log.fates.values()))
@@ -75,7 +75,7 @@ class SafeCommit(Checker):
                 )
                 return
 
-    def _settled(self, assignment: Assignment, sent: Sent, sub: str) -> None:
+    def _settled(self, assignment: Assignment, sent: CommitModel, sub: str) -> None:
         about = assignment.number, sub
         below = self._below.get(about, assignment.start or 0)
         seen = self._beyond.get(about, set())
@@ -90,7 +90,7 @@ class SafeCommit(Checker):
                 self._one(assignment, sent, sub, offset)
             self._beyond[about] = section
 
-    def _one(self, assignment: Assignment, sent: Sent, sub: str, offset: int) -> None:
+    def _one(self, assignment: Assignment, sent: CommitModel, sub: str, offset: int) -> None:
         delivery = assignment.deliveries[sub].get(offset)
         if delivery is not None and delivery.stage is Stage.SETTLED:
             return
@@ -112,7 +112,7 @@ class SafeCommit(Checker):
                 assignment, sent, f"covers {fate} of {sub!r}, not delivered: {fate.story()}"
             )
 
-    def _wrong(self, assignment: Assignment, sent: Sent, words: str) -> None:
+    def _wrong(self, assignment: Assignment, sent: CommitModel, words: str) -> None:
         self.violated(
             assignment.member.number,
             f"the commit {sent.number} of {assignment.partition} at {sent.position} {assignment} "

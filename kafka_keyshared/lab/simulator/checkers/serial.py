@@ -14,7 +14,7 @@ from kafka_keyshared.lab.simulator.history import History, Listener
 MOMENT = 1e-9
 
 
-class Serial(Checker):
+class SerialChecker(Checker):
     """I2, serial: no two handler intervals of one lane overlap.
 
     In one process there are two exceptions. Nothing waits for a record without a key, which may
@@ -47,7 +47,7 @@ class Serial(Checker):
         """Listen to starts of records, and to partitions and processes that go."""
         return {
             happened.Began: self._began,
-            happened.Released: self._released,
+            happened.PartitionsReleased: self._released,
             happened.Gone: self._gone,
         }
 
@@ -87,7 +87,7 @@ class Serial(Checker):
             f"worker {other.worker} {other.assignment}",
         )
 
-    def _released(self, told: happened.Released) -> None:
+    def _released(self, told: happened.PartitionsReleased) -> None:
         for assignment in self.books.ended:
             if assignment.over is not End.REVOKED or not assignment.running:
                 continue

@@ -17,7 +17,7 @@ from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import METADATA_USUAL, Books
 from kafka_keyshared.lab.simulator.checkers.liveness import START_WITHIN, Liveness, begun_by
 from kafka_keyshared.lab.simulator.checkers.records import Assignment, Delivery, Lane
-from kafka_keyshared.lab.simulator.happenings import Resized, WorkerJoined, WorkerLeft
+from kafka_keyshared.lab.simulator.happenings import WorkerJoined, WorkerLeft, WorkersResized
 from kafka_keyshared.lab.simulator.history import History
 
 LONG_FOR = 0.05
@@ -42,7 +42,7 @@ OFFSETS_OF_A_CHARACTER = 2
 LONG = float("-inf")
 
 
-class Batch:
+class WorkerBatch:
     """Records leased to a worker in one call. ``left`` neither ended nor came back."""
 
     __slots__ = ("began_at", "left", "shards", "touched_at", "worker")
@@ -82,13 +82,13 @@ class _Shard:
     __slots__ = ("closed_at", "freed_at", "freed_by", "held_by")
 
     def __init__(self) -> None:
-        self.held_by: dict[Batch, None] = {}
+        self.held_by: dict[WorkerBatch, None] = {}
         self.freed_at = LONG
         self.freed_by: int | None = None
         self.closed_at = LONG
 
 
-class Crew:
+class ShardHolders:
     """The workers of one subscription at one member, and their shards.
 
     ``count`` is the number of shards. ``handed_at`` are the times of all batches with keyed
@@ -98,7 +98,7 @@ class Crew:
     def __init__(self, names: Sequence[str], count: int, now: float) -> None:
         self.count = count
         self.workers = {number: _Worker(now, name) for number, name in enumerate(names)}
-        self.batch_of: dict[Delivery, Batch] = {}
+        self.batch_of: dict[Delivery, WorkerBatch] = {}
         self.shards: dict[int, _Shard] = {}
         self.handed_at: list[float] = []
         # Lanes in which a record has failed.
@@ -131,7 +131,7 @@ class Crew:
         return found
 
 
-class Taken(NamedTuple):
+class TakenRecord(NamedTuple):
     """A leased record that could have started before.
 
     ``since`` is when it could start. ``passed`` is how many batches were leased after that.
@@ -148,7 +148,7 @@ class Taken(NamedTuple):
     idle_since: float
 
 
-Judge: TypeAlias = Callable[[int, str, Crew, Taken], None]
+Judge: TypeAlias = Callable[[int, str, ShardHolders, TakenRecord], None]
 """Called with the member, the subscription and its crew for each taken record."""
 
 
@@ -174,7 +174,7 @@ class SharedWork:
         self._liveness = liveness
         self._near = near
         self._settings = {each.name: each for each in settings if each.shares}
-        self._crews: dict[tuple[int, str], Crew] = {}
+        self._crews: dict[tuple[int, str], ShardHolders] = {}
         # Committed positions of each assignment, and since when.
         self._positions: dict[int, tuple[list[int], list[float]]] = {}
         self._misplaced: set[int] = set()
@@ -182,18 +182,18 @@ class SharedWork:
         listeners: Mapping[type[Any], Any] = {
             happened.Joined: self._joined,
             happened.Misplaced: self._lost_place,
-            happened.CommitSent: self._commit_sent,
+            happened.CommitRequested: self._commit_sent,
             happened.HandedOver: self._handed_over,
             happened.TakenBack: self._taken_back,
-            happened.Recalled: self._recalled,
+            happened.RecallAnswered: self._recalled,
             happened.Began: self._began,
             happened.WentOn: self._went_on,
-            happened.Ended: self._ended,
+            happened.HandlerEnded: self._ended,
             happened.WorkerDied: self._died,
             happened.Gone: self._gone,
             WorkerLeft: self._left,
             WorkerJoined: self._worker_joined,
-            Resized: self._resized,
+            WorkersResized: self._resized,
         }
         if self._settings:
             for kind, listener in listeners.items():
@@ -203,7 +203,7 @@ class SharedWork:
 
     def _joined(self, told: happened.Joined) -> None:
         for name, settings in self._settings.items():
-            self._crews[told.member, name] = Crew(
+            self._crews[told.member, name] = ShardHolders(
                 settings.workers, settings.shard_count, self._books.now
             )
 
@@ -211,7 +211,7 @@ class SharedWork:
         for name in self._settings:
             self._crews.pop((told.member, name), None)
 
-    def _crew(self, told: Any) -> Crew | None:
+    def _crew(self, told: Any) -> ShardHolders | None:
         return self._crews.get((told.member, told.subscription))
 
     def _died(self, told: happened.WorkerDied) -> None:
@@ -230,7 +230,7 @@ class SharedWork:
         if (crew := self._crew(told)) is not None:
             crew.workers[told.worker] = _Worker(self._books.now, told.name)
 
-    def _resized(self, told: Resized) -> None:
+    def _resized(self, told: WorkersResized) -> None:
         if (crew := self._crew(told)) is not None:
             for worker in crew.workers.values():
                 worker.left = worker.left or worker.name not in told.names
@@ -241,7 +241,7 @@ class SharedWork:
         live = self._books.members[told.member].live
         self._misplaced.update(live[each].number for each in told.partitions if each in live)
 
-    def _commit_sent(self, told: happened.CommitSent) -> None:
+    def _commit_sent(self, told: happened.CommitRequested) -> None:
         del told
         for assignment, sent in self._books.sent.values():
             if assignment is not None:
@@ -265,7 +265,7 @@ class SharedWork:
         at = bisect_right(positions, least - 1)
         return times[at] if at < len(times) else float("inf")
 
-    def _could_start(self, crew: Crew, sub: str, each: Delivery) -> float:
+    def _could_start(self, crew: ShardHolders, sub: str, each: Delivery) -> float:
         """Return since when nothing keeps a record from a worker; infinity if unknown."""
         assignment, lane = each.assignment, each.lane
         member, never = assignment.member, float("inf")
@@ -288,7 +288,7 @@ class SharedWork:
         since = max(each.since, lane.freed, assignment.lifted_at, begun, self._unparked_at(each))
         return max(since, liveness.read_since if self._settings[sub].key_of is not None else LONG)
 
-    def _shard_free_at(self, crew: Crew, each: Delivery) -> float:
+    def _shard_free_at(self, crew: ShardHolders, each: Delivery) -> float:
         """Return since when no worker has the shard of a record; infinity while one may."""
         number = crew.shard_of(each.lane)
         shard = None if number is None else crew.shards.get(number)
@@ -322,11 +322,13 @@ class SharedWork:
             since = max(since, self._shard_free_at(crew, each)) if since < now else since
             if since < now:
                 passed = len(crew.handed_at) - bisect_right(crew.handed_at, since)
-                taken = Taken(each, _waits_its_turn(crew, each, since), since, passed, *idlest)
+                taken = TakenRecord(
+                    each, _waits_its_turn(crew, each, since), since, passed, *idlest
+                )
                 for judge in self.judges:
                     judge(told.member, told.subscription, crew, taken)
         found = (crew.shard_of(each.lane) for each in records)
-        batch = Batch(told.worker, records, (each for each in found if each is not None), now)
+        batch = WorkerBatch(told.worker, records, (each for each in found if each is not None), now)
         for each in records:
             crew.batch_of[each] = batch
         for number in batch.shards:
@@ -335,7 +337,7 @@ class SharedWork:
             crew.handed_at.append(now)
         crew.worker(told.worker, now).batches += 1
 
-    def _let_go(self, crew: Crew, each: Delivery) -> None:
+    def _let_go(self, crew: ShardHolders, each: Delivery) -> None:
         """Record that a record's lease has ended."""
         batch, now = crew.batch_of.pop(each, None), self._books.now
         if batch is None:
@@ -357,7 +359,7 @@ class SharedWork:
             for each in self._books.deliveries:
                 self._let_go(crew, each)
 
-    def _recalled(self, told: happened.Recalled) -> None:
+    def _recalled(self, told: happened.RecallAnswered) -> None:
         if (crew := self._crew(told)) is not None:
             crew.worker(told.worker, self._books.now).idle_since = self._books.now
 
@@ -377,7 +379,7 @@ class SharedWork:
             self._let_go(crew, each)
             crew.close(each.lane, float("inf"))
 
-    def _ended(self, told: happened.Ended) -> None:
+    def _ended(self, told: happened.HandlerEnded) -> None:
         crew, each = self._crew(told), self._books.delivery
         if crew is None or each is None:
             return
@@ -389,7 +391,7 @@ class SharedWork:
             crew.close(each.lane, self._books.now)
 
 
-def _waits_its_turn(crew: Crew, each: Delivery, since: float) -> bool:
+def _waits_its_turn(crew: ShardHolders, each: Delivery, since: float) -> bool:
     """Return whether no record of a closed lane may have taken a turn of its shard.
 
     A record behind in such a lane is put aside at a turn of its shard. That ends the turn.

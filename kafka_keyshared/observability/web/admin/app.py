@@ -29,13 +29,13 @@ from kafka_keyshared.observability.web.commands import (
     RANGES,
     Acting,
     Asker,
-    Refusal,
+    RequestRefusal,
     Said,
     ordered,
 )
 from kafka_keyshared.observability.web.commands import MOST_BYTES as ORDER_BYTES
-from kafka_keyshared.observability.web.group.subscribe import Group
-from kafka_keyshared.observability.web.guard import Guard
+from kafka_keyshared.observability.web.group.subscribe import GroupListener
+from kafka_keyshared.observability.web.guard import RequestGuard
 from kafka_keyshared.observability.web.resize_preview import foretell
 from kafka_keyshared.observability.web.snapshot import REFRESH
 
@@ -71,7 +71,7 @@ TOO_SOON = "it has only just begun: no status yet\n"
 class Guarded:
     """Passes requests that the guard allows to the API, and adds the headers to every answer."""
 
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+    def __init__(self, app: ASGIApp, guard: RequestGuard) -> None:
         self._app = app
         self._guard = guard
 
@@ -127,7 +127,7 @@ def _response(said: Said) -> Response:
     return Response(said.text, said.status, media_type=said.content_type)
 
 
-class Orders:
+class OrderHandler:
     """Executes orders, a few at once: each waits for the owner on a thread of its own.
 
     The limit keeps a sender of orders from blocking read requests.
@@ -141,23 +141,25 @@ class Orders:
         """Execute the order, unless its body is too long or too slow."""
         path, headers = request.url.path, request.headers
         if self._going >= ORDERS_MOST:
-            return _response(Refusal(503, f"there are {ORDERS_MOST} orders already").said(path))
+            return _response(
+                RequestRefusal(503, f"there are {ORDERS_MOST} orders already").said(path)
+            )
         self._going += 1
         try:
             async with asyncio.timeout(BODY_WITHIN):
                 body = await _body(request)
             if body is None:
                 text = f"an order has {ORDER_BYTES:,} bytes at most"
-                return _response(Refusal(413, text).said(path))
+                return _response(RequestRefusal(413, text).said(path))
             peer = "?" if request.client is None else request.client.host
             asker = Asker(peer, headers.get(NAME_HEADER, ""))
             shown = headers.get("authorization", "")
             said = await run_in_threadpool(ordered, self._acting, path, shown, body, asker)
         except TimeoutError:
             text = f"its body was not there within {BODY_WITHIN:g} s"
-            return _response(Refusal(408, text).said(path))
+            return _response(RequestRefusal(408, text).said(path))
         except ClientDisconnect:
-            return _response(Refusal(400, "it was given up").said(path))
+            return _response(RequestRefusal(400, "it was given up").said(path))
         finally:
             self._going -= 1
         return _response(said)
@@ -174,10 +176,14 @@ async def _body(request: Request) -> bytes | None:
 
 
 def application(
-    feed: Feed, guard: Guard, acting: Acting | None, group: Group, closing: threading.Event
+    feed: Feed,
+    guard: RequestGuard,
+    acting: Acting | None,
+    group: GroupListener,
+    closing: threading.Event,
 ) -> ASGIApp:
     """Return the application. Open streams end when ``closing`` is set."""
-    orders = Orders(acting).answer
+    orders = OrderHandler(acting).answer
     described = msgspec.json.encode(document(version("kafka-keyshared")))
 
     async def openapi(request: Request) -> Response:
@@ -200,7 +206,7 @@ def application(
     return Guarded(Starlette(routes=routes), guard)
 
 
-def _answer_of_group(group: Group, look: Look) -> Any:
+def _answer_of_group(group: GroupListener, look: Look) -> Any:
     """Return a handler for a view of the group. It runs on a thread of its own."""
 
     def answer(request: Request) -> Response:

@@ -8,16 +8,16 @@ import msgspec
 
 from kafka_keyshared.observability.diagnosis.findings import Finding
 from kafka_keyshared.observability.web.admin.feed import OF_GROUP, PARTS
-from kafka_keyshared.observability.web.command_list import VERBS, Done, Refused
+from kafka_keyshared.observability.web.command_list import VERBS, Done, OrderRefused
 from kafka_keyshared.observability.web.commands import ACTIONS, NAME_HEADER
-from kafka_keyshared.observability.web.group.report import Beat
+from kafka_keyshared.observability.web.group.report import InstanceReport
 from kafka_keyshared.observability.web.group.view import GroupView
 from kafka_keyshared.observability.web.resize_preview import Foretold
 from kafka_keyshared.observability.web.snapshot import (
     DeadLetters,
-    Diagnosed,
+    DiagnosisView,
+    InstanceSnapshot,
     Setting,
-    Snapshot,
     StuckRecord,
 )
 from kafka_keyshared.status import ErrorGroup, PartitionStatus, RebalanceStatus
@@ -28,8 +28,8 @@ WHAT_IF = "what-if"
 """Path of the query for the effect of another number of workers."""
 
 _ANSWERS: dict[str, Any] = {
-    "snapshot": Snapshot,
-    "diagnosis": Diagnosed,
+    "snapshot": InstanceSnapshot,
+    "diagnosis": DiagnosisView,
     "partitions": tuple[PartitionStatus, ...],
     "stuck": tuple[StuckRecord, ...],
     "errors": dict[str, tuple[ErrorGroup, ...]],
@@ -38,7 +38,7 @@ _ANSWERS: dict[str, Any] = {
     "settings": tuple[Setting, ...],
     WHAT_IF: Foretold,
     "group": GroupView,
-    "beat": Beat,
+    "beat": InstanceReport,
 }
 """Answer types by path, for answers with a type of their own."""
 
@@ -46,7 +46,7 @@ _ANSWERS: dict[str, Any] = {
 def document(version: str) -> dict[str, Any]:
     """Return the document. ``version`` is that of the package."""
     orders = {name: verb.order for name, verb in VERBS.items()}
-    types = [*_ANSWERS.values(), Finding, Done, Refused, *orders.values()]
+    types = [*_ANSWERS.values(), Finding, Done, OrderRefused, *orders.values()]
     schemas, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"
     )
@@ -103,7 +103,7 @@ def _post(text: str, schema: dict[str, Any]) -> dict[str, Any]:
         ref = {"$ref": f"#/components/schemas/{name}"}
         return {"description": what, "content": {"application/json": {"schema": ref}}}
 
-    refused = told("Refused, and why.", "Refused")
+    refused = told("OrderRefused, and why.", "OrderRefused")
     codes = ("400", "401", "403", "404", "408", "409", "413", "421", "503")
     return {
         "summary": text,
@@ -120,6 +120,8 @@ def _post(text: str, schema: dict[str, Any]) -> dict[str, Any]:
         "responses": {
             "200": told("Done.", "Done"),
             **dict.fromkeys(codes, refused),
-            "504": told("Not done in time; the text says whether it goes on by itself.", "Refused"),
+            "504": told(
+                "Not done in time; the text says whether it goes on by itself.", "OrderRefused"
+            ),
         },
     }

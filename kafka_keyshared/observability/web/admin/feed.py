@@ -9,11 +9,16 @@ from typing import Any
 import msgspec
 
 from kafka_keyshared.core.routing.modes import RoutingSettings
-from kafka_keyshared.observability.web.group.subscribe import Group
-from kafka_keyshared.observability.web.snapshot import About, Setting, Snapshot, snapshot
+from kafka_keyshared.observability.web.group.subscribe import GroupListener
+from kafka_keyshared.observability.web.snapshot import (
+    InstanceSnapshot,
+    Setting,
+    SnapshotOrigin,
+    snapshot,
+)
 from kafka_keyshared.status import Status
 
-Part = Callable[[Snapshot], Any]
+Part = Callable[[InstanceSnapshot], Any]
 
 RING = RoutingSettings()
 
@@ -27,7 +32,7 @@ class Feed:
     def __init__(
         self,
         read: Callable[[], Status | None],
-        about: About,
+        about: SnapshotOrigin,
         settings: tuple[Setting, ...],
         *,
         keys: bool,
@@ -40,10 +45,10 @@ class Feed:
         self.routing = routing
         self._lock = threading.Lock()
         self._status: Status | None = None
-        self._snapshot: Snapshot | None = None
+        self._snapshot: InstanceSnapshot | None = None
         self._text: bytes | None = None
 
-    def latest(self) -> Snapshot | None:
+    def latest(self) -> InstanceSnapshot | None:
         """Return the current snapshot; None before there is a status."""
         status = self._read()
         with self._lock:
@@ -58,7 +63,7 @@ class Feed:
                 self._text = msgspec.json.encode(found)
             return self._text
 
-    def _of(self, status: Status | None) -> Snapshot | None:
+    def _of(self, status: Status | None) -> InstanceSnapshot | None:
         if status is not self._status:
             self._status, self._text = status, None
             self._snapshot = (
@@ -69,7 +74,7 @@ class Feed:
         return self._snapshot
 
 
-def _workers(found: Snapshot) -> Any:
+def _workers(found: InstanceSnapshot) -> Any:
     return {
         sub.name: {
             "pool": sub.pool,
@@ -81,7 +86,7 @@ def _workers(found: Snapshot) -> Any:
     }
 
 
-def _ring(found: Snapshot) -> Any:
+def _ring(found: InstanceSnapshot) -> Any:
     return {
         sub.name: {
             "routing": sub.routing,
@@ -96,7 +101,7 @@ def _ring(found: Snapshot) -> Any:
     }
 
 
-def _draining(found: Snapshot) -> Any:
+def _draining(found: InstanceSnapshot) -> Any:
     return [
         {"subscription": sub.name, "worker": worker.name, **msgspec.structs.asdict(each)}
         for sub in found.status.subscriptions
@@ -105,7 +110,7 @@ def _draining(found: Snapshot) -> Any:
     ]
 
 
-def _state(found: Snapshot) -> Any:
+def _state(found: InstanceSnapshot) -> Any:
     status = found.status
     return {
         "taken_at": status.taken_at,
@@ -143,7 +148,7 @@ PARTS: dict[str, tuple[str, Part]] = {
 }
 """Queries by name: a description, and a function of the snapshot."""
 
-Look = Callable[[Group, str], Any]
+Look = Callable[[GroupListener, str], Any]
 
 OF_GROUP: dict[str, tuple[str, Look]] = {
     "group": (

@@ -13,8 +13,8 @@ from kafka_keyshared.observability.web.admin.app import application
 from kafka_keyshared.observability.web.admin.feed import Feed
 from kafka_keyshared.observability.web.admin.impatient import Impatient
 from kafka_keyshared.observability.web.commands import Acting
-from kafka_keyshared.observability.web.group.subscribe import Group
-from kafka_keyshared.observability.web.guard import Guard
+from kafka_keyshared.observability.web.group.subscribe import GroupListener
+from kafka_keyshared.observability.web.guard import RequestGuard
 
 log = log_of("kafka_keyshared.web")
 
@@ -33,14 +33,14 @@ class AdminServer:
     """
 
     def __init__(
-        self, host: str, port: int, feed: Feed, acting: Acting | None, group: Group
+        self, host: str, port: int, feed: Feed, acting: Acting | None, group: GroupListener
     ) -> None:
         self._host = host
         self.port = port
         self._feed = feed
         self._acting = acting
         self._group = group
-        self._guard = Guard(host, None if acting is None else acting.token)
+        self._guard = RequestGuard(host, None if acting is None else acting.token)
         self._closing = threading.Event()
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from kafka_keyshared.observability.web.group.report import Beat
+from kafka_keyshared.observability.web.group.report import InstanceReport
 
 LATELY = 6.0
 """Seconds after its last query for which an asker counts as present. Askers query every 2 s."""
@@ -35,7 +35,7 @@ class Farewell:
         self._changed = threading.Condition()
         self._asked_at: dict[str, float] = {}
 
-    def answered(self, asker: str, beat: Beat | None) -> None:
+    def answered(self, asker: str, beat: InstanceReport | None) -> None:
         """Note a query and its answer."""
         if not asker:
             return  # not an instance, so it will not ask again

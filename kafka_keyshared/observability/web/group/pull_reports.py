@@ -19,7 +19,12 @@ import msgspec
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import some
 from kafka_keyshared.observability.web.commands import NAME_HEADER
-from kafka_keyshared.observability.web.group.report import MOST_BYTES, Beat, key_of, unpacked
+from kafka_keyshared.observability.web.group.report import (
+    MOST_BYTES,
+    InstanceReport,
+    key_of,
+    unpacked,
+)
 from kafka_keyshared.observability.web.group.subscribe import News
 
 PATH = "/api/v1/beat"
@@ -92,7 +97,7 @@ class AddressesEar:
         asked = [*named, *sorted(self._answering - {*named})]
         self._answering = set()
         for address, answer in zip(asked, self._asking.map(self._ask, asked), strict=True):
-            if isinstance(answer, Beat):
+            if isinstance(answer, InstanceReport):
                 self._answering.add(address)
                 found.append(News(key_of(answer.group, answer.instance), answer))
             elif address in named:
@@ -119,7 +124,7 @@ class AddressesEar:
             troubles.append(f"{len(found)} addresses, of which {MOST} are asked; not {left}")
         return list(found)[:MOST]
 
-    def _ask(self, address: Address) -> Beat | str:
+    def _ask(self, address: Address) -> InstanceReport | str:
         """Return the beat of an address, or the problem instead."""
         try:
             status, body = self._answer(address)
@@ -148,12 +153,12 @@ class AddressesEar:
             return answer.status, bytes(body)
 
 
-class _Refused(msgspec.Struct):
+class _RefusalAnswer(msgspec.Struct):
     refused: str
 
 
 def _said(body: bytes) -> str:
     try:
-        return msgspec.json.decode(body, type=_Refused).refused[:200]
+        return msgspec.json.decode(body, type=_RefusalAnswer).refused[:200]
     except (msgspec.DecodeError, UnicodeDecodeError):
         return " ".join(body[:200].decode("utf-8", "replace").split())

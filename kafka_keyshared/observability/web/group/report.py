@@ -39,7 +39,7 @@ class Who(NamedTuple):
     software: str
 
 
-class Beat(msgspec.Struct, frozen=True, kw_only=True):
+class InstanceReport(msgspec.Struct, frozen=True, kw_only=True):
     """An instance's report about itself. ``version`` is that of this layout.
 
     ``at`` and ``started_at`` are by its own clock, in seconds since 1970. The next beat comes after
@@ -93,18 +93,18 @@ class UnreadableBeatError(KeySharedError):
     """A beat that this release cannot read."""
 
 
-class _Layout(msgspec.Struct):
+class _ReportLayout(msgspec.Struct):
     version: int
 
 
-def beat_of(status: Status, who: Who, every: float) -> Beat:
+def beat_of(status: Status, who: Who, every: float) -> InstanceReport:
     """Return the beat of an instance with this status."""
     sums = totals(status)
     diagnosis = diagnose(without_messages(status))
     held: dict[str, list[int]] = {}
     for each in status.partitions:
         held.setdefault(each.topic, []).append(each.partition)
-    return Beat(
+    return InstanceReport(
         version=VERSION,
         group=status.group,
         **who._asdict(),
@@ -163,22 +163,22 @@ def without_messages(status: Status) -> Status:
     )
 
 
-def packed(beat: Beat) -> bytes:
+def packed(beat: InstanceReport) -> bytes:
     """Return an encoded beat."""
     return msgspec.json.encode(beat)
 
 
-def unpacked(text: bytes) -> Beat:
+def unpacked(text: bytes) -> InstanceReport:
     """Return a decoded beat. Raise :class:`UnreadableBeatError` for an invalid or long one."""
     if len(text) > MOST_BYTES:
         raise UnreadableBeatError(f"a beat of {len(text):,} bytes; {MOST_BYTES:,} are read")
     try:
-        version = msgspec.json.decode(text, type=_Layout).version
+        version = msgspec.json.decode(text, type=_ReportLayout).version
         if version != VERSION:
             raise UnreadableBeatError(
                 f"a beat of version {version}; this release reads version {VERSION}"
             )
-        return msgspec.json.decode(text, type=Beat)
+        return msgspec.json.decode(text, type=InstanceReport)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnreadableBeatError(f"what is no beat: {error}") from error
 

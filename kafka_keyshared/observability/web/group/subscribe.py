@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.observability.web.group.goodbye import Farewell
-from kafka_keyshared.observability.web.group.report import Beat, key_of
+from kafka_keyshared.observability.web.group.report import InstanceReport, key_of
 from kafka_keyshared.observability.web.group.view import (
     FORGOTTEN,
     GroupView,
@@ -52,7 +52,7 @@ class News(NamedTuple):
     """A beat and its age in ``seconds``. The beat is None if the instance has stopped cleanly."""
 
     key: bytes
-    beat: Beat | None
+    beat: InstanceReport | None
     seconds: float = 0.0
 
 
@@ -78,11 +78,11 @@ class _Known:
     """The last beat of an instance, when it was received, and earlier counts of settled records."""
 
     def __init__(self) -> None:
-        self.beat: Beat | None = None
+        self.beat: InstanceReport | None = None
         self.heard_at = float("-inf")
         self._settled: deque[tuple[float, int]] = deque()
 
-    def take(self, beat: Beat, heard_at: float) -> None:
+    def take(self, beat: InstanceReport, heard_at: float) -> None:
         """Store a beat, unless a later one is known: an instance's own beat arrives in two ways."""
         if self.beat is not None and beat.at < self.beat.at:
             return
@@ -102,7 +102,7 @@ class _Known:
         return max(0, now - before) / (last - first)
 
 
-class Place(NamedTuple):
+class ReportSource(NamedTuple):
     """The source of a group's beats: its kind, its name, and a function that opens it."""
 
     source: Source
@@ -110,7 +110,7 @@ class Place(NamedTuple):
     opened: Callable[[], Ear]
 
 
-class Group:
+class GroupListener:
     """A group as one of its instances sees it. Thread-safe.
 
     ``own`` returns this instance's beat. ``place`` is None without a configured source. ``sizes``
@@ -121,8 +121,8 @@ class Group:
 
     def __init__(
         self,
-        own: Callable[[], Beat | None],
-        place: Place | None,
+        own: Callable[[], InstanceReport | None],
+        place: ReportSource | None,
         looker: Looker,
         *,
         sizes: Sizes = lambda _topics: {},
@@ -153,7 +153,7 @@ class Group:
         self._thread: threading.Thread | None = None
         self._farewell = Farewell(clock)
 
-    def beat(self, asker: str = "") -> Beat | None:
+    def beat(self, asker: str = "") -> InstanceReport | None:
         """Return this instance's beat; None before there is a status.
 
         ``asker`` is the querying instance, if the client is one.
@@ -194,7 +194,7 @@ class Group:
 
     # --- the listening thread ---
 
-    def _listen_on(self, place: Place) -> None:
+    def _listen_on(self, place: ReportSource) -> None:
         with self._lock:
             self._looked_at = self._clock()
             if self._thread is not None or self._closing.is_set():
@@ -216,7 +216,7 @@ class Group:
                 self._known.clear()
             return not over
 
-    def _listen(self, place: Place) -> None:
+    def _listen(self, place: ReportSource) -> None:
         while self._wanted():
             try:
                 self._hear(place)
@@ -229,7 +229,7 @@ class Group:
                 self._caught_up.set()
                 self._closing.wait(AGAIN_AFTER)
 
-    def _hear(self, place: Place) -> None:
+    def _hear(self, place: ReportSource) -> None:
         with closing(place.opened()) as ear:
             while self._wanted():
                 for each in ear.hear(TAKE):

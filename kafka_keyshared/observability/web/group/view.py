@@ -18,7 +18,7 @@ from kafka_keyshared.config.served import LOOPBACK
 from kafka_keyshared.model import counted, in_words, some
 from kafka_keyshared.observability.diagnosis.causes import REBALANCE, Level
 from kafka_keyshared.observability.diagnosis.findings import HEALTHY
-from kafka_keyshared.observability.web.group.report import Beat
+from kafka_keyshared.observability.web.group.report import InstanceReport
 
 VERSION = 1
 
@@ -48,12 +48,12 @@ NOT_CONFIGURED = (
 class Heard(NamedTuple):
     """The last beat of an instance, its age in seconds, and the instance's rate."""
 
-    beat: Beat
+    beat: InstanceReport
     seconds: float
     per_second: float | None = None
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class SeenInstance(msgspec.Struct, frozen=True, kw_only=True):
     """An instance of the group. ``beat`` is the last one, received ``heard_seconds`` ago.
 
     ``label`` is a name that is unique here. ``here`` marks the instance that answers. It settles
@@ -68,7 +68,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     held_partitions: int
     per_second: float | None
     slow: str
-    beat: Beat
+    beat: InstanceReport
 
 
 class Remark(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True):
     taken_at: float
     text: str
     healthy: bool
-    instances: tuple[Seen, ...]
+    instances: tuple[SeenInstance, ...]
     remarks: tuple[Remark, ...]
     troubles: tuple[str, ...]
     partitions: int
@@ -130,7 +130,7 @@ def group_view(heard: Sequence[Heard], sizes: Mapping[str, int], looker: Looker)
     rest = at_rest(live)
     slow = slow_ones(live) if rest else {}
     seen = tuple(
-        Seen(
+        SeenInstance(
             label=labels[each.beat.instance],
             here=each.beat.instance == looker.here,
             state=_state(each),
@@ -185,7 +185,7 @@ def _over(each: Heard) -> bool:
     return each.seconds > FORGOTTEN or each.beat.phase in {"stopping", "stopped"}
 
 
-def _labels(beats: Sequence[Beat]) -> dict[str, str]:
+def _labels(beats: Sequence[InstanceReport]) -> dict[str, str]:
     names = Counter(each.name for each in beats)
     exact = Counter((each.name, each.pid) for each in beats)
     labels = {}
@@ -199,7 +199,7 @@ def _labels(beats: Sequence[Beat]) -> dict[str, str]:
     return labels
 
 
-def _linked(beat: Beat, host: str) -> Beat:
+def _linked(beat: InstanceReport, host: str) -> InstanceReport:
     """Return the beat, without its address if a page served at ``host`` must not link to it.
 
     Any writer to the topic can set the address. And another machine's 127.0.0.1 is not this one.
@@ -221,7 +221,7 @@ def at_rest(live: Sequence[Heard]) -> bool:
     return all(_state(each) == "running" and _rested(each.beat) for each in live)
 
 
-def _rested(beat: Beat) -> bool:
+def _rested(beat: InstanceReport) -> bool:
     moved = beat.rebalanced_at
     return moved is None or beat.at - moved > REST_BEATS * beat.every
 
@@ -251,7 +251,7 @@ def slow_ones(live: Sequence[Heard]) -> dict[str, str]:
     return found
 
 
-def _holders(live: Sequence[Heard] | Sequence[Seen]) -> dict[tuple[str, int], list[str]]:
+def _holders(live: Sequence[Heard] | Sequence[SeenInstance]) -> dict[tuple[str, int], list[str]]:
     """Return the instances that hold each partition."""
     found: dict[tuple[str, int], list[str]] = {}
     for each in live:
@@ -261,7 +261,7 @@ def _holders(live: Sequence[Heard] | Sequence[Seen]) -> dict[tuple[str, int], li
     return found
 
 
-def unheld(beats: Sequence[Beat], sizes: Mapping[str, int]) -> list[tuple[str, int]]:
+def unheld(beats: Sequence[InstanceReport], sizes: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return the partitions of the read topics that no instance holds."""
     held = {
         (topic, number)
@@ -282,7 +282,7 @@ def unheld(beats: Sequence[Beat], sizes: Mapping[str, int]) -> list[tuple[str, i
 
 
 def _remarks(
-    seen: Sequence[Seen], missing: Sequence[tuple[str, int]], *, rest: bool
+    seen: Sequence[SeenInstance], missing: Sequence[tuple[str, int]], *, rest: bool
 ) -> Iterator[Remark]:
     """Yield the remarks, in order of repair."""
     live = [each for each in seen if each.state != "silent"]
@@ -312,7 +312,9 @@ def _remarks(
     yield from _releases(live)
 
 
-def _silent(silent: Sequence[Seen], held: Mapping[tuple[str, int], list[str]]) -> Iterator[Remark]:
+def _silent(
+    silent: Sequence[SeenInstance], held: Mapping[tuple[str, int], list[str]]
+) -> Iterator[Remark]:
     for each in silent:
         own = [
             (topic, number) for topic, numbers in each.beat.partitions.items() for number in numbers
@@ -329,7 +331,9 @@ def _silent(silent: Sequence[Seen], held: Mapping[tuple[str, int], list[str]]) -
         )
 
 
-def _twice(live: Sequence[Seen], held: Mapping[tuple[str, int], list[str]]) -> Iterator[Remark]:
+def _twice(
+    live: Sequence[SeenInstance], held: Mapping[tuple[str, int], list[str]]
+) -> Iterator[Remark]:
     labels = {each.beat.instance: each.label for each in live}
     twice = {partition: names for partition, names in held.items() if len(names) > 1}
     if not twice:
@@ -340,14 +344,14 @@ def _twice(live: Sequence[Seen], held: Mapping[tuple[str, int], list[str]]) -> I
     yield Remark(code="overlap", level="fail", sentence=text, labels=who)
 
 
-def _releases(live: Sequence[Seen]) -> Iterator[Remark]:
+def _releases(live: Sequence[SeenInstance]) -> Iterator[Remark]:
     releases = sorted({each.beat.software for each in live})
     if len(releases) > 1:
         text = f"they are of different releases: {', '.join(releases)}"
         yield Remark(code="releases", level="warn", sentence=text)
 
 
-def _text(looker: Looker, seen: Sequence[Seen], remarks: Sequence[Remark]) -> str:
+def _text(looker: Looker, seen: Sequence[SeenInstance], remarks: Sequence[Remark]) -> str:
     if looker.source == "none":
         return NOT_CONFIGURED
     if not seen:

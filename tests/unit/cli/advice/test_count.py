@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from kafka_keyshared.cli.advice.count import WINDOW, WORKERS, Hot, Tally
+from kafka_keyshared.cli.advice.count import WINDOW, WORKERS, Hot, SampleCounts
 from kafka_keyshared.core.routing.loads import busiest
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.subscription.settings import worker_names
@@ -18,8 +18,8 @@ P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 OTHER = TopicPartition("refunds", 0)
 
 
-def tally_of(*keys: bytes | None, partition: TopicPartition = P0) -> Tally:
-    tally = Tally()
+def tally_of(*keys: bytes | None, partition: TopicPartition = P0) -> SampleCounts:
+    tally = SampleCounts()
     tally.add(partition, keys)
     tally.close()
     return tally
@@ -30,7 +30,7 @@ def test_it_counts_as_one_would_by_hand() -> None:
     # A few hot keys, many cold ones, in batches of every size, in two partitions.
     keys = [b"%d" % int(chance.paretovariate(0.4)) for _ in range(45_000)]
     stream: list[bytes | None] = [key if len(key) < 12 else None for key in keys]
-    tally, at = Tally(), 0
+    tally, at = SampleCounts(), 0
     while at < len(stream):
         step = chance.choice((1, 7, 400, 12_000))
         part = stream[at : at + step]
@@ -63,7 +63,7 @@ def test_the_empty_key_is_a_key_and_a_missing_one_is_not() -> None:
 def test_a_scope_of_order_says_which_records_share_a_lane(
     scope: str, lanes: int, hottest: int
 ) -> None:
-    tally = Tally()
+    tally = SampleCounts()
     tally.add(P0, [b"a", b"a", b"a", b"b"])
     tally.add(P1, [b"a", b"a"])
     tally.add(OTHER, [b"a", b"c"])
@@ -101,7 +101,7 @@ def test_records_without_a_key_go_to_whoever_has_least(
 
 
 def test_a_window_is_counted_when_it_is_full_and_the_last_one_at_the_end() -> None:
-    tally = Tally()
+    tally = SampleCounts()
     # One key at a time for a whole window each: together they look parallel, but never are.
     for number in range(8):
         tally.add(P0, [b"burst-%d" % number] * (WINDOW - 1))
@@ -115,7 +115,7 @@ def test_a_window_is_counted_when_it_is_full_and_the_last_one_at_the_end() -> No
 
 def test_beyond_its_bound_it_estimates_the_number_of_keys_and_keeps_the_hot_ones() -> None:
     bound = 2_000
-    tally = Tally(keys_max=bound)
+    tally = SampleCounts(keys_max=bound)
     cold = [b"cold-%d" % number for number in range(60_000)]
     late = 40_000
     for at in range(0, len(cold), 500):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.cli.advice.count import WINDOW, Tally
-from kafka_keyshared.cli.advice.logs import Log
+from kafka_keyshared.cli.advice.count import WINDOW, SampleCounts
+from kafka_keyshared.cli.advice.logs import PartitionLog
 from kafka_keyshared.cli.advice.model import Advice, advise, recommended, speedups
 from kafka_keyshared.cli.advice.report import duration, lines
 from kafka_keyshared.cli.advice.sample import Sample
@@ -22,9 +22,9 @@ from kafka_keyshared.model import TopicPartition
 Keys = Sequence[bytes | None]
 
 
-def tally_of(*partitions: Keys) -> Tally:
+def tally_of(*partitions: Keys) -> SampleCounts:
     """Count these keys; partitions take turns, as when a consumer fetches them."""
-    tally = Tally()
+    tally = SampleCounts()
     for at in range(0, max(map(len, partitions), default=0), 100):
         for number, keys in enumerate(partitions):
             tally.add(TopicPartition("orders", number), keys[at : at + 100])
@@ -43,7 +43,7 @@ def of(
     tally, logs = tally_of(*partitions), []
     for number, keys in enumerate(partitions):
         at_position = committed[number] if committed else None
-        logs.append(Log(TopicPartition("orders", number), 0, len(keys), at_position))
+        logs.append(PartitionLog(TopicPartition("orders", number), 0, len(keys), at_position))
     sample = Sample(
         logs=logs,
         complete=True,
@@ -173,7 +173,7 @@ def test_a_partition_without_a_position_counts_whole_and_that_is_said() -> None:
 
 
 def test_a_position_that_retention_overtook_counts_from_where_the_log_begins() -> None:
-    log = Log(TopicPartition("orders", 0), 400, 1_000, 100)
+    log = PartitionLog(TopicPartition("orders", 0), 400, 1_000, 100)
     assert (log.size, log.lag) == (600, 600)
     assert log._replace(committed=1_200).lag == 0
 
@@ -291,7 +291,9 @@ def test_keys_of_a_setting_are_told_with_it_and_a_mixture_names_what_to_set() ->
 def test_where_no_key_can_be_read_the_reasons_are_all_there_is_to_say() -> None:
     seen = {"orders": TopicKeys(unread=Counter({"ConnectionError: no route": 3}))}
     sample = Sample([], True, 3, 1.0, None, None)
-    advice = advise(Tally(), sample, group=None, ms_per_record=5, key="avro:id", keys_seen=seen)
+    advice = advise(
+        SampleCounts(), sample, group=None, ms_per_record=5, key="avro:id", keys_seen=seen
+    )
     assert advice.verdict == "no-keys"
     text = " ".join(" ".join(lines(advice)).split())
     assert "partitions will wait until it can be read: ConnectionError: no route" in text

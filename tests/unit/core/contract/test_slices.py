@@ -11,7 +11,13 @@ from confluent_kafka import Message
 
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.contract.slices import Epochs, Leased, Scattered, Serial, Slice
+from kafka_keyshared.core.contract.slices import (
+    Epochs,
+    Scattered,
+    SerialProgress,
+    Slice,
+    SliceState,
+)
 from kafka_keyshared.core.dispatch.heartbeat import NAMED_AT_ONCE
 from kafka_keyshared.core.records.pristine import Chunk, Originals
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
@@ -58,18 +64,18 @@ def test_no_two_slices_of_a_process_have_the_same_id_whatever_their_subscription
 
 
 def test_what_was_taken_back_is_leased_no_more_and_counts_no_more() -> None:
-    leased = Leased(slice_of(*[record(offset) for offset in range(5)]))
+    leased = SliceState(slice_of(*[record(offset) for offset in range(5)]))
     assert (len(leased), list(leased.indices())) == (5, [0, 1, 2, 3, 4])
     leased.back = frozenset({2, 4})
     assert (len(leased), list(leased.indices())) == (3, [0, 1, 3])
     assert [each.offset() for each in leased.records()] == [0, 1, 3]
     assert list(leased.outstanding({})) == [0, 1, 3]
-    assert list(leased.outstanding({leased.slice.id: Serial(2)})) == [1, 3]
+    assert list(leased.outstanding({leased.slice.id: SerialProgress(2)})) == [1, 3]
     assert list(leased.outstanding({leased.slice.id: scattered(5, runs=(3,), ended={0})})) == [1, 3]
 
 
 def test_a_record_that_has_come_back_is_not_there_to_come_back_again() -> None:
-    leased = Leased(slice_of(*[record(offset) for offset in range(4)]))
+    leased = SliceState(slice_of(*[record(offset) for offset in range(4)]))
     leased.back = frozenset({3})
     leased.came_back(1)
     assert [index for index in range(-1, 5) if leased.has(index)] == [0, 2]
@@ -78,17 +84,17 @@ def test_a_record_that_has_come_back_is_not_there_to_come_back_again() -> None:
 @pytest.mark.parametrize(
     ("progress", "outstanding", "running"),
     [
-        (Serial(0), [0, 1, 2, 3], []),
-        (Serial(1), [0, 1, 2, 3], [0]),
-        (Serial(3), [2, 3], [2]),
-        (Serial(4), [3], [3]),
+        (SerialProgress(0), [0, 1, 2, 3], []),
+        (SerialProgress(1), [0, 1, 2, 3], [0]),
+        (SerialProgress(3), [2, 3], [2]),
+        (SerialProgress(4), [3], [3]),
         (scattered(4), [0, 1, 2, 3], []),
         (scattered(4, runs=(0, 2), ended={1}), [0, 2, 3], [0, 2]),
         (scattered(4, ended={0, 1, 2, 3}), [], []),
     ],
 )
 def test_of_what_has_started_a_serial_worker_may_still_run_the_last_and_no_other(
-    progress: Serial | Scattered, outstanding: list[int], running: list[int]
+    progress: SerialProgress | Scattered, outstanding: list[int], running: list[int]
 ) -> None:
     assert list(progress.outstanding(4)) == outstanding
     assert list(progress.running()) == running
@@ -118,7 +124,7 @@ def test_a_lease_is_over_when_its_partition_has_come_or_gone_since_and_no_other_
 
 def ended_twice(harness: Harness, id_: int) -> list[ev.Report]:
     harness.work()
-    return [ev.Ended(id_, 0.1)]
+    return [ev.SliceEnded(id_, 0.1)]
 
 
 def failed_twice(harness: Harness, id_: int) -> list[ev.Report]:
@@ -141,7 +147,10 @@ def aside_after_it_was_taken_back(harness: Harness, id_: int) -> list[ev.Report]
 
 
 UNTRUE: dict[str, tuple[Callable[[Harness, int], list[ev.Report]], str]] = {
-    "unknown slice": (lambda harness, id_: [ev.Ended(id_ + 77, 0.1)], "is not leased or has ended"),
+    "unknown slice": (
+        lambda harness, id_: [ev.SliceEnded(id_ + 77, 0.1)],
+        "is not leased or has ended",
+    ),
     "failure in an unknown slice": (
         lambda harness, id_: [ev.Failed(id_ + 77, 0, ERROR)],
         "is not leased or has ended",
@@ -221,7 +230,7 @@ def test_of_what_ended_before_its_partition_went_each_counts_and_the_rest_is_sta
     harness.core.handle(ev.Recalled("default", 0, [(id_, [4])]), harness.now)
     (lapse,) = harness.core.handle(ev.Forget([P0], progress=progress), harness.now)
     assert lapse == cmd.Lapse("default", 0, (id_,), frozenset({P0}))
-    harness.core.handle(ev.Reported([ev.Ended(id_, 0.1)]), harness.now)
+    harness.core.handle(ev.Reported([ev.SliceEnded(id_, 0.1)]), harness.now)
     harness.core.check()
     counts = harness.sub().counts
     assert (counts.ok, counts.stale) == (3, 2)
@@ -234,7 +243,7 @@ def test_a_failure_among_those_that_run_at_once_closes_its_own_lane_and_stays_un
     progress = {id_: scattered(4, runs=(0,), ended={1, 2, 3})}
     snapshot = harness.core.snapshots.take(progress, harness.now)[P0]
     assert (snapshot.position, snapshot.runs) == (0, {"default": ((1, 2), (3, 4))})
-    harness.core.handle(ev.Reported([ev.Ended(id_, 0.1)]), harness.now)
+    harness.core.handle(ev.Reported([ev.SliceEnded(id_, 0.1)]), harness.now)
     harness.core.check()
     snapshot = harness.core.snapshots.take({}, harness.now)[P0]
     assert (snapshot.position, snapshot.runs) == (2, {"default": ((3, 4),)})
@@ -247,7 +256,7 @@ def test_what_is_taken_back_from_the_middle_runs_again_and_the_rest_settles() ->
     harness.core.handle(ev.Recalled("default", 0, [(id_, [1, 3])]), harness.now)
     harness.core.check()
     assert [each.offset() for each in harness.sub().waiting()] == [1, 3]
-    harness.core.handle(ev.Reported([ev.Ended(id_, 0.1)]), harness.now)
+    harness.core.handle(ev.Reported([ev.SliceEnded(id_, 0.1)]), harness.now)
     snapshot = harness.core.snapshots.take({}, harness.now)[P0]
     assert (snapshot.position, snapshot.runs) == (1, {"default": ((2, 3), (4, 5))})
     assert harness.sub().counts.ok == 3
@@ -261,7 +270,7 @@ def test_of_many_that_one_worker_runs_for_long_a_few_are_named_at_a_time_and_eac
         harness.now += 0.5
         notices = [
             each
-            for each in harness.core.handle(ev.Beat(progress), harness.now)
+            for each in harness.core.handle(ev.Tick(progress), harness.now)
             if isinstance(each, cmd.Notice)
         ]
         assert len(notices) <= NAMED_AT_ONCE
@@ -273,7 +282,7 @@ def test_of_those_that_run_at_once_each_one_is_told_of_when_it_ends() -> None:
     harness, id_ = with_one_slice(3, SubscriptionSettings(warn_after=5.0))
     for runs in [(0, 2)] * 12 + [(0,)]:
         harness.now += 0.5
-        commands = harness.core.handle(ev.Beat({id_: scattered(3, runs=runs)}), harness.now)
+        commands = harness.core.handle(ev.Tick({id_: scattered(3, runs=runs)}), harness.now)
     (notice,) = [each for each in commands if isinstance(each, cmd.Notice)]
     assert notice.text == "orders-0@2 (key b'key-2') ended after 6 s"
 

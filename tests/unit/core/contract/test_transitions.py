@@ -14,10 +14,14 @@ import pytest
 import kafka_keyshared
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.contract.slices import Leased
+from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.core.contract.transitions import follow
 from kafka_keyshared.core.lanes.closed import LANE_TABLE, ClosedLane, LaneEvent, LaneState
-from kafka_keyshared.core.partitions.states import PARTITION_TABLE, Ownership, PartitionEvent
+from kafka_keyshared.core.partitions.states import (
+    PARTITION_TABLE,
+    PartitionEvent,
+    PartitionOwnership,
+)
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.workers.worker import WORKER_TABLE, Worker, WorkerEvent, WorkerState
 from kafka_keyshared.errors import InvariantError
@@ -31,7 +35,7 @@ from tests.support.slices import slice_of
 TABLES: dict[str, tuple[Any, type[enum.Enum], type[enum.Enum]]] = {
     "LANE_TABLE": (LANE_TABLE, LaneState, LaneEvent),
     "WORKER_TABLE": (WORKER_TABLE, WorkerState, WorkerEvent),
-    "PARTITION_TABLE": (PARTITION_TABLE, Ownership, PartitionEvent),
+    "PARTITION_TABLE": (PARTITION_TABLE, PartitionOwnership, PartitionEvent),
 }
 
 
@@ -103,7 +107,7 @@ class AWorker:
         worker.row.backlog.extend([record(3)])
         worker.row.front.append(record(2))
         worker.row.granted.append((lane_of(record(1)), record(1)))
-        worker.lease(Leased(slice_of(record(0), worker=7)))
+        worker.lease(SliceState(slice_of(record(0), worker=7)))
         worker.recalls = 1
 
     def state(self) -> WorkerState:
@@ -116,22 +120,22 @@ class AWorker:
 class Partition:
     """A partition of a member that has another one, too, and runs something of both."""
 
-    def __init__(self, state: Ownership) -> None:
+    def __init__(self, state: PartitionOwnership) -> None:
         self._harness = harness = Harness()
         harness.assign(P1)
         harness.fetch(record(7, "other", P1))
-        if state is not Ownership.ABSENT:
+        if state is not PartitionOwnership.ABSENT:
             harness.assign(P0)
             harness.fetch(record(0), record(1))
             harness.worker().start()
-        if state is Ownership.CLOSING:
+        if state is PartitionOwnership.CLOSING:
             harness.tell(ev.Revoking([P0]))
         self.held = harness.core
 
-    def state(self) -> Ownership:
+    def state(self) -> PartitionOwnership:
         closing = P0 in self.held.holds.held_back(Reason.CLOSING)
-        here = Ownership.CLOSING if closing else Ownership.OWNED
-        return here if P0 in self.held.partitions else Ownership.ABSENT
+        here = PartitionOwnership.CLOSING if closing else PartitionOwnership.OWNED
+        return here if P0 in self.held.partitions else PartitionOwnership.ABSENT
 
     def tell(self, event: PartitionEvent) -> None:
         events: dict[PartitionEvent, ev.Event] = {

@@ -8,12 +8,12 @@ from kafka_keyshared.core.contract.commands import (
     AbandonWorker,
     Command,
     Halt,
-    Lease,
+    LeaseSlice,
     Level,
     Recall,
     ReplaceWorker,
 )
-from kafka_keyshared.core.contract.events import Beat, Ended, Reported
+from kafka_keyshared.core.contract.events import Reported, SliceEnded, Tick
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.dispatch import heartbeat
 from kafka_keyshared.core.lanes.closed import LaneState
@@ -268,7 +268,7 @@ def test_when_a_member_has_left_its_keys_run_at_the_others_in_order() -> None:
     before = harness.owner_of(record(0))
     before.start()
     before.finish()
-    harness.tell(Beat(harness.pool.progress(), departed=[("default", before.index)]))
+    harness.tell(Tick(harness.pool.progress(), departed=[("default", before.index)]))
     harness.deliver()
     after = harness.owner_of(record(0))
     assert after is not before
@@ -302,7 +302,7 @@ def test_a_worker_that_came_back_starts_counting_anew() -> None:
 
 def leased(commands: list[Command]) -> list[tuple[int, int]]:
     """What is leased to whom: each worker and offset."""
-    shares = [each.slice for each in commands if isinstance(each, Lease)]
+    shares = [each.slice for each in commands if isinstance(each, LeaseSlice)]
     return [(slice_.worker, each.offset()) for slice_ in shares for each in slice_.records]
 
 
@@ -324,13 +324,13 @@ def test_an_eviction_leases_nothing_between_its_recall_and_the_answer(evicted: b
     running, _ = harness.worker(0).slices()
     gone = [("default", 0)] if evicted else []
     for _ in range(EVICT_AFTER - 1):
-        harness.core.handle(Beat({}, gone), harness.now)
+        harness.core.handle(Tick({}, gone), harness.now)
     harness.now += 60.0
-    commands = harness.core.handle(Beat({}, gone), harness.now)
+    commands = harness.core.handle(Tick({}, gone), harness.now)
     assert any(isinstance(each, Recall) for each in commands) is evicted
     assert leased(commands) == [(1, 0)], "the retry of the other worker's key"
     assert not any(isinstance(each, Halt) for each in commands)
-    commands = harness.core.handle(Reported([Ended(running.id, 0.1)]), harness.now)
+    commands = harness.core.handle(Reported([SliceEnded(running.id, 0.1)]), harness.now)
     assert leased(commands) == ([] if evicted else [(0, 3)])
 
 

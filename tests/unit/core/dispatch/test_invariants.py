@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from kafka_keyshared.core.contract.events import Assigned, Beat, Fetched, Flush, StartPoint
+from kafka_keyshared.core.contract.events import Assigned, Fetched, Flush, StartPoint, Tick
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.keys.extraction import DerivedKeys
 from kafka_keyshared.core.lanes.closed import LaneState
@@ -148,13 +148,13 @@ def test_a_heartbeat_ends_with_the_checks_where_they_were_asked_for(checked: boo
     core = Dispatcher([SubscriptionSettings()], check_invariants=checked)
     core.handle(Assigned({P0: StartPoint(0)}), 0.0)
     core.handle(Fetched([record(0)], {P0: 1}), 0.0)
-    core.handle(Beat({}), 0.5)
+    core.handle(Tick({}), 0.5)
     core.subscriptions["default"].window.records += 1
     if not checked:
-        core.handle(Beat({}), 1.0)
+        core.handle(Tick({}), 1.0)
         return
     with pytest.raises(InvariantError, match="the window counts 2 records, 1 are held"):
-        core.handle(Beat({}), 1.0)
+        core.handle(Tick({}), 1.0)
 
 
 def test_a_record_without_a_key_that_is_granted_a_lease_waits_at_any_worker() -> None:

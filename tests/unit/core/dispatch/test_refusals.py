@@ -90,9 +90,15 @@ def reported(*reports: ev.Report) -> ev.Reported:
 
 IMPOSSIBLE: dict[str, tuple[Callable[[Busy], ev.Event], str]] = {
     # Tokens that nobody has, and settles that come twice.
-    "end of no slice": (lambda b: reported(ev.Ended(NEVER, 0.1)), "is not leased or has ended"),
-    "end for the second time": (lambda b: reported(ev.Ended(b.ended, 0.1)), "or has ended"),
-    "end before an earlier one": (lambda b: reported(ev.Ended(b.second, 0.1)), "not the oldest"),
+    "end of no slice": (
+        lambda b: reported(ev.SliceEnded(NEVER, 0.1)),
+        "is not leased or has ended",
+    ),
+    "end for the second time": (lambda b: reported(ev.SliceEnded(b.ended, 0.1)), "or has ended"),
+    "end before an earlier one": (
+        lambda b: reported(ev.SliceEnded(b.second, 0.1)),
+        "not the oldest",
+    ),
     "failure of no slice": (lambda b: reported(ev.Failed(NEVER, 0, failure())), "is not leased"),
     "failure after the end": (lambda b: reported(ev.Failed(b.ended, 0, failure())), "has ended"),
     "failure of no record": (lambda b: reported(ev.Failed(b.first, 7, failure())), "record 7"),
@@ -102,7 +108,7 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Busy], ev.Event], str]] = {
     ),
     "aside in an open lane": (lambda b: reported(ev.SetAside(b.first, 0)), "its lane is open"),
     "aside of no slice": (lambda b: reported(ev.SetAside(NEVER, 0)), "is not leased"),
-    "drop of no record": (lambda b: reported(ev.Ended(b.first, 0.1, [5])), "drops record 5"),
+    "drop of no record": (lambda b: reported(ev.SliceEnded(b.first, 0.1, [5])), "drops record 5"),
     # Answers that nobody has asked for.
     "recall that was not asked for": (lambda b: ev.Recalled("default", 0), "not asked for"),
     "recall of no worker": (lambda b: ev.Recalled("default", 77), "worker 77 answers a recall"),
@@ -135,7 +141,7 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Busy], ev.Event], str]] = {
     "state of no subscription": (lambda b: reported(ev.Released("audit", 0, 0)), "'audit'"),
     "recall of no subscription": (lambda b: ev.Recalled("audit", 0), "no subscription 'audit'"),
     "letter of no subscription": (
-        lambda b: ev.DeadLettered(replace(b.publish, subscription="audit")),
+        lambda b: ev.DeadLetterAnswer(replace(b.publish, subscription="audit")),
         "no subscription 'audit'",
     ),
     "order for no subscription": (
@@ -166,10 +172,10 @@ def test_what_cannot_be_is_refused_by_name_and_nothing_changes(busy: Busy, name:
 
 
 LATE: dict[str, Callable[[Busy], ev.Event]] = {
-    "letter that is not on its way": lambda b: ev.DeadLettered(
+    "letter that is not on its way": lambda b: ev.DeadLetterAnswer(
         replace(b.publish, record=record(1, "k"), lane=OPEN)
     ),
-    "letter of another record": lambda b: ev.DeadLettered(
+    "letter of another record": lambda b: ev.DeadLetterAnswer(
         replace(b.publish, record=b.harness.record(b.first, 0))
     ),
     "fence of no lane": lambda b: reported(
@@ -226,25 +232,25 @@ def test_an_answer_for_a_commit_that_is_answered_already_moves_nothing() -> None
     core = harness.core
     accepted = {each: core.commits.committed(each) for each in (P0, P1)}
     for result in ev.CommitResult:
-        harness.tell(ev.CommitAnswered(busy.commit, result, "late"))
+        harness.tell(ev.CommitAnswer(busy.commit, result, "late"))
         assert {each: core.commits.committed(each) for each in (P0, P1)} == accepted
 
 
 def test_an_answer_for_a_letter_settles_its_record_once() -> None:
     busy = Busy()
     harness = busy.harness
-    harness.tell(ev.DeadLettered(busy.publish))
+    harness.tell(ev.DeadLetterAnswer(busy.publish))
     before = held(harness.core)
     for error in (None, "no leader"):
-        assert harness.core.handle(ev.DeadLettered(busy.publish, error), harness.now) == []
+        assert harness.core.handle(ev.DeadLetterAnswer(busy.publish, error), harness.now) == []
         assert held(harness.core) == before
     assert harness.sub().counts.dead_lettered == 1
 
 
 SAID_LATE: dict[str, Callable[[Busy], list[ev.Report]]] = {
-    "ended": lambda b: [ev.Ended(b.first, 0.1)],
-    "dropped": lambda b: [ev.Ended(b.first, 0.1, [0])],
-    "failed": lambda b: [ev.Failed(b.first, 0, failure()), ev.Ended(b.first, 0.1)],
+    "ended": lambda b: [ev.SliceEnded(b.first, 0.1)],
+    "dropped": lambda b: [ev.SliceEnded(b.first, 0.1, [0])],
+    "failed": lambda b: [ev.Failed(b.first, 0, failure()), ev.SliceEnded(b.first, 0.1)],
 }
 
 

@@ -12,7 +12,7 @@ from kafka_keyshared.core.failures import failed_attempts as failures
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.core.workers.run_queue import Row
+from kafka_keyshared.core.workers.run_queue import RunQueue
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import Drop
 from tests.support.harness import Harness
@@ -217,8 +217,8 @@ def test_a_dead_letter_settles_when_the_broker_has_it_and_its_lane_opens_in_that
     assert (publish.attempts, publish.first.disposition) == (2, Disposition.ERROR)
     assert publish.last.disposition is Disposition.RETRY
     assert harness.committed() == (0, [])
-    commands = harness.tell(ev.DeadLettered(publish))
-    assert [type(each) for each in commands if type(each) is not cmd.Notice] == [cmd.Lease]
+    commands = harness.tell(ev.DeadLetterAnswer(publish))
+    assert [type(each) for each in commands if type(each) is not cmd.Notice] == [cmd.LeaseSlice]
     assert harness.work() == [1]
     assert harness.committed() == (2, [])
     assert harness.sub().counts.dead_lettered == 1
@@ -275,9 +275,9 @@ def test_a_late_answer_for_a_forgotten_dead_letter_settles_nothing() -> None:
     harness.fetch(record(0))
     harness.work({0: [GIVE_UP]})
     old, new = harness.publishes
-    harness.tell(ev.DeadLettered(old))
+    harness.tell(ev.DeadLetterAnswer(old))
     assert harness.committed() == (0, [])
-    harness.tell(ev.DeadLettered(new))
+    harness.tell(ev.DeadLetterAnswer(new))
     assert harness.committed() == (1, [])
 
 
@@ -349,8 +349,8 @@ def test_a_lane_is_readied_once_however_often_that_is_said() -> None:
     (waiting,) = worker.row.retries
     worker.row.ready(waiting)
     # One without a key may be at any worker, and at whichever has least to do when it is said.
-    Row(1).ready(waiting)
-    elsewhere = Row(2)
+    RunQueue(1).ready(waiting)
+    elsewhere = RunQueue(2)
     elsewhere.ready(waiting)
     assert not elsewhere.retries
     assert worker.row.take_ready(5) == [waiting]
@@ -399,7 +399,7 @@ def test_only_the_fence_of_the_worker_that_failed_lets_the_lane_go_on() -> None:
     before = len(harness.seen)
     harness.tell(ev.Reported([late]))
     harness.later(1.0)
-    assert not [each for each in harness.seen[before:] if isinstance(each, cmd.Lease)]
+    assert not [each for each in harness.seen[before:] if isinstance(each, cmd.LeaseSlice)]
     assert harness.work() == [0, 1]
 
 
@@ -415,7 +415,7 @@ def test_two_of_a_lane_that_a_member_refuses_late_close_it_until_the_fence() -> 
     harness.assign()
     lane = lane_of(record(0))
     for each in (first, second):
-        harness.tell(ev.Reported([ev.Failed(each.id, 0, ERROR), ev.Ended(each.id, 0.1)]))
+        harness.tell(ev.Reported([ev.Failed(each.id, 0, ERROR), ev.SliceEnded(each.id, 0.1)]))
         assert harness.sub().closed.lanes[lane].state is LaneState.OPENING
     harness.fetch(record(0), record(1))
     assert [each.offset() for each in harness.sub().closed.lanes[lane].waiting()] == [0, 1]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from kafka_keyshared.core.contract.commands import Fence, Recall, TimeOut
-from kafka_keyshared.core.contract.commands import Lease as LeaseCommand
-from kafka_keyshared.core.contract.events import Beat, Fetched, Recalled, Stuck
+from kafka_keyshared.core.contract.commands import LeaseSlice as LeaseCommand
+from kafka_keyshared.core.contract.events import Fetched, Recalled, Stuck, Tick
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
@@ -225,7 +225,7 @@ def test_one_that_ends_before_it_is_looked_at_again_is_not_stuck() -> None:
     case = Hanging(record(0, "slow"), record(1, "a"))
     case.harness.beat(BEATS - 2)
     case.harness.now += LIMIT
-    commands = case.harness.core.handle(Beat(case.harness.pool.progress()), case.harness.now)
+    commands = case.harness.core.handle(Tick(case.harness.pool.progress()), case.harness.now)
     assert [type(each) for each in commands] == [TimeOut]
     case.worker.finish()
     case.harness.actor.act(commands)

@@ -9,7 +9,7 @@ import pytest
 
 from kafka_keyshared.config.keys import from_callable, from_header
 from kafka_keyshared.core.keys.extraction import KeyOf
-from kafka_keyshared.core.keys.selection import Counts, Selection
+from kafka_keyshared.core.keys.selection import SelectionCounts, SlotSelection
 from kafka_keyshared.core.routing.slot_ranges import parse_ranges
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, slot_of
 from kafka_keyshared.model import Record, Retry, Undecodable, UnknownFormat
@@ -34,11 +34,11 @@ def offsets(records: Sequence[Record]) -> list[int]:
 @pytest.mark.parametrize("name", list(SLOT_FUNCTIONS))
 def test_those_whose_slot_is_in_a_range_are_chosen_in_order(name: str) -> None:
     slot = SLOT_FUNCTIONS[name]
-    selection = Selection(HALF, slot)
+    selection = SlotSelection(HALF, slot)
     found = selection.choose(batch(KEYS))
     assert offsets(found.records) == [at for at, key in enumerate(KEYS) if in_half(slot(key))]
     assert 0 < len(found.records) < 200
-    assert selection.counts == Counts(read=200, chosen=len(found.records))
+    assert selection.counts == SelectionCounts(read=200, chosen=len(found.records))
 
 
 def mixed() -> list[Record]:
@@ -58,7 +58,7 @@ def mixed() -> list[Record]:
 def test_records_without_a_key_and_events_are_told_apart(
     key_of: KeyOf | None, keyless: bool, slot: Callable[[bytes], int]
 ) -> None:
-    selection = Selection(HALF, slot, key_of, keyless=keyless)
+    selection = SlotSelection(HALF, slot, key_of, keyless=keyless)
     found = selection.choose(mixed())
     keyed = [at for at in range(200) if at % 7 and at % 5 and in_half(slot(KEYS[at]))]
     without = [at for at in range(200) if at % 7 and at % 5 == 0]
@@ -73,8 +73,8 @@ def test_records_without_a_key_and_events_are_told_apart(
 def test_the_empty_key_is_a_key() -> None:
     record = FakeRecord(P0, 0, b"")
     slot = slot_of(b"")
-    assert Selection(parse_ranges(str(slot))).choose([record]).records == [record]
-    assert Selection(parse_ranges(str(slot + 1))).choose([record]).records == []
+    assert SlotSelection(parse_ranges(str(slot))).choose([record]).records == [record]
+    assert SlotSelection(parse_ranges(str(slot + 1))).choose([record]).records == []
 
 
 @pytest.mark.parametrize("slot", [slot_of, SLOT_FUNCTIONS["pulsar"]])
@@ -83,10 +83,10 @@ def test_keys_out_of_headers_are_asked_for_at_once(slot: Callable[[bytes], int])
         FakeRecord(P0, offset, b"same", headers=[("customer", key)])
         for offset, key in enumerate(KEYS)
     ]
-    found = Selection(HALF, slot, from_header("customer")).choose(records)
+    found = SlotSelection(HALF, slot, from_header("customer")).choose(records)
     assert offsets(found.records) == [at for at, key in enumerate(KEYS) if in_half(slot(key))]
     without: list[Record] = [FakeRecord(P0, 0, b"same", headers=None)]
-    selection = Selection(HALF, slot, from_header("customer"))
+    selection = SlotSelection(HALF, slot, from_header("customer"))
     assert selection.choose(without).records == []
     assert selection.counts.keyless == 1
 
@@ -99,14 +99,14 @@ def test_a_key_that_cannot_be_read_is_told_with_its_reason_and_left_out() -> Non
             raise KeyError("customer")
         return bytes(record.key())
 
-    selection = Selection(parse_ranges("0-65535"), slot_of, key_of, keyless=True)
+    selection = SlotSelection(parse_ranges("0-65535"), slot_of, key_of, keyless=True)
     found = selection.choose(batch(KEYS[:4]))
     assert offsets(found.records) == [0, 3]
     assert [(each.record.offset(), each.reason) for each in found.refused] == [
         (1, "it is broken"),
         (2, "KeyError: 'customer'"),
     ]
-    assert selection.counts == Counts(read=4, chosen=2, undecodable=2)
+    assert selection.counts == SelectionCounts(read=4, chosen=2, undecodable=2)
 
 
 def test_a_key_that_cannot_be_read_just_now_counts_nothing() -> None:
@@ -115,10 +115,10 @@ def test_a_key_that_cannot_be_read_just_now_counts_nothing() -> None:
             raise Retry(1)
         return None
 
-    selection = Selection(HALF, slot_of, key_of)
+    selection = SlotSelection(HALF, slot_of, key_of)
     with pytest.raises(Retry):
         selection.choose(batch(KEYS[:4]))
-    assert selection.counts == Counts()
+    assert selection.counts == SelectionCounts()
 
 
 def test_one_record_of_an_unknown_format_is_left_out_and_many_are_waited_for() -> None:
@@ -137,7 +137,7 @@ def test_one_record_of_an_unknown_format_is_left_out_and_many_are_waited_for() -
             known.update(unknown)
         return 1.0
 
-    selection = Selection(parse_ranges("0-65535"), slot_of, key_of, hold=hold)
+    selection = SlotSelection(parse_ranges("0-65535"), slot_of, key_of, hold=hold)
     unknown = {1}
     found = selection.choose(batch(KEYS[:4]))
     assert offsets(found.records) == [0, 2, 3]

@@ -8,7 +8,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.leasing.drop_when_full import capacity
 from kafka_keyshared.core.status import builder
-from kafka_keyshared.core.status.environment import Surroundings
+from kafka_keyshared.core.status.environment import StatusInputs
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import Drop
 from tests.support.harness import Harness
@@ -149,7 +149,7 @@ def test_a_key_that_cannot_be_read_is_dropped() -> None:
 def test_the_status_has_what_each_worker_has_dropped_and_no_position() -> None:
     harness = lossy()
     harness.fetch(*[record(offset) for offset in range(9)])
-    around = Surroundings(
+    around = StatusInputs(
         wall=0.0,
         started_at=0.0,
         phase="running",

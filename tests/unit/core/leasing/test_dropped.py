@@ -89,7 +89,7 @@ def because_its_worker_is_full() -> Harness:
 
 def told(harness: Harness) -> list[int]:
     """The offsets that the core has told of, by now."""
-    commands = [each for each in harness.seen if isinstance(each, cmd.Dropped)]
+    commands = [each for each in harness.seen if isinstance(each, cmd.RecordsDropped)]
     return [each.offset() for command in commands for each in command.records]
 
 
@@ -118,7 +118,7 @@ def test_it_is_told_before_the_next_of_its_key_is_given_to_a_worker() -> None:
     harness.work({0: [ERROR]})
     before = len(harness.seen)
     harness.tell(LaneOrder("default", LaneAction.DROP, b"a"))
-    wanted = (cmd.Dropped, cmd.Lease)
+    wanted = (cmd.RecordsDropped, cmd.LeaseSlice)
     assert [type(each) for each in harness.seen[before:] if isinstance(each, wanted)] == [*wanted]
 
 

@@ -29,7 +29,7 @@ class Scene:
 
     def tell(self, event: ev.Event) -> list[cmd.Command]:
         commands = self.core.handle(event, self.now)
-        self.leased += [each.slice for each in commands if isinstance(each, cmd.Lease)]
+        self.leased += [each.slice for each in commands if isinstance(each, cmd.LeaseSlice)]
         self.core.check()
         return commands
 
@@ -61,7 +61,7 @@ def test_what_has_ended_leaves_its_place_to_others_although_its_slice_goes_on() 
     assert scene.core.outstanding() == 8
     assert scene.core.unsettled_count() == 10
     assert scene.sub.counts.ok == 2
-    scene.report(ev.Ended(first, 0.1))
+    scene.report(ev.SliceEnded(first, 0.1))
     assert scene.offsets()[3:] == [[10, 11]]
     assert scene.sub.counts.ok == 4
     assert sum(scene.sub.counts.process_seconds.counts) == 4
@@ -98,7 +98,7 @@ def test_what_was_dropped_and_what_failed_is_counted_once_each() -> None:
     scene.report(ev.Failed(slice_.id, 0, ERROR), ev.SomeEnded(slice_.id, (0, 1), 0.1, (1,)))
     assert (scene.sub.counts.ok, scene.sub.counts.dropped, scene.sub.counts.failed) == (0, 1, 1)
     scene.report(ev.FencePassed("default", 0, (scene.sub.keys.lane(slice_.records[0]),)))
-    scene.report(ev.Ended(slice_.id, 0.1))
+    scene.report(ev.SliceEnded(slice_.id, 0.1))
     assert (scene.sub.counts.ok, scene.sub.counts.dropped) == (2, 1)
     assert scene.core.unsettled_count() == 1, "the one that failed waits for its next attempt"
 
@@ -110,7 +110,7 @@ def test_a_failed_record_may_end_behind_what_was_set_aside_because_of_it() -> No
     aside = [each for index in (1, 2) for each in (_aside(slice_, index), _over(slice_, index))]
     scene.report(ev.Failed(slice_.id, 0, ERROR), *aside)
     assert (scene.core.outstanding(), scene.core.unsettled_count()) == (2, 4)
-    scene.report(_aside(slice_, 3), ev.Ended(slice_.id, 0.1))
+    scene.report(_aside(slice_, 3), ev.SliceEnded(slice_.id, 0.1))
     assert (scene.core.outstanding(), scene.core.unsettled_count()) == (0, 4)
 
 
@@ -128,14 +128,16 @@ def test_a_lane_goes_on_when_its_head_has_ended_whatever_else_its_slice_has() ->
     (slice_,) = scene.leased
     lanes = tuple(scene.sub.keys.lane(each) for each in slice_.records)
     scene.report(ev.Failed(slice_.id, 0, ERROR), ev.Failed(slice_.id, 1, ERROR))
-    scene.report(ev.Ended(slice_.id, 0.1), *(ev.FencePassed("default", 0, (e,)) for e in lanes))
+    scene.report(
+        ev.SliceEnded(slice_.id, 0.1), *(ev.FencePassed("default", 0, (e,)) for e in lanes)
+    )
     scene.fetch(record(2, "a"), record(3, "b"))
     scene.now += 1.0
     scene.tell(ev.Flush())
     assert scene.offsets()[1:] == [[0, 1]], "both heads run again, in one slice"
     scene.report(ev.SomeEnded(scene.leased[1].id, (0,), 0.1))
     assert scene.offsets()[2:] == [[2]], "a has gone on, and b waits for its head"
-    scene.report(ev.Ended(scene.leased[1].id, 0.1))
+    scene.report(ev.SliceEnded(scene.leased[1].id, 0.1))
     assert scene.offsets()[3:] == [[3]]
 
 
@@ -162,7 +164,7 @@ def test_a_limit_of_letters_counts_each_record_that_settles_once() -> None:
     scene.fetch(*many(4))
     (slice_,) = scene.leased
     scene.report(ev.SomeEnded(slice_.id, (0, 1), 0.1))
-    scene.report(ev.Ended(slice_.id, 0.1))
+    scene.report(ev.SliceEnded(slice_.id, 0.1))
     watch = scene.sub.dlq_watch
     assert watch is not None and watch._of(P0).total == 4
 

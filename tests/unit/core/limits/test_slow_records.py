@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.contract.slices import Epochs, Leased
+from kafka_keyshared.core.contract.slices import Epochs, SliceState
 from kafka_keyshared.core.lanes.single_inflight import OneLease
-from kafka_keyshared.core.limits.slow_records import SLOW_AFTER, Running, Slow, slow_at
+from kafka_keyshared.core.limits.slow_records import SLOW_AFTER, LongRunning, Slow, slow_at
 from kafka_keyshared.core.records.lane_identity import Lane, lane_of
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import Record
@@ -23,7 +23,7 @@ def worker_with(*slices: list[FakeRecord], individually: bool = False) -> tuple[
     worker = Worker("worker-0", 0, 100, individually=individually)
     made = [slice_of(*records) for records in slices]
     for each in made:
-        worker.lease(Leased(each))
+        worker.lease(SliceState(each))
     return worker, [each.id for each in made]
 
 
@@ -31,8 +31,8 @@ def offsets(slow: Slow, leases: OneLease | None = None) -> list[int | None]:
     return [each.offset() for each in slow.waiting(leases, THERE)]
 
 
-def runs(worker: Worker, slice_: int, index: int = 0, since: float = LONG) -> Running:
-    return Running(slice_, index, worker.slices[slice_].slice.records[index], since, b"k")
+def runs(worker: Worker, slice_: int, index: int = 0, since: float = LONG) -> LongRunning:
+    return LongRunning(slice_, index, worker.slices[slice_].slice.records[index], since, b"k")
 
 
 def test_all_that_a_worker_has_waits_for_the_one_record_that_it_is_in() -> None:
@@ -131,7 +131,7 @@ def test_what_is_to_come_back_of_a_partition_that_has_gone_waits_for_nothing() -
     epochs.come([P0, P1])
     worker = Worker("worker-0", 0, 100)
     slice_ = slice_of(record(0), record(7, at=P1), record(1), epoch=epochs.now)
-    worker.lease(Leased(slice_))
+    worker.lease(SliceState(slice_))
     slow = slow_at(worker, [runs(worker, slice_.id)], NOW)
     assert slow is not None
     assert [each.offset() for each in slow.waiting(None, epochs)] == [7, 1]
@@ -148,7 +148,7 @@ def test_of_what_runs_no_more_the_key_is_not_asked_for(how: str) -> None:
     epochs.come([P0])
     worker = Worker("worker-0", 0, 100, individually=True)
     slow_one = record(0, "slow")
-    leased = Leased(slice_of(slow_one, epoch=epochs.now))
+    leased = SliceState(slice_of(slow_one, epoch=epochs.now))
     worker.lease(leased)
     forgotten: set[int] = set()
 

@@ -43,7 +43,7 @@ def test_however_many_slots_drain_it_takes_no_more_than_this(slots: int) -> None
     waiting = [FakeRecord(first, end + at, key) for at, key in enumerate(keys_by_slot()[:100])]
     core.handle(ev.Fetched(waiting, {first: end + 100}), 0.0)
     assert sum(1 for _ in sub.draining.waiting()) == 100
-    ended = [ev.Ended(each.slice.id, 0.001) for each in leases]
+    ended = [ev.SliceEnded(each.slice.id, 0.001) for each in leases]
     del leases, waiting
     core.handle(ev.Reported(ended), 0.0)
     assert (sub.draining.count, sub.draining.cleared_total) == (0, slots)

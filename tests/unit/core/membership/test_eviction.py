@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.contract.commands import Level, Recall
-from kafka_keyshared.core.contract.events import Beat
+from kafka_keyshared.core.contract.events import Tick
 from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.subscription.settings import OnEvict, SubscriptionSettings
@@ -99,7 +99,7 @@ def test_a_head_that_was_about_to_run_again_is_written_off_too() -> None:
 def test_a_member_that_leaves_is_never_written_off() -> None:
     harness, worker = dying(record(0, "k"), record(1, "k"), on_evict="ack")
     worker.finish()
-    harness.tell(Beat(harness.pool.progress(), departed=[("default", worker.index)]))
+    harness.tell(Tick(harness.pool.progress(), departed=[("default", worker.index)]))
     harness.deliver()
     assert harness.work() == [1]
     assert harness.sub().counts.written_off == 0

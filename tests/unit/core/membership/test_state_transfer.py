@@ -142,7 +142,7 @@ def test_a_lane_that_opens_as_its_worker_goes_is_before_what_waited_for_its_slot
     harness.deliver()
     harness.dead_letter()
     assert [lane.state for lane in harness.sub().closed.lanes.values()] == [LaneState.OPENING]
-    harness.tell(ev.Beat({}, [], wall=0.0, departed=[("default", 0)]))
+    harness.tell(ev.Tick({}, [], wall=0.0, departed=[("default", 0)]))
     harness.resize("B", "C")
     assert harness.work() == [1, 2, 3]
 
@@ -227,7 +227,7 @@ def test_state_of_a_member_that_leaves_before_it_has_released_it_is_not_waited_f
     harness.resize("B")
     harness.fetch(*one_each(len(KEYS)))
     for _ in range(2):  # it is told again until it has ended
-        harness.tell(ev.Beat({}, [], departed=[("default", 0)]))
+        harness.tell(ev.Tick({}, [], departed=[("default", 0)]))
     assert len(harness.work()) == len(KEYS)
     assert [each.name for each in harness.sub().workers.values()] == ["B"]
     assert harness.said("is lost, keys there begin without: its thread is gone for good")

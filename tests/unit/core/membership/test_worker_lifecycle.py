@@ -112,7 +112,7 @@ def test_joining_and_leaving_again_and_again_leaves_nothing_behind() -> None:
         for name in ("worker-2", "worker-3"):
             member.tell(ev.Join("default", name))
         leaving = [("default", worker_of(member, f"worker-{number}").id) for number in (2, 3)]
-        member.tell(ev.Beat(member.pool.progress(), departed=leaving))
+        member.tell(ev.Tick(member.pool.progress(), departed=leaving))
     assert [each.name for each in member.sub().workers.values()] == ["worker-0", "worker-1"]
     assert len(member.sub().places) == places
     assert len(member.sub().gone) == 2
@@ -127,7 +127,7 @@ def test_the_last_that_leaves_is_told_once_with_what_becomes_of_the_rest() -> No
     for index in (0, 1):
         gone.append(("default", index))
         for _ in range(3):
-            member.tell(ev.Beat(member.pool.progress(), departed=gone))
+            member.tell(ev.Tick(member.pool.progress(), departed=gone))
             member.deliver()
     said = [each.text for each in member.notices if "left" in each.text]
     assert said == [
@@ -142,7 +142,7 @@ def test_several_that_leave_at_once_and_are_the_last_are_told_in_one_line() -> N
     member = started()
     gone = [("default", 0), ("default", 1)]
     for _ in range(2):
-        member.tell(ev.Beat(member.pool.progress(), departed=gone))
+        member.tell(ev.Tick(member.pool.progress(), departed=gone))
     (said,) = [each.text for each in member.notices]
     assert said.startswith("worker-0, worker-1 have left, and there is no other: nothing runs any")
 
@@ -155,7 +155,7 @@ def test_one_that_leaves_while_it_joins_gives_its_slots_back() -> None:
     member.tell(ev.Join("default", "worker-1"))
     joined = worker_of(member, "worker-1")
     assert member.sub().draining.count, "the other has not answered its recall"
-    member.tell(ev.Beat(member.pool.progress(), departed=[("default", joined.id)]))
+    member.tell(ev.Tick(member.pool.progress(), departed=[("default", joined.id)]))
     assert member.sub().gone["worker-1"].state is WorkerState.GONE
     member.worker().finish()
     assert sorted(member.work()) == list(range(1, 40))
@@ -174,7 +174,7 @@ def test_one_that_leaves_is_not_gone_before_it_has_answered_its_recall() -> None
     while worker.given:  # it goes on, and answers last
         if worker.step() is not None:
             worker.finish()
-    member.tell(ev.Beat(member.pool.progress(), departed=[("default", 1)]))
+    member.tell(ev.Tick(member.pool.progress(), departed=[("default", 1)]))
     member.deliver()
     assert worker_of(member, "worker-1").state is WorkerState.LEAVING
     member.pool.hesitates = lambda: False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry, Notice
-from kafka_keyshared.core.contract.events import CommitAnswered, CommitResult, Right
+from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult, Right
 from kafka_keyshared.core.offsets.commit import DOUBT, UNANSWERED_MOST, CommitPolicy, Commits
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
@@ -36,7 +36,7 @@ def sent(found: list[Commit]) -> list[dict[TopicPartition, CommitEntry]]:
 
 def test_a_commit_is_due_every_second_while_there_is_work(commits: Commits) -> None:
     (first,) = commits.plan({P0: entry(1)}, 10.0)
-    commits.answered(CommitAnswered(first, ACCEPTED), 10.1)
+    commits.answered(CommitAnswer(first, ACCEPTED), 10.1)
     assert not commits.due(10.9, changed=True, idle_since=None)
     assert commits.due(11.0, changed=True, idle_since=None)
     assert not commits.due(99.0, changed=False, idle_since=None)
@@ -56,9 +56,9 @@ def test_one_commit_is_in_flight_at_a_time_but_for_a_final_one(commits: Commits)
     (first,) = commits.plan({P0: entry(1)}, 10.0)
     assert not commits.due(20.0, changed=True, idle_since=None)
     (final,) = commits.plan({P0: entry(2)}, 10.1)
-    commits.answered(CommitAnswered(first, ACCEPTED), 10.2)
+    commits.answered(CommitAnswer(first, ACCEPTED), 10.2)
     assert commits.committed(P0) == 1
-    commits.answered(CommitAnswered(final, ACCEPTED), 10.3)
+    commits.answered(CommitAnswer(final, ACCEPTED), 10.3)
     assert commits.committed(P0) == 2
     assert commits.plan({P0: entry(2)}, 12.0) == []
 
@@ -81,7 +81,7 @@ def test_what_the_broker_has_is_not_sent_again(commits: Commits) -> None:
 
 def test_position_and_set_of_a_commit_are_of_one_reading(commits: Commits) -> None:
     (first,) = commits.plan({P0: entry(1, "settled 5")}, 10.0)
-    commits.answered(CommitAnswered(first, ACCEPTED), 10.1)
+    commits.answered(CommitAnswer(first, ACCEPTED), 10.1)
     (second,) = commits.plan({P0: entry(3, "settled 7")}, 11.0)
     assert sent([second]) == [{P0: entry(3, "settled 7")}]
 
@@ -100,7 +100,7 @@ def test_a_position_below_one_that_failed_is_never_sent_because_it_may_be_stored
     commits: Commits,
 ) -> None:
     (first,) = commits.plan({P0: entry(5)}, 1.0)
-    commits.answered(CommitAnswered(first, RETRY, "timed out"), 2.0)
+    commits.answered(CommitAnswer(first, RETRY, "timed out"), 2.0)
     assert commits.plan({P0: entry(4)}, 9.0) == []
     assert sent(commits.plan({P0: entry(6)}, 9.0)) == [{P0: entry(6)}]
 
@@ -112,7 +112,7 @@ def test_after_a_long_outage_what_was_sent_first_and_last_may_be_stored(commits:
     for position in range(1, 301):
         commits.retry_now()
         for commit in commits.plan({P0: entry(position)}, 100.0 * position):
-            commits.answered(CommitAnswered(commit, RETRY, "timed out"), 100.0 * position + 1.0)
+            commits.answered(CommitAnswer(commit, RETRY, "timed out"), 100.0 * position + 1.0)
     ours = [each.position for each in commits.ours([P0])[P0]]
     assert ours[:3] == [1, 2, 3], "a broker may have stored it as it went away"
     assert ours[-4:] == [298, 299, 300, 0], "or as it came back; and the last that was accepted"
@@ -123,7 +123,7 @@ def test_a_failed_commit_is_not_committed_and_each_partition_is_sent_again_alone
     commits: Commits,
 ) -> None:
     (both,) = commits.plan({P0: entry(1), P1: entry(2)}, 10.0)
-    (notice,) = commits.answered(CommitAnswered(both, RETRY, "no coordinator"), 10.5)
+    (notice,) = commits.answered(CommitAnswer(both, RETRY, "no coordinator"), 10.5)
     assert isinstance(notice, Notice)
     assert "orders-0, orders-1 failed: no coordinator" in notice.text
     assert (commits.committed(P0), commits.committed(P1)) == (0, 0)
@@ -132,7 +132,7 @@ def test_a_failed_commit_is_not_committed_and_each_partition_is_sent_again_alone
     alone = commits.plan({P0: entry(1), P1: entry(2)}, 11.5)
     assert sent(alone) == [{P0: entry(1)}, {P1: entry(2)}]
     for commit in alone:
-        commits.answered(CommitAnswered(commit, ACCEPTED), 11.6)
+        commits.answered(CommitAnswer(commit, ACCEPTED), 11.6)
     assert (commits.committed(P0), commits.committed(P1)) == (1, 2)
     assert len(commits.plan({P0: entry(3), P1: entry(3)}, 13.0)) == 1
 
@@ -142,9 +142,9 @@ def test_a_commit_of_some_partitions_leaves_it_wanted_that_others_are_sent_again
 ) -> None:
     """P1 is revoked while the commit of P0 has failed and nothing of it has settled since."""
     (first,) = commits.plan({P0: entry(3), P1: entry(5)}, 10.0)
-    commits.answered(CommitAnswered(first, RETRY), 10.1)
+    commits.answered(CommitAnswer(first, RETRY), 10.1)
     (alone,) = commits.plan({P1: entry(5)}, 10.2, final=True)
-    commits.answered(CommitAnswered(alone, ACCEPTED), 10.3)
+    commits.answered(CommitAnswer(alone, ACCEPTED), 10.3)
     commits.forget([P1])
     assert commits.retry_now()
     assert commits.due(12.0, changed=False, idle_since=None)
@@ -156,57 +156,57 @@ def test_what_is_accepted_after_a_failure_is_sent_once_more_when_nothing_can_com
     commits: Commits,
 ) -> None:
     (failed,) = commits.plan({P0: entry(5), P1: entry(5)}, 10.0)
-    commits.answered(CommitAnswered(failed, RETRY, "timed out"), 12.0)
+    commits.answered(CommitAnswer(failed, RETRY, "timed out"), 12.0)
     for commit in commits.plan({P0: entry(6), P1: entry(5)}, 13.0):
-        commits.answered(CommitAnswered(commit, ACCEPTED), 13.1)
+        commits.answered(CommitAnswer(commit, ACCEPTED), 13.1)
     assert commits.plan({P0: entry(6), P1: entry(5)}, 14.0) == []
     assert not commits.due(12.0 + DOUBT - 0.1, changed=False, idle_since=0.0)
     assert commits.due(12.0 + DOUBT, changed=False, idle_since=0.0)
     (again,) = commits.plan({P0: entry(6), P1: entry(5)}, 12.0 + DOUBT)
     assert dict(again.entries) == {P0: entry(6), P1: entry(5)}
-    commits.answered(CommitAnswered(again, ACCEPTED), 30.0)
+    commits.answered(CommitAnswer(again, ACCEPTED), 30.0)
     assert not commits.due(99.0, changed=False, idle_since=0.0), "once is enough"
     assert commits.plan({P0: entry(6), P1: entry(5)}, 99.0, final=True) == []
 
 
 def test_what_moves_on_needs_no_confirmation(commits: Commits) -> None:
     (failed,) = commits.plan({P0: entry(5)}, 10.0)
-    commits.answered(CommitAnswered(failed, RETRY, "timed out"), 12.0)
+    commits.answered(CommitAnswer(failed, RETRY, "timed out"), 12.0)
     (first,) = commits.plan({P0: entry(6)}, 13.0)
-    commits.answered(CommitAnswered(first, ACCEPTED), 13.1)
+    commits.answered(CommitAnswer(first, ACCEPTED), 13.1)
     (later,) = commits.plan({P0: entry(7)}, 12.0 + DOUBT + 1.0)
-    commits.answered(CommitAnswered(later, ACCEPTED), 12.0 + DOUBT + 1.1)
+    commits.answered(CommitAnswer(later, ACCEPTED), 12.0 + DOUBT + 1.1)
     assert not commits.due(99.0, changed=False, idle_since=0.0)
     assert commits.plan({P0: entry(7)}, 99.0, final=True) == []
 
 
 def test_the_last_commit_leaves_nothing_in_doubt(commits: Commits) -> None:
     (failed,) = commits.plan({P0: entry(5)}, 10.0)
-    commits.answered(CommitAnswered(failed, RETRY, "timed out"), 12.0)
+    commits.answered(CommitAnswer(failed, RETRY, "timed out"), 12.0)
     (first,) = commits.plan({P0: entry(6)}, 13.0)
-    commits.answered(CommitAnswered(first, ACCEPTED), 13.1)
+    commits.answered(CommitAnswer(first, ACCEPTED), 13.1)
     assert sent(commits.plan({P0: entry(6)}, 13.5, final=True)) == [{P0: entry(6)}]
 
 
 def test_a_confirmation_that_is_refused_leaves_the_doubt(commits: Commits) -> None:
     """It was sent behind a JoinGroup, say, and is of the generation before."""
     (failed,) = commits.plan({P0: entry(5)}, 10.0)
-    commits.answered(CommitAnswered(failed, RETRY, "timed out"), 12.0)
+    commits.answered(CommitAnswer(failed, RETRY, "timed out"), 12.0)
     (first,) = commits.plan({P0: entry(6)}, 13.0)
-    commits.answered(CommitAnswered(first, ACCEPTED), 13.1)
+    commits.answered(CommitAnswer(first, ACCEPTED), 13.1)
     (again,) = commits.plan({P0: entry(6)}, 12.0 + DOUBT)
-    commits.answered(CommitAnswered(again, CommitResult.LOST, "old generation"), 12.1 + DOUBT)
+    commits.answered(CommitAnswer(again, CommitResult.LOST, "old generation"), 12.1 + DOUBT)
     assert not commits.due(12.2 + DOUBT, changed=False, idle_since=0.0), "not in every turn"
     assert commits.due(13.1 + DOUBT, changed=False, idle_since=0.0)
     (last,) = commits.plan({P0: entry(6)}, 12.2 + DOUBT, final=True)
     assert sent([last]) == [{P0: entry(6)}], "the last one waits for nothing"
-    commits.answered(CommitAnswered(last, ACCEPTED), 12.3 + DOUBT)
+    commits.answered(CommitAnswer(last, ACCEPTED), 12.3 + DOUBT)
     assert commits.plan({P0: entry(6)}, 99.0, final=True) == []
 
 
 def test_doubt_about_a_position_that_cannot_be_told_asks_for_nothing(commits: Commits) -> None:
     (failed,) = commits.plan({P0: entry(5)}, 10.0)
-    commits.answered(CommitAnswered(failed, RETRY, "timed out"), 12.0)
+    commits.answered(CommitAnswer(failed, RETRY, "timed out"), 12.0)
     commits.plan({P0: entry(4)}, 13.0)
     assert commits.due(12.0 + DOUBT, changed=False, idle_since=0.0)
     assert commits.plan({P0: entry(4)}, 12.0 + DOUBT) == []
@@ -216,11 +216,11 @@ def test_doubt_about_a_position_that_cannot_be_told_asks_for_nothing(commits: Co
 def test_a_commit_of_some_partitions_leaves_the_doubt_about_others(commits: Commits) -> None:
     """P1 is revoked when nothing can come late any more, and nothing of P0 settles after it."""
     (failed,) = commits.plan({P0: entry(5), P1: entry(5)}, 10.0)
-    commits.answered(CommitAnswered(failed, RETRY, "timed out"), 12.0)
+    commits.answered(CommitAnswer(failed, RETRY, "timed out"), 12.0)
     for commit in commits.plan({P0: entry(6), P1: entry(6)}, 13.0):
-        commits.answered(CommitAnswered(commit, ACCEPTED), 13.1)
+        commits.answered(CommitAnswer(commit, ACCEPTED), 13.1)
     for commit in commits.plan({P1: entry(7)}, 13.0 + DOUBT, final=True):
-        commits.answered(CommitAnswered(commit, ACCEPTED), 13.1 + DOUBT)
+        commits.answered(CommitAnswer(commit, ACCEPTED), 13.1 + DOUBT)
     commits.forget([P1])
     assert not commits.due(13.1 + DOUBT, changed=False, idle_since=0.0), "not in every turn"
     assert commits.due(14.0 + DOUBT, changed=False, idle_since=0.0)
@@ -233,30 +233,30 @@ def test_after_too_large_each_is_sent_alone_and_at_once_with_what_is_wanted_then
 ) -> None:
     wanted = {P0: entry(1, "large"), P1: entry(2, "small")}
     (both,) = commits.plan(wanted, 10.0)
-    commits.answered(CommitAnswered(both, CommitResult.TOO_LARGE, "too large"), 10.5)
+    commits.answered(CommitAnswer(both, CommitResult.TOO_LARGE, "too large"), 10.5)
     assert commits.due(10.5, changed=False, idle_since=None)
     large, small = commits.plan(wanted, 10.5)
-    assert commits.answered(CommitAnswered(large, CommitResult.TOO_LARGE, "too large"), 10.6) == []
-    commits.answered(CommitAnswered(small, ACCEPTED), 10.6)
+    assert commits.answered(CommitAnswer(large, CommitResult.TOO_LARGE, "too large"), 10.6) == []
+    commits.answered(CommitAnswer(small, ACCEPTED), 10.6)
     assert commits.retry_now()
     (shorter,) = commits.plan({P0: entry(1, "larg"), P1: entry(2, "small")}, 10.7)
     assert sent([shorter]) == [{P0: entry(1, "larg")}]
-    commits.answered(CommitAnswered(shorter, ACCEPTED), 10.8)
+    commits.answered(CommitAnswer(shorter, ACCEPTED), 10.8)
     assert commits.committed(P0) == 1
     assert sent(commits.plan({P0: entry(2, "fits")}, 12.0)) == [{P0: entry(2, "fits")}]
 
 
 def test_a_lost_commit_does_not_count_and_is_not_sent_again_by_itself(commits: Commits) -> None:
     (first,) = commits.plan({P0: entry(1)}, 10.0)
-    (notice,) = commits.answered(CommitAnswered(first, CommitResult.LOST, "unknown member"), 10.1)
+    (notice,) = commits.answered(CommitAnswer(first, CommitResult.LOST, "unknown member"), 10.1)
     assert isinstance(notice, Notice)
     assert "unknown member" in notice.text
     assert commits.committed(P0) == 0
     assert not commits.due(99.0, changed=False, idle_since=None)
 
 
-def denied(commit: Commit, right: Right) -> CommitAnswered:
-    return CommitAnswered(commit, CommitResult.DENIED, "not authorized", right)
+def denied(commit: Commit, right: Right) -> CommitAnswer:
+    return CommitAnswer(commit, CommitResult.DENIED, "not authorized", right)
 
 
 def test_a_denied_commit_is_sent_again_and_does_not_count(commits: Commits) -> None:
@@ -270,7 +270,7 @@ def test_a_denied_commit_is_sent_again_and_does_not_count(commits: Commits) -> N
     assert commits.answered(denied(second, Right.GROUP), 11.3) == [], "one line, not one a second"
     assert commits.denials.partitions[P0] == (Right.GROUP, 10.1, "not authorized")
     (third,) = commits.plan({P0: entry(1)}, 12.4)
-    assert commits.answered(CommitAnswered(third, ACCEPTED), 12.5) == []
+    assert commits.answered(CommitAnswer(third, ACCEPTED), 12.5) == []
     assert commits.committed(P0) == 1
     assert not commits.denials.partitions
 
@@ -286,14 +286,14 @@ def test_a_topic_whose_commits_are_denied_fails_until_it_is_accepted_whatever_ot
     for at in (11.2, 12.4, 13.6):
         for commit in commits.plan(wanted, at):
             passes = Q0 in commit.entries
-            answer = CommitAnswered(commit, ACCEPTED) if passes else denied(commit, Right.TOPIC)
+            answer = CommitAnswer(commit, ACCEPTED) if passes else denied(commit, Right.TOPIC)
             commits.answered(answer, at + 0.1)
         assert list(commits.denials.partitions) == [P0]
         assert (commits.committed(P0), commits.committed(Q0)) == (0, 1)
     assert commits.failing.since == 10.1
     assert commits.failing.in_a_row == 4
     (last,) = commits.plan(wanted, 15.0)
-    commits.answered(CommitAnswered(last, ACCEPTED), 15.1)
+    commits.answered(CommitAnswer(last, ACCEPTED), 15.1)
     assert commits.failing.since is None
     assert not commits.denials.partitions
 
@@ -314,7 +314,7 @@ def test_a_denied_commit_is_owed_unless_it_says_only_where_its_partition_began(
     assert commits.owed(), "which of the two was denied is not known yet"
     for commit in commits.plan(wanted, 11.2):
         passes = P0 in commit.entries
-        answer = CommitAnswered(commit, ACCEPTED) if passes else denied(commit, Right.TOPIC)
+        answer = CommitAnswer(commit, ACCEPTED) if passes else denied(commit, Right.TOPIC)
         commits.answered(answer, 11.3)
     assert commits.owed() is owed
     assert commits.unbegun() == (not owed)
@@ -340,13 +340,13 @@ def test_a_commit_that_is_stored_over_a_later_one_is_followed_by_that_once_more(
     """The client sends one again by itself whose coordinator has moved."""
     (first,) = commits.plan({P0: older}, 1.0)
     (last,) = commits.plan({P0: newer}, 1.1)
-    commits.answered(CommitAnswered(last, ACCEPTED), 1.2)
-    commits.answered(CommitAnswered(first, ACCEPTED), 1.3)
+    commits.answered(CommitAnswer(last, ACCEPTED), 1.2)
+    commits.answered(CommitAnswer(first, ACCEPTED), 1.3)
     assert commits.retry_now()
     assert commits.due(1.3, changed=False, idle_since=None)
     (again,) = commits.plan({P0: newer}, 1.3)
     assert again.entries == {P0: newer}
-    commits.answered(CommitAnswered(again, ACCEPTED), 1.4)
+    commits.answered(CommitAnswer(again, ACCEPTED), 1.4)
     assert not commits.due(9.0, changed=False, idle_since=None)
 
 
@@ -354,17 +354,17 @@ def test_an_answer_for_an_earlier_epoch_changes_nothing_of_the_next(commits: Com
     (old,) = commits.plan({P0: entry(5, "set")}, 10.0)
     commits.forget([P0])
     commits.restart({P0: entry(3)})
-    commits.answered(CommitAnswered(old, CommitResult.TOO_LARGE, "too large"), 10.1)
+    commits.answered(CommitAnswer(old, CommitResult.TOO_LARGE, "too large"), 10.1)
     assert not commits.retrying
     assert sent(commits.plan({P0: entry(4, "set")}, 10.2)) == [{P0: entry(4, "set")}]
     commits.forget([P0, P1])
     commits.restart({P0: entry(3)})
-    commits.answered(CommitAnswered(old, ACCEPTED), 10.3)
+    commits.answered(CommitAnswer(old, ACCEPTED), 10.3)
     assert commits.committed(P0) == 3
 
 
 def test_a_commit_that_nobody_knows_is_answered_in_vain(commits: Commits) -> None:
-    commits.answered(CommitAnswered(Commit({P1: entry(9)}), ACCEPTED), 1.0)
+    commits.answered(CommitAnswer(Commit({P1: entry(9)}), ACCEPTED), 1.0)
     assert commits.committed(P1) == 0
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_keyshared.core.contract.events import Fetched
 from kafka_keyshared.core.offsets.metadata import encode
-from kafka_keyshared.core.offsets.positions import PartitionState, Snapshot, collect, derive
+from kafka_keyshared.core.offsets.positions import OffsetSnapshot, PartitionState, collect, derive
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from tests.support.harness import Harness
@@ -16,8 +16,8 @@ from tests.support.texts import here
 
 def test_of_10_to_13_all_but_11_settled_are_safe_up_to_11_and_then_up_to_14() -> None:
     held = {11: FakeRecord(P0, 11, b"k", epoch=3)}
-    assert derive(14, {"default": held}, {}, {}) == Snapshot(11, {"default": ((12, 14),)}, 3)
-    assert derive(14, {"default": {}}, {}, {}) == Snapshot(14, {})
+    assert derive(14, {"default": held}, {}, {}) == OffsetSnapshot(11, {"default": ((12, 14),)}, 3)
+    assert derive(14, {"default": {}}, {}, {}) == OffsetSnapshot(14, {})
 
 
 def test_the_same_through_the_dispatcher() -> None:

@@ -8,7 +8,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
-from kafka_keyshared.core.offsets.running_section import STARTED, Running
+from kafka_keyshared.core.offsets.running_section import STARTED, RunningNote
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
@@ -354,7 +354,7 @@ def test_a_set_that_the_log_has_no_longer_is_committed_anew_although_nothing_hap
 
 
 @pytest.mark.parametrize(
-    "note", [LaneNotes(tried={9: Tried(2)}), LaneNotes(running=Running({9: STARTED}))]
+    "note", [LaneNotes(tried={9: Tried(2)}), LaneNotes(running=RunningNote({9: STARTED}))]
 )
 def test_a_note_of_an_offset_that_the_log_has_no_longer_is_committed_away(note: LaneNotes) -> None:
     """Else a new record there would be taken for one that has failed, or ended its process."""

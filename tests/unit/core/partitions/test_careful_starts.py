@@ -10,7 +10,7 @@ from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.lane_section import LaneNotes
 from kafka_keyshared.core.offsets.metadata import decode, encode
-from kafka_keyshared.core.offsets.running_section import STARTED, WAITING, Running
+from kafka_keyshared.core.offsets.running_section import STARTED, WAITING, RunningNote
 from kafka_keyshared.core.partitions.careful_starts import (
     ALONE_SECONDS,
     CAREFUL_SECONDS,
@@ -24,7 +24,7 @@ from tests.support.harness import Harness
 from tests.support.records import P0, P1, failure, record
 from tests.support.texts import here
 
-UNCLEAN = Running({5_000: STARTED})
+UNCLEAN = RunningNote({5_000: STARTED})
 """What an owner that ended without a clean stop has left, of a record that has not come yet."""
 
 
@@ -36,7 +36,7 @@ def member(workers: int = 4, **settings: object) -> Harness:
 def assign(
     member: Harness,
     *,
-    running: Running | None = None,
+    running: RunningNote | None = None,
     at: TopicPartition = P0,
     position: int = 0,
 ) -> None:
@@ -172,7 +172,7 @@ def test_a_clean_stop_names_no_record() -> None:
 
 def test_a_clean_stop_names_no_record_that_has_not_started() -> None:
     one = member()
-    assign(one, running=Running({2: STARTED}))
+    assign(one, running=RunningNote({2: STARTED}))
     one.fetch(*keyed(range(20)))
     lived(one, 2 * LOOK_EVERY)
     one.tell(ev.Stopping())
@@ -246,7 +246,7 @@ def test_slow_handlers_get_more_records_although_nothing_settles() -> None:
 
 def test_the_log_names_once_what_ran_when_the_last_owner_ended() -> None:
     one = member()
-    assign(one, running=Running({7: STARTED, 12: WAITING}, 3))
+    assign(one, running=RunningNote({7: STARTED, 12: WAITING}, 3))
     (notice,) = [each for each in one.notices if each.level is Level.WARNING]
     assert notice.text == (
         "orders-0: the last owner ended without a clean stop; records that were likely running: "
@@ -256,7 +256,7 @@ def test_the_log_names_once_what_ran_when_the_last_owner_ended() -> None:
 
 def test_suspects_start_when_the_others_are_done_and_named_by_a_commit() -> None:
     one = member()
-    assign(one, running=Running({2: STARTED}))
+    assign(one, running=RunningNote({2: STARTED}))
     one.fetch(*keyed(range(20)))
     assert 2 not in lived(one, ALONE_SECONDS)
     (position, runs) = one.committed()
@@ -267,7 +267,7 @@ def test_suspects_start_when_the_others_are_done_and_named_by_a_commit() -> None
 
 def test_a_suspect_is_named_alone_before_it_starts() -> None:
     one = member()
-    assign(one, running=Running({2: STARTED, 3: STARTED}))
+    assign(one, running=RunningNote({2: STARTED, 3: STARTED}))
     one.fetch(*keyed(range(8)))
     assert lived(one, 5.0, frozenset({2}))[-1] == 2
     names = [named(commit) for commit in one.commits]
@@ -276,7 +276,7 @@ def test_a_suspect_is_named_alone_before_it_starts() -> None:
 
 def test_what_follows_a_suspect_in_its_lane_waits_behind_it() -> None:
     one = member()
-    assign(one, running=Running({2: STARTED}))
+    assign(one, running=RunningNote({2: STARTED}))
     one.fetch(*(record(offset, b"same") for offset in range(6)))
     assert lived(one, ALONE_SECONDS) == [0, 1], "what is ahead of it runs"
     assert lived(one, 8.0) == [2, 3, 4, 5]
@@ -286,7 +286,7 @@ def test_a_suspect_waits_for_one_ahead_of_it_that_was_taken_back() -> None:
     """What is given back goes before all that waits at a worker: that was 0, so 1 ran before it."""
     one = member(workers=1)
     one.pool.answers_later = lambda: True
-    assign(one, running=Running({0: STARTED, 1: STARTED}))
+    assign(one, running=RunningNote({0: STARTED, 1: STARTED}))
     one.fetch(record(0, b"same"), record(1, b"same"))
     until(one, lambda: one.core.outstanding() == 1)
     one.recall()
@@ -302,7 +302,7 @@ def test_a_suspect_waits_for_one_ahead_of_it_that_was_taken_back() -> None:
 
 def test_a_suspect_behind_a_lane_that_is_closed_costs_no_commits() -> None:
     one = member(workers=1, retry=RetryPolicy(attempts=9, backoff=100.0, backoff_max=100.0))
-    assign(one, running=Running({1: STARTED}))
+    assign(one, running=RunningNote({1: STARTED}))
     one.fetch(*(record(offset, b"same") for offset in range(3)))
     until(one, lambda: one.core.outstanding() == 1)
     assert one.work({0: [failure()]}) == [0]
@@ -319,7 +319,7 @@ def test_a_suspect_behind_a_lane_that_is_closed_costs_no_commits() -> None:
 
 def test_suspects_start_after_some_seconds_although_others_go_on_coming() -> None:
     one = member()
-    assign(one, running=Running({0: STARTED}))
+    assign(one, running=RunningNote({0: STARTED}))
     end = 0
     started: list[int] = []
     for _ in range(round(2 * CAREFUL_SECONDS / LOOK_EVERY)):
@@ -332,7 +332,7 @@ def test_suspects_start_after_some_seconds_although_others_go_on_coming() -> Non
 
 def test_suspects_start_although_no_commit_can_be_made() -> None:
     one = member()
-    assign(one, running=Running({0: STARTED, 5: STARTED}))
+    assign(one, running=RunningNote({0: STARTED, 5: STARTED}))
     one.fetch(*keyed(range(5)), record(5, b"key-4"))
     started = []
     for _ in range(round(20.0 / LOOK_EVERY)):
@@ -381,7 +381,7 @@ def test_two_records_that_end_each_process_are_both_found() -> None:
 
 def test_a_partition_that_comes_with_suspects_goes_with_them() -> None:
     one = member()
-    assign(one, running=Running({0: STARTED}))
+    assign(one, running=RunningNote({0: STARTED}))
     one.fetch(*keyed(range(5)))
     lived(one, 2 * LOOK_EVERY)
     for commit in one.revoke(P0):

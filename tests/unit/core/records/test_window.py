@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.contract.slices import Leased
+from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.core.records.pristine import Chunk
 from kafka_keyshared.core.records.window import SAMPLE_EVERY, Window
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
@@ -226,8 +226,8 @@ def test_what_a_handler_has_set_counts_nothing_and_harms_nothing(content: object
 # --- leases ---
 
 
-def leased_of(*offsets: int) -> Leased:
-    return Leased(slice_of(*map(record, offsets)))
+def leased_of(*offsets: int) -> SliceState:
+    return SliceState(slice_of(*map(record, offsets)))
 
 
 def held(worker: Worker, count: int, seconds: float) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
-from kafka_keyshared.core.contract.slices import Leased
+from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.core.status.builder import take
-from kafka_keyshared.core.status.environment import Surroundings
+from kafka_keyshared.core.status.environment import StatusInputs
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.core.telemetry.meters import Counts
+from kafka_keyshared.core.telemetry.meters import OutcomeCounts
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.testing import record as message
 from tests.support.harness import Harness
@@ -76,11 +76,11 @@ def test_the_topics_of_a_slice_are_those_that_its_records_came_from() -> None:
         record(2, "b"),
         FakeRecord(P0._replace(topic="other"), 3, b"c"),
     ]
-    leased = Leased(slice_of(*records))
+    leased = SliceState(slice_of(*records))
     records[0].set_topic({})
     records[2].set_topic("elsewhere")
     assert [leased.slice.came.topic_of(index) for index in (2, 0)] == ["other", TOPIC]
-    counts = Counts()
+    counts = OutcomeCounts()
     counts.settled(leased, range(3), [0], [2])
     assert counts.processed.counts == {TOPIC: {"ok": 1}, "other": {"dropped": 1}}
 
@@ -122,7 +122,7 @@ def test_whoever_looks_while_it_is_written_sees_what_came(
     harness.beat(3)
     assert harness.said(f"{P0}@0 (key b'k') has been running")
     assert harness.committed() == (0, [])
-    around = Surroundings(
+    around = StatusInputs(
         wall=0.0,
         started_at=0.0,
         phase="running",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.routing import Move, Span, StickyRanges, Unowned, moves
+from kafka_keyshared.core.routing import Move, SlotSpan, StickyRanges, Unowned, moves
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS
 
@@ -31,7 +31,10 @@ def test_the_gap_between_two_ranges_of_one_worker_is_nobodys() -> None:
     # In Pulsar's broker the nearest bounds on both sides are a's there, and so the slot.
     ranges = StickyRanges({"a": [(0, 10_000), (20_001, 30_000)]})
     assert ranges.owner(15_000) is NOBODY
-    assert ranges.uncovered() == [Span(10_001, 20_000, NOBODY), Span(30_001, 65_535, NOBODY)]
+    assert ranges.uncovered() == [
+        SlotSpan(10_001, 20_000, NOBODY),
+        SlotSpan(30_001, 65_535, NOBODY),
+    ]
 
 
 def test_a_range_of_one_slot_and_one_of_all_are_ranges() -> None:
@@ -182,4 +185,4 @@ def test_among_some_workers_the_ranges_of_the_others_are_nobodys() -> None:
     found = [(ranges.owner_among(5, some), ranges.owner_among(150, some)) for some in (both, a, b)]
     assert found == [(AWAY, "b"), (AWAY, NOBODY), (NOBODY, "b")]
     assert ranges.owner_among(200, both) is NOBODY
-    assert ranges.uncovered(b) == [Span(0, 99, NOBODY), Span(200, SLOTS - 1, NOBODY)]
+    assert ranges.uncovered(b) == [SlotSpan(0, 99, NOBODY), SlotSpan(200, SLOTS - 1, NOBODY)]

@@ -54,7 +54,7 @@ def got(member: Harness) -> dict[str, list[int]]:
     names = {each.id: each.name for each in (*sub.workers.values(), *sub.gone.values())}
     found: dict[str, list[int]] = {}
     for command in member.seen:
-        if isinstance(command, cmd.Lease):
+        if isinstance(command, cmd.LeaseSlice):
             slice_ = command.slice
             found.setdefault(names[slice_.worker], []).extend(r.offset() for r in slice_.records)
     return found
@@ -203,7 +203,7 @@ def test_the_next_in_name_order_takes_over_when_the_active_ones_leases_have_ende
     member = started("exclusive", 3)
     member.fetch(*one_of_each())
     assert member.worker().start() is not None
-    member.tell(ev.Beat(member.pool.progress(), departed=[("default", 0)]))
+    member.tell(ev.Tick(member.pool.progress(), departed=[("default", 0)]))
     assert [each.name for each in member.sub().workers.values() if each.leased] == ["worker-0"]
     member.deliver()
     member.later(60.0)

@@ -14,7 +14,7 @@ from kafka_keyshared.core.routing import (
     Exclusive,
     Move,
     Routing,
-    Span,
+    SlotSpan,
     StickyRanges,
     Unordered,
     Unowned,
@@ -153,7 +153,7 @@ def test_slots_that_become_somebodys_or_nobodys_have_moved() -> None:
 
 
 def test_neighbours_with_one_owner_are_one_span() -> None:
-    assert list(Halves(0).spans()) == [Span(0, SLOTS - 1, "a")]
+    assert list(Halves(0).spans()) == [SlotSpan(0, SLOTS - 1, "a")]
     assert Halves(Unowned.ANYBODY).owner(SLOTS - 1) is Unowned.ANYBODY
     assert Halves(Unowned.NOBODY).share() == {"a": 0.5, "b": 0}
 

@@ -10,7 +10,7 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.telemetry.blocked_reminder import REMIND_EVERY
-from kafka_keyshared.core.telemetry.burst import INTERVAL, Burst, Line
+from kafka_keyshared.core.telemetry.burst import INTERVAL, Burst, EventLine
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, record
 
@@ -77,7 +77,7 @@ def test_one_more_is_told_in_its_own_words_and_how_long_ago_it_was() -> None:
 
 
 def test_what_goes_on_is_told_without_an_age() -> None:
-    told: Burst[str] = Burst(cmd.Level.WARNING, "times", Line)
+    told: Burst[str] = Burst(cmd.Level.WARNING, "times", EventLine)
     said = []
     for at in range(200):
         said += [*told.add(f"at {at}", at / 10), *told.due(at / 10)]
@@ -87,9 +87,9 @@ def test_what_goes_on_is_told_without_an_age() -> None:
 def test_what_is_only_counted_is_never_put_into_words() -> None:
     asked: list[int] = []
 
-    def words(each: int) -> Line:
+    def words(each: int) -> EventLine:
         asked.append(each)
-        return Line(str(each))
+        return EventLine(str(each))
 
     told = Burst(cmd.Level.WARNING, "times", words)
     for each in range(1_000):

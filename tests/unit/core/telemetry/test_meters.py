@@ -134,7 +134,7 @@ def test_what_was_settled_before_the_assignment_counts_as_skipped() -> None:
 def test_the_wait_is_from_the_fetch_to_the_start_and_the_age_from_the_timestamp() -> None:
     harness = Harness()
     harness.assign()
-    harness.tell(ev.Beat({}, (), wall=1_000.0))
+    harness.tell(ev.Tick({}, (), wall=1_000.0))
     harness.fetch(record(0))
     harness.now += 3.0
     harness.work()

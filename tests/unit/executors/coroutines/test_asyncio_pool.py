@@ -25,11 +25,11 @@ from kafka_keyshared import lease_of
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Adopt, Recall, Release, StartWorker, TimeOut
 from kafka_keyshared.core.contract.events import (
-    Ended,
     Failed,
     Recalled,
     Released,
     SetAside,
+    SliceEnded,
     SomeEnded,
 )
 from kafka_keyshared.core.contract.outcomes import Disposition
@@ -71,7 +71,7 @@ class Bench:
 
     def run(self, *records: FakeRecord) -> list[Any]:
         self.submit(*records)
-        return self.until(Ended, len(records))
+        return self.until(SliceEnded, len(records))
 
 
 def choose_loop(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_as_many_run_at_once_as_the_limit_says_and_each_key_in_order(
     running = [each.running() for each in pool.pool.progress().values()]
     assert sum(map(len, running)) == 3
     go.set()
-    pool.until(Ended, 12)
+    pool.until(SliceEnded, 12)
     for key in (b"a", b"b", b"c", b"d"):
         mine = [offset for each, offset in order if each == key]
         assert mine == sorted(mine) and len(mine) == 3
@@ -150,7 +150,7 @@ def test_the_limit_may_be_raised_and_lowered_while_records_run(bench: Callable[.
     pool.pool.resize(2)
     most[0] = 0
     go.set()
-    pool.until(Ended, 20)
+    pool.until(SliceEnded, 20)
     assert most[0] <= 2
 
 
@@ -194,7 +194,7 @@ def test_whatever_a_handler_raises_is_a_failed_attempt_and_the_loop_goes_on(
     said = pool.run(record(1, "a"))
     failed = [each.failure.error_type for each in said if isinstance(each, Failed)]
     assert failed == [type(error).__name__]
-    assert [type(each) for each in pool.run(record(2, "b"))] == [Ended]
+    assert [type(each) for each in pool.run(record(2, "b"))] == [SliceEnded]
 
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nobody")
@@ -223,7 +223,7 @@ def test_what_a_handler_sets_in_its_context_no_other_record_sees(
     pool = bench(handle, limit=1)
     pool.submit(*(record(offset, "a") for offset in range(4)))
     there.set()
-    pool.until(Ended, 4)
+    pool.until(SliceEnded, 4)
     assert seen == [("nobody", f"record {n}", f"record {n}") for n in range(4)]
 
 
@@ -307,7 +307,7 @@ def test_what_a_handler_leaves_on_its_task_reaches_no_other_record(
     pool = in_bare_context(lambda: bench(handle, limit=1))
     pool.submit(*(record(offset, "a") for offset in range(6)))
     there.set()
-    said = pool.until(Ended, 6)
+    said = pool.until(SliceEnded, 6)
     assert [each.failure for each in said if isinstance(each, Failed)] == []
     assert seen == [(None, None, "nobody", 0)] * 6
 
@@ -371,7 +371,9 @@ def test_a_cancelled_handler_cleans_up_and_its_attempt_has_failed_by_time(
     assert failed.failure.timed_out
     assert "ack timeout" in failed.failure.message
     assert not said[-1].stuck
-    assert [type(each) for each in pool.run(record(2, "b"))] == [Ended], "and the task is no more"
+    assert [type(each) for each in pool.run(record(2, "b"))] == [SliceEnded], (
+        "and the task is no more"
+    )
 
 
 def test_time_outs_inside_a_handler_are_its_own(bench: Callable[..., Bench]) -> None:
@@ -386,7 +388,7 @@ def test_time_outs_inside_a_handler_are_its_own(bench: Callable[..., Bench]) -> 
         assert item.offset() in (1, 2)
 
     said = bench(handle, limit=1).run(record(1, "a"), record(2, "a"))
-    assert [type(each) for each in said] == [Ended, Ended]
+    assert [type(each) for each in said] == [SliceEnded, SliceEnded]
 
 
 def test_a_group_of_tasks_ends_with_the_attempt_that_it_is_part_of(
@@ -415,7 +417,7 @@ def test_a_group_of_tasks_ends_with_the_attempt_that_it_is_part_of(
     pool.pool.submit(slice_)
     assert inside.wait(WAIT)
     pool.pool.time_out(TimeOut(*WORKER, ((slice_.id, 0),)))
-    (failed,) = [each for each in pool.until(Ended) if isinstance(each, Failed)]
+    (failed,) = [each for each in pool.until(SliceEnded) if isinstance(each, Failed)]
     assert failed.failure.timed_out
     assert ended == ["child of 1"], "before the attempt was told"
     (failed,) = [each for each in pool.run(record(2, "b")) if isinstance(each, Failed)]
@@ -444,7 +446,7 @@ def test_what_a_handler_shields_goes_on_when_its_attempt_is_cancelled(
     pool.pool.submit(slice_)
     assert inside.wait(WAIT)
     pool.pool.time_out(TimeOut(*WORKER, ((slice_.id, 0),)))
-    (failed,) = [each for each in pool.until(Ended) if isinstance(each, Failed)]
+    (failed,) = [each for each in pool.until(SliceEnded) if isinstance(each, Failed)]
     assert failed.failure.timed_out
     assert not done.is_set()
     go.set()
@@ -468,7 +470,7 @@ def test_what_stops_the_loop_stops_nothing(
 
     pool = bench(handle, limit=1)
     said = pool.run(*(record(offset, "a") for offset in range(5)))
-    assert [type(each) for each in said] == [Ended] * 5
+    assert [type(each) for each in said] == [SliceEnded] * 5
     assert pool.pool.dead() == []
     assert "would have ended it" in caplog.text
 
@@ -502,7 +504,7 @@ def test_a_handler_that_blocks_the_loop_is_named_once_and_so_is_its_end(
     assert "in wait" in stack[-2], "down to the call that it is in"
     assert not any("kafka_keyshared" in each for each in stack[1:])
     go.set()
-    pool.until(Ended)
+    pool.until(SliceEnded)
     pool.run(record(2, "b"))
     assert any("turns again" in each for each in caplog.messages)
     pool.pool.beat()
@@ -531,7 +533,7 @@ def test_where_a_coroutine_stands_is_told_through_what_it_awaits(
     where = pool.pool.where(*WORKER, slice_.id, 0)
     go.set()
     assert where.startswith("at ") and where.rsplit(":", 1)[1] in places
-    pool.until(Ended)
+    pool.until(SliceEnded)
     assert pool.pool.where(*WORKER, slice_.id, 0) == ""
 
 
@@ -620,7 +622,7 @@ def test_a_stop_names_who_runs_and_ends_the_thread_when_that_has_ended() -> None
     assert pool.pool.stop(WAIT) == []
     thread.join(WAIT)
     assert not thread.is_alive()
-    assert not [each for each in pool.until(Ended) if isinstance(each, Failed)]
+    assert not [each for each in pool.until(SliceEnded) if isinstance(each, Failed)]
     assert pool.mailbox.empty(), "the second never started"
 
 
@@ -764,12 +766,12 @@ def test_on_a_callers_loop_that_is_closed_what_ran_has_failed_once_and_the_worke
     for _ in range(2):
         lent.pool.replace(*WORKER)
     said = lent.heard()
-    assert [type(each) for each in said] == [Failed, SetAside, Ended, Ended]
+    assert [type(each) for each in said] == [Failed, SetAside, SliceEnded, SliceEnded]
     assert said[0].failure.error_type == "LoopEndedError"
     lent.pool.submit(slice_of(record(3, "b")))
     lent.pool.time_out(TimeOut(*WORKER, ()))
     lent.pool.abandon(*WORKER)
-    assert [type(each) for each in lent.heard()] == [Recalled, Ended]
+    assert [type(each) for each in lent.heard()] == [Recalled, SliceEnded]
     assert lent.pool.stop(0.0) == []
     assert started == [1]
 
@@ -866,7 +868,7 @@ def test_of_a_slice_what_has_just_ended_is_told_before_the_rest_is_given_back() 
     assert said == []
     pool.recall(Recall(*WORKER))
     host.turn()
-    assert [type(each) for each in said] == [SomeEnded, Recalled, Ended]
+    assert [type(each) for each in said] == [SomeEnded, Recalled, SliceEnded]
     assert (said[0].slice, said[0].indices) == (given.id, (0,))
     assert said[1].slices == [(given.id, [1, 2])]
     assert said[2].slice == given.id

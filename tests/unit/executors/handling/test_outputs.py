@@ -16,7 +16,12 @@ from kafka_keyshared.cli.output_sinks import checked_place, outputs_to, whole_pl
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.handling.outcome_mapping import error_in
-from kafka_keyshared.executors.handling.outputs import Place, identity, outputs_taken, place_of
+from kafka_keyshared.executors.handling.outputs import (
+    OutputTarget,
+    identity,
+    outputs_taken,
+    place_of,
+)
 from kafka_keyshared.model import Drop, Record
 from kafka_keyshared.testing import record
 
@@ -115,10 +120,10 @@ def test_an_output_is_bytes_or_text() -> None:
 
 
 def test_a_place_is_a_topic_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert place_of("topic:bills") == Place("topic", "bills")
-    assert place_of("parquet:s3a://b/bills") == Place("parquet", "s3a://b/bills")
-    assert place_of("bills") == place_of("json:bills") == Place("json", "bills")
-    assert place_of("s3a://b/bills") == Place("json", "s3a://b/bills")
+    assert place_of("topic:bills") == OutputTarget("topic", "bills")
+    assert place_of("parquet:s3a://b/bills") == OutputTarget("parquet", "s3a://b/bills")
+    assert place_of("bills") == place_of("json:bills") == OutputTarget("json", "bills")
+    assert place_of("s3a://b/bills") == OutputTarget("json", "s3a://b/bills")
     for wrong in ("", "topic:", "parquet:"):
         with pytest.raises(ConfigError, match="--outputs"):
             place_of(wrong)

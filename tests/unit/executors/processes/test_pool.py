@@ -33,7 +33,7 @@ from kafka_keyshared.core.contract.commands import (
     StartWorker,
     TimeOut,
 )
-from kafka_keyshared.core.contract.events import Ended, Failed, Recalled, Released
+from kafka_keyshared.core.contract.events import Failed, Recalled, Released, SliceEnded
 from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.errors import ConfigError
@@ -204,7 +204,7 @@ class Bench:
 
     def run(self, *values: str) -> list[Any]:
         self.submit(*values)
-        return self.until(Ended)
+        return self.until(SliceEnded)
 
     def gone(self) -> None:
         """Wait until the worker's process and its thread have ended."""
@@ -256,7 +256,7 @@ def test_a_process_that_dies_fails_the_record_that_it_was_in_and_no_other(
     assert f"worker-0: {ended}; another one is started" in caplog.text
     assert "worker-0" in [vars(line).get("worker") for line in caplog.records]
     bench.pool.replace(*WORKER)
-    assert [each.slice for each in bench.until(Ended, 2)] == [id_, later]
+    assert [each.slice for each in bench.until(SliceEnded, 2)] == [id_, later]
     assert bench.told.lines() == ["0", "1", "2", "3", "4"]
 
 
@@ -272,7 +272,7 @@ def test_a_death_is_reported_within_a_second_and_nobody_has_to_ask(bench: Bench)
         took.append(time.monotonic() - killed)
         bench.gone()
         bench.pool.replace(*WORKER)
-        bench.until(Ended)
+        bench.until(SliceEnded)
         if took[-1] < 1.0:
             break
     assert min(took) < 1.0
@@ -289,7 +289,7 @@ def test_a_process_that_is_killed_keeps_no_other_one_waiting(bench: Bench) -> No
     slices = [slice_of(message("b", offset=offset), worker=1) for offset in range(1, 4)]
     for each in slices:
         bench.pool.submit(each)
-    ended = [each.slice for each in bench.until(Ended, 3) if isinstance(each, Ended)]
+    ended = [each.slice for each in bench.until(SliceEnded, 3) if isinstance(each, SliceEnded)]
     assert ended == [each.id for each in slices]
     assert bench.told.lines() == ["0", "1", "2", "3"]
 
@@ -300,7 +300,7 @@ def test_a_process_that_dies_between_records_fails_none(bench: Bench) -> None:
     id_ = bench.submit("", first=1)
     bench.gone()
     bench.pool.replace(*WORKER)
-    (ended,) = bench.until(Ended)
+    (ended,) = bench.until(SliceEnded)
     assert (ended.slice, ended.dropped) == (id_, [])
     assert bench.told.lines() == ["0", "1"]
 
@@ -311,7 +311,7 @@ def test_a_record_past_its_time_is_ended_with_its_process_and_the_rest_goes_on(
     id_ = bench.submit("", "hang", "")
     bench.told.until("1")
     bench.pool.time_out(TimeOut(*WORKER, ((id_, 1),)))
-    failed, answer, ended = bench.until(Ended)
+    failed, answer, ended = bench.until(SliceEnded)
     assert (failed.index, failed.failure.timed_out) == (1, True)
     assert failed.failure.message == "it ran past the ack timeout, and its process was killed"
     assert answer == Recalled(*WORKER)
@@ -336,7 +336,12 @@ def test_a_handler_that_hangs_keeps_nothing_behind_it(bench: Bench) -> None:
     assert [(each, list(back)) for each, back in answer.slices] == [(id_, [2, 3]), (behind, [0])]
     assert list(bench.pool.progress()[id_].running()) == [1]
     bench.pool.time_out(TimeOut(*WORKER, ((id_, 1),)))
-    assert [type(each) for each in bench.until(Ended, 2)] == [Failed, Recalled, Ended, Ended]
+    assert [type(each) for each in bench.until(SliceEnded, 2)] == [
+        Failed,
+        Recalled,
+        SliceEnded,
+        SliceEnded,
+    ]
     assert bench.told.lines() == ["0", "1"]
 
 
@@ -360,7 +365,7 @@ def test_a_worker_whose_process_cannot_be_started_is_dead_until_it_can(
         bench.pool.replace(*WORKER)
         bench.gone()
     bench.pool.replace(*WORKER)
-    assert [each.slice for each in bench.until(Ended)] == [id_]
+    assert [each.slice for each in bench.until(SliceEnded)] == [id_]
     assert bench.told.lines() == ["0", "1"]
 
 
@@ -376,7 +381,7 @@ def test_records_are_what_the_client_shows(told: Told) -> None:
         message("", b"x" * 3_000_000),
     ]
     bench.pool.submit(slice_of(*sent))
-    bench.until(Ended)
+    bench.until(SliceEnded)
     assert bench.told.lines() == [shown(each) for each in sent]
     assert bench.pool.stop(WAIT) == []
 
@@ -434,7 +439,7 @@ def lives_with_large_values(told: Told) -> int:
     segment = process.board.shared.values
     assert os.fstat(segment.fd).st_size == KEPT + 1
     bench.pool.replace(*WORKER)
-    bench.until(Ended)
+    bench.until(SliceEnded)
     assert os.fstat(segment.fd).st_size == LARGE
     assert bench.told.lines() == [*map(str, SIZES)]
     assert bench.pool.stop(WAIT) == []
@@ -475,7 +480,7 @@ def test_headers_that_nobody_can_read_end_only_who_looks_at_them(told: Told) -> 
     records = [FakeRecord(P0, offset, b"k%d" % offset) for offset in range(2)]
     records[0].set_headers(UnreadableHeaders())
     bench.pool.submit(slice_of(*records))
-    failed, _ = bench.until(Ended)
+    failed, _ = bench.until(SliceEnded)
     assert (failed.index, failed.failure.disposition) == (0, Disposition.DEAD_LETTER)
     assert NOT_UTF_8 in failed.failure.message
     assert bench.told.lines() == ["0"]
@@ -532,7 +537,7 @@ def test_a_lease_is_known_where_the_handler_is_and_so_is_its_end(bench: Bench) -
     bench.pool.lapse(Lapse(*WORKER, (id_,), frozenset({P0})))
     bench.pool.where(*WORKER, id_, 0)  # which is answered behind it
     bench.told.go()
-    bench.until(Ended)
+    bench.until(SliceEnded)
     assert bench.told.lines()[-1] == "over True"
 
 
@@ -637,7 +642,7 @@ def test_a_process_that_overwrites_what_is_not_its_own_ends_alone_and_its_batch_
 ) -> None:
     bench.submit("", garbage, "", "fail", "")
     said: list[Any] = []
-    while not any(isinstance(each, Ended) for each in said):
+    while not any(isinstance(each, SliceEnded) for each in said):
         try:
             said.append(bench.mailbox.get(timeout=0.05))
         except Empty:

@@ -17,7 +17,7 @@ from kafka_keyshared.app.members import PulledRecord, PullMember
 from kafka_keyshared.app.split import SplitMember
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Lapse, Recall, TimeOut
-from kafka_keyshared.core.contract.events import Ended, Failed, Report, SetAside
+from kafka_keyshared.core.contract.events import Failed, Report, SetAside, SliceEnded
 from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
@@ -53,7 +53,7 @@ class Bench:
     def said(self) -> list[Report]:
         return [self.reports.get_nowait() for _ in range(self.reports.qsize())]
 
-    def offset_of(self, report: Failed | SetAside | Ended) -> int:
+    def offset_of(self, report: Failed | SetAside | SliceEnded) -> int:
         return self.shares[report.slice].records[0].offset()
 
     def kinds(self) -> list[str]:
@@ -78,7 +78,7 @@ def test_records_come_in_order_and_settle_in_any_order(bench: Bench) -> None:
     two.ack()
     one.ack()
     ended = bench.said()
-    assert [each.slice for each in ended if isinstance(each, Ended)] == [second.id, first.id]
+    assert [each.slice for each in ended if isinstance(each, SliceEnded)] == [second.id, first.id]
 
 
 def test_a_received_record_reads_like_the_clients_own(bench: Bench) -> None:
@@ -123,7 +123,7 @@ def test_a_nack_and_a_dead_letter_are_failures_of_their_kind(
     end(PullMember(bench.cell).receive(1))
     failed, ended = bench.said()
     assert isinstance(failed, Failed)
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, SliceEnded)
     assert failed.failure.disposition is outcome
     assert failed.failure.message == message
     assert failed.failure.after == after
@@ -223,7 +223,7 @@ def test_each_word_behind_each_end_of_a_lease_is_refused_and_counted_and_settles
         # The owner waits for the end of everything that it has leased, and has asked nobody else.
         ended = times == 1 and end in ("partition gone", "instance over")
         failed = ["Failed"] if word != "ack" else []
-        assert bench.kinds() == ([*failed, "Ended"] if ended else [])
+        assert bench.kinds() == ([*failed, "SliceEnded"] if ended else [])
         assert bench.pool.late() == {"default": 1}
     assert bench.cell.held() == []
 
@@ -235,7 +235,9 @@ def test_a_record_of_a_partition_that_has_gone_is_ended_and_its_ack_refused(benc
     bench.cell.lapse([slice_.id])
     with pytest.raises(LeaseOverError):
         pulled.ack()
-    assert bench.kinds() == ["Ended"], "the owner waits for the end of everything it has leased"
+    assert bench.kinds() == ["SliceEnded"], (
+        "the owner waits for the end of everything it has leased"
+    )
 
 
 def test_a_member_that_leaves_hands_back_what_it_had_in_order(bench: Bench) -> None:
@@ -250,7 +252,7 @@ def test_a_member_that_leaves_hands_back_what_it_had_in_order(bench: Bench) -> N
         for each in said
         if isinstance(each, Failed | SetAside)
     ] == [("Failed", 1), ("SetAside", 3), ("Failed", 2)]
-    assert sum(isinstance(each, Ended) for each in said) == 3
+    assert sum(isinstance(each, SliceEnded) for each in said) == 3
     assert member.receive(1) is None
     assert bench.cell.left
 
@@ -288,7 +290,7 @@ def test_a_dismissed_member_gets_nothing_more_and_may_settle_what_it_has(bench: 
     bench.cell.dismiss()
     assert member.receive(30) is None
     got.ack()
-    assert [type(each).__name__ for each in bench.said()] == ["Ended"]
+    assert [type(each).__name__ for each in bench.said()] == ["SliceEnded"]
     assert bench.cell.recall(None) == [(second.id, range(1))]
 
 
@@ -456,7 +458,7 @@ def member_of(bench: Bench, *, auto_ack: bool = False) -> SplitMember:
 
 
 def settled(bench: Bench) -> list[int]:
-    return [bench.offset_of(each) for each in bench.said() if isinstance(each, Ended)]
+    return [bench.offset_of(each) for each in bench.said() if isinstance(each, SliceEnded)]
 
 
 def test_committing_a_message_settles_it_and_all_before_it_of_its_partition(bench: Bench) -> None:
@@ -635,7 +637,7 @@ def test_what_a_member_writes_into_its_records_goes_with_their_failure(bench: Be
         each.set_key({"id": 1})
         each.set_topic({"not": "hashable"})
     assert bench.cell.fail(shares[0], failure())
-    assert [type(each) for each in bench.said()] == [Failed, Ended, SetAside, Ended]
+    assert [type(each) for each in bench.said()] == [Failed, SliceEnded, SetAside, SliceEnded]
     assert [(each.topic(), each.key()) for each in (failing, behind)] == [(TOPIC, b"k")] * 2
     assert bench.cell.settle(shares[2:]) == [], "the other key is still the member's"
 

@@ -16,15 +16,15 @@ import pytest
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Adopt, Fence, Recall, Release, StartWorker
 from kafka_keyshared.core.contract.events import (
-    Ended,
     Failed,
     FencePassed,
     Released,
     Report,
     SetAside,
+    SliceEnded,
 )
 from kafka_keyshared.core.contract.outcomes import Disposition
-from kafka_keyshared.core.contract.slices import Serial, Slice
+from kafka_keyshared.core.contract.slices import SerialProgress, Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling import outcome_mapping
@@ -62,7 +62,7 @@ class Bench:
         found: list[Report] = []
         while True:
             found.append(self.mailbox.get(timeout=WAIT))
-            if until(found[-1]) if until else isinstance(found[-1], Ended):
+            if until(found[-1]) if until else isinstance(found[-1], SliceEnded):
                 return found
 
     def run(self, *records: FakeRecord) -> list[Report]:
@@ -97,26 +97,26 @@ def raises(error: BaseException | type[BaseException]) -> Callable[[Any], None]:
 def the_failure(reports: list[Report]) -> Failed:
     failed, ended = reports
     assert isinstance(failed, Failed)
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, SliceEnded)
     return failed
 
 
 @pytest.mark.parametrize("result", [None, Ack(), Ack])
 def test_none_and_ack_settle(bench: MakeBench, result: object) -> None:
     (ended,) = bench(lambda record: result).run(record(1))
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, SliceEnded)
     assert list(ended.dropped) == []
 
 
 @pytest.mark.parametrize("error", [Ack(), Ack])
 def test_a_raised_ack_settles(bench: MakeBench, error: type[BaseException]) -> None:
-    assert [type(each) for each in bench(raises(error)).run(record(1))] == [Ended]
+    assert [type(each) for each in bench(raises(error)).run(record(1))] == [SliceEnded]
 
 
 @pytest.mark.parametrize("handler", [lambda record: Drop(), raises(Drop()), lambda record: Drop])
 def test_a_drop_settles_and_is_counted(bench: MakeBench, handler: Any) -> None:
     (ended,) = bench(handler).run(record(1), record(2))
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, SliceEnded)
     assert list(ended.dropped) == [0, 1]
 
 
@@ -161,7 +161,7 @@ def test_no_exception_ends_the_worker(bench: MakeBench, error: BaseException) ->
     failed = the_failure(made.run(record(1)))
     assert failed.failure.disposition is Disposition.ERROR
     assert failed.failure.error_type == type(error).__qualname__
-    assert [type(each) for each in made.run(record(2, "other"))] == [Failed, Ended]
+    assert [type(each) for each in made.run(record(2, "other"))] == [Failed, SliceEnded]
 
 
 def test_a_coroutine_from_a_plain_function_is_a_failed_attempt(bench: MakeBench) -> None:
@@ -226,7 +226,7 @@ def test_what_was_written_into_a_failed_record_is_gone_when_it_is_reported(
 
     first, second = record(1), record(2)
     reports = bench(handler).run(first, second)
-    assert [type(each) for each in reports] == [Failed, SetAside, Ended]
+    assert [type(each) for each in reports] == [Failed, SetAside, SliceEnded]
     assert (first.topic(), first.key(), first.value()) == ("orders", b"k", b"v" * 10)
 
 
@@ -237,7 +237,7 @@ def test_what_was_written_into_a_dropped_record_is_gone_too(bench: MakeBench) ->
 
     dropped = record(1)
     (ended,) = bench(handler).run(dropped)
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, SliceEnded)
     assert list(ended.dropped) == [0]
     assert dropped.topic() == "orders"
 
@@ -247,7 +247,7 @@ def test_any_other_result_settles_with_one_warning_that_names_it(
 ) -> None:
     monkeypatch.setattr(outcome_mapping, "_warned_results", set())
     reports = bench(lambda record: {"rows": 3}).run(record(1), record(2))
-    assert [type(each) for each in reports] == [Ended]
+    assert [type(each) for each in reports] == [SliceEnded]
     (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
     assert "{'rows': 3} (dict)" in warning.getMessage()
 
@@ -267,17 +267,17 @@ def test_what_follows_in_a_failed_lane_is_set_aside_until_the_fence(bench: MakeB
     ]
     made.fence(record(2))
     last = made.submit(record(8))
-    reports = made.reports(lambda each: isinstance(each, Ended) and each.slice == last.id)
+    reports = made.reports(lambda each: isinstance(each, SliceEnded) and each.slice == last.id)
     assert ran == [1, 2, 4, 7, 8]
     assert [(type(each), offset_of(each, *shares)) for each in reports] == [
         (Failed, 2),
         (SetAside, 3),
         (SetAside, 5),
-        (Ended, 0),
+        (SliceEnded, 0),
         (SetAside, 6),
-        (Ended, 0),
+        (SliceEnded, 0),
         (FencePassed, 0),
-        (Ended, 0),
+        (SliceEnded, 0),
     ]
 
 
@@ -291,7 +291,7 @@ def offset_of(report: Report, *shares: Slice) -> int:
 
 def test_a_failed_record_without_a_key_sets_nothing_aside(bench: MakeBench) -> None:
     reports = bench(raises(ValueError())).run(record(1, None), record(2, None))
-    assert [type(each) for each in reports] == [Failed, Failed, Ended]
+    assert [type(each) for each in reports] == [Failed, Failed, SliceEnded]
 
 
 def test_a_recall_takes_back_what_has_not_started_while_the_worker_is_busy(
@@ -307,7 +307,7 @@ def test_a_recall_takes_back_what_has_not_started_while_the_worker_is_busy(
     first = made.submit(record(1), record(2), record(3))
     second = made.submit(record(4))
     assert inside.wait(WAIT)
-    started = {first.id: Serial(1), second.id: Serial(0)}
+    started = {first.id: SerialProgress(1), second.id: SerialProgress(0)}
     assert made.pool.progress() == started
     recalled = made.pool.recall(Recall("default", 0))
     assert [(id_, list(back)) for id_, back in recalled.slices] == [
@@ -316,7 +316,7 @@ def test_a_recall_takes_back_what_has_not_started_while_the_worker_is_busy(
     ]
     assert made.pool.progress() == started
     go_on.set()
-    assert [type(each) for each in made.reports() + made.reports()] == [Ended, Ended]
+    assert [type(each) for each in made.reports() + made.reports()] == [SliceEnded, SliceEnded]
 
 
 class Counting:
@@ -443,7 +443,7 @@ def test_a_dead_thread_is_replaced_and_its_successor_goes_on_in_the_same_slice()
     made.pool.replace("default", 0)
     reports = made.reports() + made.reports()
     assert ran == [1, 2, 4, 6]
-    assert [type(each) for each in reports] == [Failed, SetAside, Ended, SetAside, Ended]
+    assert [type(each) for each in reports] == [Failed, SetAside, SliceEnded, SetAside, SliceEnded]
     first = reports[0]
     assert isinstance(first, Failed)
     assert (first.slice, first.index) == (slice_.id, 1)
@@ -470,7 +470,7 @@ def test_a_replacement_that_cannot_start_reports_the_running_record_once(
     assert caplog.text.count("worker-0 could not be started") == 3
     assert made.pool.dead() == [("default", 0)]
     made.pool.replace("default", 0)
-    assert [type(each) for each in made.reports()] == [Failed, SetAside, Ended]
+    assert [type(each) for each in made.reports()] == [Failed, SetAside, SliceEnded]
     assert made.pool.stop(WAIT) == []
 
 
@@ -483,7 +483,11 @@ def test_an_abandoned_worker_has_everything_reported_as_over() -> None:
     recalled = made.pool.recall(Recall("default", 0))
     assert [list(back) for _, back in recalled.slices] == [[2], [0]]
     made.pool.abandon("default", 0)
-    assert [type(each) for each in made.reports() + made.reports()] == [Failed, Ended, Ended]
+    assert [type(each) for each in made.reports() + made.reports()] == [
+        Failed,
+        SliceEnded,
+        SliceEnded,
+    ]
     assert made.pool.progress() == {}
     assert made.pool.dead() == [], "it is not reported again"
     assert made.pool.stop(WAIT) == []
@@ -585,7 +589,7 @@ def test_a_wrapper_that_runs_what_it_wraps_is_taken(bench: MakeBench) -> None:
     def runs_it(item: Any) -> None:
         asyncio.run(async_function(item))
 
-    assert [type(each) for each in bench(runs_it).run(record(1))] == [Ended]
+    assert [type(each) for each in bench(runs_it).run(record(1))] == [SliceEnded]
 
 
 # --- where a worker stands ---
@@ -640,7 +644,7 @@ def test_a_worker_that_is_gone_closes_its_handler_and_is_nobodys_any_more(
     made = bench(Counting)
     made.pool.add(StartWorker("default", 1, "worker-1"))
     made.pool.submit(slice_of(record(0), worker=1))
-    assert isinstance(made.reports()[-1], Ended)
+    assert isinstance(made.reports()[-1], SliceEnded)
     made.pool.end("default", 1)
     eventually(lambda: closed == ["keyshared-default-worker-1"], WAIT)
     eventually(lambda: made.pool.dead() == [] and len(made.pool.cells) == 1, WAIT)
@@ -703,7 +707,7 @@ def test_what_release_and_adopt_raise_is_told_and_the_worker_goes_on(
     made.pool.adopt(Adopt("default", 0, (8,), {}))
     (said,) = made.reports(lambda report: isinstance(report, Released))
     assert said == Released("default", 0, 1, None, "KeyError: 7")
-    assert isinstance(made.run(record(0))[-1], Ended)
+    assert isinstance(made.run(record(0))[-1], SliceEnded)
     lines = [each.getMessage() for each in caplog.records]
     assert "worker-0: release() of the handler failed, for 1 slot; keys there begin" in lines[0]
     assert "worker-0: adopt() of the handler failed, for 1 slot" in lines[1]

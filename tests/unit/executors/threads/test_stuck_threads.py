@@ -11,8 +11,8 @@ import pytest
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Fence, Recall, TimeOut
-from kafka_keyshared.core.contract.events import Ended, Failed, FencePassed, Recalled
-from kafka_keyshared.core.contract.slices import Serial, Slice
+from kafka_keyshared.core.contract.events import Failed, FencePassed, Recalled, SliceEnded
+from kafka_keyshared.core.contract.slices import SerialProgress, Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.thread_state import WorkerSpec
@@ -129,7 +129,7 @@ def test_what_has_not_started_comes_back_and_another_thread_takes_what_follows(h
     made.let_go(4)
     assert made.begins() == 4
     assert [each.slice for each in made.mail(2)] == [second.id, third.id]
-    assert made.pool.progress() == {first.id: Serial(1)}
+    assert made.pool.progress() == {first.id: SerialProgress(1)}
 
 
 def test_its_end_is_reported_as_ever_and_its_thread_ends_with_it(
@@ -142,7 +142,7 @@ def test_its_end_is_reported_as_ever_and_its_thread_ends_with_it(
     made.time_out(slice_)
     made.let_go(1)
     (ended,) = made.mail()
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, SliceEnded)
     assert ended.slice == slice_.id
     assert made.pool.progress() == {}
     eventually(lambda: threading.active_count() == before, WAIT)
@@ -150,7 +150,9 @@ def test_its_end_is_reported_as_ever_and_its_thread_ends_with_it(
     assert made.pool.beside == []
 
 
-@pytest.mark.parametrize(("error", "kinds"), [(HandlerError(), [Failed, Ended]), (Drop(), [Ended])])
+@pytest.mark.parametrize(
+    ("error", "kinds"), [(HandlerError(), [Failed, SliceEnded]), (Drop(), [SliceEnded])]
+)
 def test_its_late_failure_and_its_late_drop_are_reported_as_ever(
     hung: Make, error: BaseException, kinds: list[type]
 ) -> None:
@@ -181,7 +183,7 @@ def test_lanes_that_have_failed_run_again_on_the_other_thread_behind_their_fence
     made.submit(record(4, "a"))
     made.let_go(4)
     assert made.begins() == 4
-    assert isinstance(made.mail()[0], Ended)
+    assert isinstance(made.mail()[0], SliceEnded)
 
 
 def test_one_that_has_ended_meanwhile_is_not_stuck(hung: Make) -> None:
@@ -193,7 +195,7 @@ def test_one_that_has_ended_meanwhile_is_not_stuck(hung: Make) -> None:
     assert not made.time_out(slice_, 0).stuck
     made.let_go(2)
     (ended,) = made.mail()
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, SliceEnded)
     assert not made.time_out(slice_, 1).stuck
 
 
@@ -204,11 +206,11 @@ def test_with_an_instance_nobody_else_goes_on_until_it_ends(hung: Make) -> None:
     (stuck,) = made.time_out(slice_).stuck
     assert not stuck.goes_on
     made.let_go(1)
-    assert isinstance(made.mail()[0], Ended)
+    assert isinstance(made.mail()[0], SliceEnded)
     made.submit(record(3, "a"))
     made.let_go(3)
     assert made.begins() == 3
-    assert isinstance(made.mail()[0], Ended)
+    assert isinstance(made.mail()[0], SliceEnded)
 
 
 def test_no_more_threads_are_beside_stuck_records_than_there_are_workers(hung: Make) -> None:
@@ -224,7 +226,7 @@ def test_no_more_threads_are_beside_stuck_records_than_there_are_workers(hung: M
     assert not made.time_out(last).stuck[0].goes_on, "asked again it is the same"
     assert threading.active_count() == running
     made.let_go(10)
-    assert isinstance(made.mail()[0], Ended)
+    assert isinstance(made.mail()[0], SliceEnded)
     for each in made.pool.beside[:1]:
         assert each.thread is not None
         each.thread.join(WAIT)
@@ -264,7 +266,7 @@ def test_a_thread_that_ends_in_its_stuck_record_has_it_reported_as_failed(hung: 
     made.pool.beat()
     failed, ended = made.mail(2)
     assert isinstance(failed, Failed)
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, SliceEnded)
     assert "thread ended" in failed.failure.message
     assert made.pool.progress() == {}
     made.pool.beat()
@@ -307,7 +309,7 @@ def test_a_worker_that_is_given_up_leaves_its_stuck_record_to_its_thread(hung: M
     cell.thread.join(WAIT)
     made.pool.abandon(*WORKER)
     assert made.mailbox.empty()
-    assert made.pool.progress() == {slice_.id: Serial(1)}
+    assert made.pool.progress() == {slice_.id: SerialProgress(1)}
     made.let_go(1)
     assert made.mail()[0].slice == slice_.id
 
@@ -339,5 +341,5 @@ def test_a_member_of_a_pull_pool_loses_the_lease_and_its_late_word_is_refused() 
     side.rules.recalling(Recall("default", 0, {}))
     side.pool.time_out(TimeOut("default", 0, ((slice_.id, 0),)))
     side.hear()
-    assert side.rules.said == ["start 1", "Failed 1", "Ended 1"]
+    assert side.rules.said == ["start 1", "Failed 1", "SliceEnded 1"]
     assert side.cell.settle([slice_]) == [slice_]

@@ -6,22 +6,22 @@ import pytest
 
 from kafka_keyshared.config import DEFAULTS
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.lab.bench.child import Patience, Reading, Stalled, conf_for
-from kafka_keyshared.lab.bench.common import Child, group_of, run_child, sides_of
+from kafka_keyshared.lab.bench.child import ReadTask, StallDetector, Stalled, conf_for
+from kafka_keyshared.lab.bench.common import MeasuredProcess, group_of, run_child, sides_of
 from kafka_keyshared.lab.bench.latency_side import Delays
 from tests.support.cli import in_process
 
 
-def reading(side: str) -> Reading:
+def reading(side: str) -> ReadTask:
     made = {"side": side, "bootstrap": "x:1", "topic": "t", "group": "g"}
-    return Reading(**made)  # type: ignore[arg-type]
+    return ReadTask(**made)  # type: ignore[arg-type]
 
 
 def test_a_child_that_dies_before_it_is_ready_is_reported(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with (
-        Child("latency_side", {"side": "neither"}, Delays, "bare side") as child,
+        MeasuredProcess("latency_side", {"side": "neither"}, Delays, "bare side") as child,
         pytest.raises(KeySharedError, match="the bare side ended with status 1"),
     ):
         child.await_ready()
@@ -49,7 +49,7 @@ def test_the_sides_take_turns_at_going_first() -> None:
 def test_patience_ends_when_a_count_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 10.0
     monkeypatch.setattr("kafka_keyshared.lab.bench.child.time.monotonic", lambda: now)
-    patience = Patience()
+    patience = StallDetector()
     now = 69.0
     patience.check(1, "arrived")
     now = 129.0

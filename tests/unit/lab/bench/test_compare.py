@@ -16,18 +16,18 @@ from kafka_keyshared.lab.bench import systems
 from kafka_keyshared.lab.bench.compare import ComparePlan
 from kafka_keyshared.lab.bench.compare_paced import waits_of
 from kafka_keyshared.lab.bench.compare_rows import circumstances, hot_row, rows_of
-from kafka_keyshared.lab.bench.compare_run import Measured, PeerError, run_system
+from kafka_keyshared.lab.bench.compare_run import MeasuredRun, PeerError, run_system
 from kafka_keyshared.lab.bench.jars import arguments
 from kafka_keyshared.lab.bench.paced import STAMP, Pace, hot_records
-from kafka_keyshared.lab.bench.peers.aio import Clock
+from kafka_keyshared.lab.bench.peers.aio import JobClock
 from kafka_keyshared.lab.bench.systems import FAMILIES, every_system, system_of
 from kafka_keyshared.lab.bench.workloads import (
     HOT_WORK,
     KNOCK,
     NOTE,
-    Job,
+    BenchJob,
+    JobResult,
     Note,
-    Ran,
     by_method,
     handler_of,
     judge,
@@ -40,9 +40,9 @@ from tests.setup import compare_page
 KEPT_PLOTS = compare_page.PAGE.parent
 
 
-def a_job(**more: Any) -> Job:
+def a_job(**more: Any) -> BenchJob:
     about = {"family": "bare", "size": "", "bootstrap": "x", "topic": "t", "group": "g"}
-    return msgspec.convert({**about, "records": 1, "limit": 1.0, **more}, Job)
+    return msgspec.convert({**about, "records": 1, "limit": 1.0, **more}, BenchJob)
 
 
 def test_keys_are_even_or_skewed_or_one_and_the_same_every_time() -> None:
@@ -143,7 +143,7 @@ def test_a_handler_notes_what_it_did_and_knocks_are_left_out(tmp_path: Path) -> 
 
 
 def test_a_record_that_comes_twice_stands_for_no_other_in_a_checked_run() -> None:
-    checked, measured = Clock(a_job(records=2, notebook="n")), Clock(a_job(records=2))
+    checked, measured = JobClock(a_job(records=2, notebook="n")), JobClock(a_job(records=2))
     for clock in (checked, measured):
         clock.begin()
         clock.count(value_of(0, 0, 0))
@@ -233,9 +233,9 @@ def test_the_java_peer_is_told_the_job_as_arguments() -> None:
 
 
 def test_the_best_run_counts_beside_the_best_of_bare() -> None:
-    def runs(*per_s: int) -> list[Measured]:
-        each = [Ran(seconds=2.0, records=2 * rate) for rate in per_s]
-        return [Measured(ran=ran, peak_mib=float(ran.records)) for ran in each]
+    def runs(*per_s: int) -> list[MeasuredRun]:
+        each = [JobResult(seconds=2.0, records=2 * rate) for rate in per_s]
+        return [MeasuredRun(ran=ran, peak_mib=float(ran.records)) for ran in each]
 
     found = {"bare": runs(100, 200, 100), "thread-pool:8": runs(50, 40, 80), "aiokafka": []}
     bare, pool = rows_of("uniform/empty", 400, found)
@@ -251,7 +251,9 @@ def test_the_best_run_counts_beside_the_best_of_bare() -> None:
 
 
 def test_one_that_failed_in_a_later_round_is_compared_by_the_rounds_it_had() -> None:
-    runs = {name: [Measured(ran=Ran(seconds=1.0, records=10), peak_mib=None)] for name in "ab"}
+    runs = {
+        name: [MeasuredRun(ran=JobResult(seconds=1.0, records=10), peak_mib=None)] for name in "ab"
+    }
     found = {"bare": runs["a"] * 3, "thread-pool:8": runs["b"]}
     _, pool = rows_of("uniform/empty", 10, found)
     assert pool["beside"] == {"bare": 1.0}

@@ -8,8 +8,15 @@ import pytest
 
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.lab.bench.child import Stalled
-from kafka_keyshared.lab.bench.fair import FairPlan, Run, summary
-from kafka_keyshared.lab.bench.fair_side import START, FairTask, Start, Waits, judge, starts_in
+from kafka_keyshared.lab.bench.fair import FairPlan, FairRun, summary
+from kafka_keyshared.lab.bench.fair_side import (
+    START,
+    FairTask,
+    OtherKeyWaits,
+    RecordStart,
+    judge,
+    starts_in,
+)
 from kafka_keyshared.lab.bench.paced import Paced, hot_records
 
 MS = 1_000_000
@@ -33,9 +40,9 @@ TASK = FairTask(
 HOT = hot_records(RECORDS, 0.5)
 
 
-def start(number: int, waited: int) -> Start:
+def start(number: int, waited: int) -> RecordStart:
     due = BEGAN + number * SECOND // RATE
-    return Start(number, due, due + waited, number in HOT)
+    return RecordStart(number, due, due + waited, number in HOT)
 
 
 def test_about_the_share_of_records_has_the_hot_key_and_the_same_ones_on_every_run() -> None:
@@ -68,7 +75,7 @@ def test_a_run_in_which_nothing_starts_is_no_result() -> None:
 def test_the_notes_of_all_threads_and_processes_are_read_from_one_file(tmp_path: Path) -> None:
     path = tmp_path / "starts"
     path.write_bytes(START.pack(3, 7, 9, True) + START.pack(1, 2, 4, False))
-    assert list(starts_in(path)) == [Start(3, 7, 9, True), Start(1, 2, 4, False)]
+    assert list(starts_in(path)) == [RecordStart(3, 7, 9, True), RecordStart(1, 2, 4, False)]
 
 
 @pytest.mark.parametrize(
@@ -89,8 +96,10 @@ def test_a_plan_that_cannot_work_is_refused_by_name(wrong: dict[str, float], sai
 
 def test_a_summary_has_the_medians_of_runs_and_names_a_late_producer() -> None:
     runs = [
-        Run(
-            waits=Waits(others_p50_ms=p, others_p99_ms=10 * p, others_unseen=1, hot_per_s=48.0),
+        FairRun(
+            waits=OtherKeyWaits(
+                others_p50_ms=p, others_p99_ms=10 * p, others_unseen=1, hot_per_s=48.0
+            ),
             paced=Paced(late_p50_ms=0.0, late_p99_ms=late, late_max_ms=late),
         )
         for p, late in ((1.0, 0.1), (2.0, 30.0), (9.0, 0.1))

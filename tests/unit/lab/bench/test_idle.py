@@ -7,7 +7,7 @@ import pytest
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.lab.bench.child import IDLE_LIMIT, Stalled
 from kafka_keyshared.lab.bench.idle import IdlePlan, summary
-from kafka_keyshared.lab.bench.idle_side import IdleTask, Spent, Watch
+from kafka_keyshared.lab.bench.idle_side import IdleTask, IdleWatch, Spent
 
 TASK = IdleTask(
     side="keyshared",
@@ -28,8 +28,8 @@ class Times:
         self.wall = 100.0
         self.cpu = 50.0
 
-    def watch(self) -> Watch:
-        return Watch(TASK, lambda: self.wall, lambda: self.cpu)
+    def watch(self) -> IdleWatch:
+        return IdleWatch(TASK, lambda: self.wall, lambda: self.cpu)
 
     def spend(self, wall: float, cpu: float) -> None:
         self.wall += wall

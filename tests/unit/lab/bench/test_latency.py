@@ -11,7 +11,7 @@ import pytest
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.lab.bench.child import Stalled
 from kafka_keyshared.lab.bench.figures import percentile
-from kafka_keyshared.lab.bench.latency import LatencyPlan, Run, summary
+from kafka_keyshared.lab.bench.latency import LatencyPlan, LatencyRun, summary
 from kafka_keyshared.lab.bench.latency_side import Delays, LatencyTask, Notebook
 from kafka_keyshared.lab.bench.paced import STAMP, Paced
 
@@ -43,8 +43,10 @@ def delays_of(made: LatencyTask, late_ms: Sequence[int | None]) -> Delays:
     return notebook.result()
 
 
-def run_with(p50_ms: float, p99_ms: float, *, seen: int = 200, late_p99_ms: float = 0.1) -> Run:
-    return Run(
+def run_with(
+    p50_ms: float, p99_ms: float, *, seen: int = 200, late_p99_ms: float = 0.1
+) -> LatencyRun:
+    return LatencyRun(
         delays=Delays(seen=seen, p50_ms=p50_ms, p99_ms=p99_ms, max_ms=p99_ms, cpu_share=0.2),
         paced=Paced(late_p50_ms=0.0, late_p99_ms=late_p99_ms, late_max_ms=late_p99_ms),
     )

@@ -12,7 +12,7 @@ import pytest
 from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
 from kafka_keyshared.lab.bench import memory_side
 from kafka_keyshared.lab.bench.memory import MemoryPlan, require_space, summary
-from kafka_keyshared.lab.bench.memory_side import Footprint, Meter, peak_mib, resident_mib
+from kafka_keyshared.lab.bench.memory_side import Footprint, MemoryMeter, peak_mib, resident_mib
 
 MIB = 1 << 20
 SIZE_MIB = 96
@@ -62,7 +62,7 @@ def test_without_proc_the_most_so_far_stands_for_both(
 
 def test_a_reading_is_taken_at_each_mark_and_at_the_last_record() -> None:
     readings = iter([10.0, 20.0, 21.0, 30.0])
-    meter = Meter(100, 250, lambda: next(readings))
+    meter = MemoryMeter(100, 250, lambda: next(readings))
     for done in (0, 99, 100, 150, 199):
         meter.note(done)
     assert (meter.readings, meter.end) == ([10.0], 0.0)
@@ -74,7 +74,7 @@ def test_a_reading_is_taken_at_each_mark_and_at_the_last_record() -> None:
 
 
 def test_a_batch_that_passes_several_marks_leaves_a_reading_for_each() -> None:
-    meter = Meter(100, 300, lambda: 7.0)
+    meter = MemoryMeter(100, 300, lambda: 7.0)
     meter.note(300)
     assert meter.readings == [7.0, 7.0, 7.0]
 

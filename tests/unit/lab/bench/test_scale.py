@@ -12,7 +12,7 @@ import pytest
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.lab.bench import scale
 from kafka_keyshared.lab.bench.child import Stalled
-from kafka_keyshared.lab.bench.resize_side import Order, Resized, Starts
+from kafka_keyshared.lab.bench.resize_side import ResizeTimes, ScaleCall, Starts
 from kafka_keyshared.lab.bench.scale import ScalePlan, lost_of, resized_of, share_of
 from kafka_keyshared.lab.bench.sleeping_side import Makespan
 
@@ -42,7 +42,7 @@ def test_the_share_of_bare_threads_is_of_the_pair_beside() -> None:
 
 def test_a_slot_that_drained_makes_a_resize_doubtful() -> None:
     runs = [
-        Resized(first_ms=first, every_ms=9.0, call_ms=2.0, drained_slots=slots, new_threads=30)
+        ResizeTimes(first_ms=first, every_ms=9.0, call_ms=2.0, drained_slots=slots, new_threads=30)
         for first, slots in ((4.0, 0), (8.0, 7), (5.0, 0))
     ]
     found = resized_of(ScalePlan(), runs)
@@ -73,7 +73,7 @@ def starts_of_two() -> Starts:
 def test_only_threads_without_a_record_before_the_call_are_new() -> None:
     starts = starts_of_two()
     app: Any = FakeApp(starts)
-    order = Order(app, starts, 5)
+    order = ScaleCall(app, starts, 5)
     found = order.result(drained=0)
     assert order.over
     assert not order.failed
@@ -84,7 +84,7 @@ def test_only_threads_without_a_record_before_the_call_are_new() -> None:
 def test_a_call_that_is_refused_is_raised_where_the_result_is_asked_for() -> None:
     starts = starts_of_two()
     app: Any = FakeApp(starts, Stalled("no"))
-    order = Order(app, starts, 5)
+    order = ScaleCall(app, starts, 5)
     with pytest.raises(Stalled, match="no"):
         order.result(drained=0)
     assert order.failed

@@ -11,9 +11,9 @@ import pytest
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.lab.bench import stuck_side
 from kafka_keyshared.lab.bench.child import Stalled
-from kafka_keyshared.lab.bench.fair_side import Start, starts_in
+from kafka_keyshared.lab.bench.fair_side import RecordStart, starts_in
 from kafka_keyshared.lab.bench.paced import HOT, STAMP, Paced
-from kafka_keyshared.lab.bench.stuck import Run, StuckPlan, summary
+from kafka_keyshared.lab.bench.stuck import StuckPlan, StuckRun, summary
 from kafka_keyshared.lab.bench.stuck_side import Punctual, StuckTask, judge
 
 MS = 1_000_000
@@ -38,9 +38,9 @@ TASK = StuckTask(
 )
 
 
-def start(number: int, waited_ms: int = 0) -> Start:
+def start(number: int, waited_ms: int = 0) -> RecordStart:
     due = BEGAN + number * SECOND // RATE
-    return Start(number, due, due + waited_ms * MS, number == STUCK_AT)
+    return RecordStart(number, due, due + waited_ms * MS, number == STUCK_AT)
 
 
 def test_those_count_that_were_due_while_the_record_was_stuck() -> None:
@@ -127,9 +127,11 @@ def test_a_plan_that_cannot_work_is_refused_by_name(wrong: dict[str, object], sa
         StuckPlan(**wrong).check()  # type: ignore[arg-type]
 
 
-def run(share: float, before: float = 1.0, late: float = 0.1) -> Run:
+def run(share: float, before: float = 1.0, late: float = 0.1) -> StuckRun:
     punctual = Punctual(others=100, share=share, p99_ms=5.0, unseen=1, before_share=before)
-    return Run(punctual=punctual, paced=Paced(late_p50_ms=0.0, late_p99_ms=late, late_max_ms=late))
+    return StuckRun(
+        punctual=punctual, paced=Paced(late_p50_ms=0.0, late_p99_ms=late, late_max_ms=late)
+    )
 
 
 def test_a_summary_has_a_row_of_medians_for_each_pool_and_names_a_busy_machine() -> None:

@@ -9,19 +9,19 @@ import pytest
 from confluent_kafka import Message
 
 from kafka_keyshared.lab.demo import calls as module
-from kafka_keyshared.lab.demo.calls import Calls, calling
+from kafka_keyshared.lab.demo.calls import CallLog, calling
 from kafka_keyshared.lab.demo.data import decode, records
 from kafka_keyshared.lab.demo.flights import LATE_MINUTES
 
 
 def test_nothing_was_waited_for_where_nothing_was_called() -> None:
-    assert Calls().waiting() == (0, 0, 0.0, 0.0)
+    assert CallLog().waiting() == (0, 0, 0.0, 0.0)
 
 
 def test_calls_are_added_up_and_the_busiest_partition_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    calls = Calls()
+    calls = CallLog()
     all_in = threading.Barrier(4)
     monkeypatch.setattr("kafka_keyshared.lab.demo.calls.time.sleep", lambda _: all_in.wait(60))
     threads = [threading.Thread(target=calls.make, args=[each]) for each in (0, 1, 1, 1)]
@@ -44,7 +44,7 @@ def message(key: bytes | None, value: bytes) -> Any:
 def test_only_a_late_flight_costs_a_call() -> None:
     partitions: list[int] = []
 
-    class Noted(Calls):
+    class Noted(CallLog):
         def make(self, partition: int) -> None:
             partitions.append(partition)
 

@@ -11,7 +11,12 @@ import pytest
 from confluent_kafka import Message
 
 from kafka_keyshared.observability.audit.ledger import LineFile, MemoryLedger, together
-from kafka_keyshared.observability.audit.processed import COLUMNS, ProcessedLog, Row, to_lines
+from kafka_keyshared.observability.audit.processed import (
+    COLUMNS,
+    ProcessedLog,
+    ProcessedRow,
+    to_lines,
+)
 from kafka_keyshared.observability.audit.wrap import audited
 from tests.support.rows import read_rows
 
@@ -20,8 +25,8 @@ def message(offset: int = 5, key: bytes | None = b"k\xff") -> Any:
     return Message(topic="t", partition=2, offset=offset, key=key, value=b"v")
 
 
-def rows_of(act: Any) -> list[Row]:
-    rows: list[Row] = []
+def rows_of(act: Any) -> list[ProcessedRow]:
+    rows: list[ProcessedRow] = []
     act(ProcessedLog(lambda row, line: rows.append(row), "one", worker=lambda: "worker-3"))
     return rows
 
@@ -112,7 +117,7 @@ def test_rows_of_many_threads_come_back_from_a_file_and_a_torn_last_line_does_no
 
 
 def test_a_ledger_may_go_to_several_and_each_hears_all() -> None:
-    rows: list[Row] = []
+    rows: list[ProcessedRow] = []
     memory = MemoryLedger()
     log = ProcessedLog(lambda row, line: rows.append(row))
     audited(lambda record: None, together(memory.events.append, log.take))(message())

@@ -19,9 +19,9 @@ from kafka_keyshared.observability.doctor import (
 from kafka_keyshared.observability.doctor.checks import PartitionFacts, Stamp, TopicFacts
 from kafka_keyshared.observability.doctor.findings import (
     Check,
-    Finding,
-    Kind,
-    Status,
+    CheckStatus,
+    DoctorFinding,
+    FindingKind,
     conclude,
     is_healthy,
     page_of,
@@ -41,25 +41,36 @@ def plain() -> bool:
 
 def explained(check: Check) -> bool:
     """Whether a check that is not ok says why and what to do, and an ok one has no need to."""
-    return bool(check.why) == bool(check.cure) == (check.status in (Status.WARN, Status.FAIL))
+    return (
+        bool(check.why)
+        == bool(check.cure)
+        == (check.status in (CheckStatus.WARN, CheckStatus.FAIL))
+    )
 
 
 def test_the_worst_finding_decides_and_all_are_told_once() -> None:
-    warn = Finding(Kind.DLQ_COMPACTED, Status.WARN, "a", "mend a")
-    fail = Finding(Kind.DLQ_MISSING, Status.FAIL, "b", "mend b")
-    assert conclude("dlq", "s") == Check("dlq", Status.OK, "s", "", "", page_of("dlq"))
+    warn = DoctorFinding(FindingKind.DLQ_COMPACTED, CheckStatus.WARN, "a", "mend a")
+    fail = DoctorFinding(FindingKind.DLQ_MISSING, CheckStatus.FAIL, "b", "mend b")
+    assert conclude("dlq", "s") == Check("dlq", CheckStatus.OK, "s", "", "", page_of("dlq"))
     assert conclude("dlq", "s", [warn]).page == page_of("dlq-compacted")
     assert conclude("dlq", "s", [warn, fail, warn]) == Check(
-        *("dlq", Status.FAIL, "s", "a; b", "mend a; mend b", "reference/doctor.md#dlq-missing"),
+        *(
+            "dlq",
+            CheckStatus.FAIL,
+            "s",
+            "a; b",
+            "mend a; mend b",
+            "reference/doctor.md#dlq-missing",
+        ),
         (warn, fail, warn),
     )
 
 
 def test_only_a_failure_is_unhealthy() -> None:
-    warn = Finding(Kind.DLQ_COMPACTED, Status.WARN, "", "")
+    warn = DoctorFinding(FindingKind.DLQ_COMPACTED, CheckStatus.WARN, "", "")
     fine = [conclude("n", ""), conclude("n", "", [warn]), skipped("n", "")]
     assert is_healthy(fine)
-    assert not is_healthy([*fine, conclude("n", "", [warn._replace(status=Status.FAIL)])])
+    assert not is_healthy([*fine, conclude("n", "", [warn._replace(status=CheckStatus.FAIL)])])
 
 
 # --- the client's settings and the brokers ---
@@ -68,28 +79,28 @@ def test_only_a_failure_is_unhealthy() -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "status"),
     [
-        ("isolation.level", "read_uncommitted", Status.WARN),
+        ("isolation.level", "read_uncommitted", CheckStatus.WARN),
         ("isolation.level", "read_committed", None),
-        ("allow.auto.create.topics", True, Status.WARN),
+        ("allow.auto.create.topics", True, CheckStatus.WARN),
         ("allow.auto.create.topics", "false", None),
-        ("enable.ssl.certificate.verification", "false", Status.WARN),
+        ("enable.ssl.certificate.verification", "false", CheckStatus.WARN),
         ("enable.ssl.certificate.verification", True, None),
-        ("ssl.endpoint.identification.algorithm", "none", Status.WARN),
-        ("session.timeout.ms", 5_999, Status.WARN),
+        ("ssl.endpoint.identification.algorithm", "none", CheckStatus.WARN),
+        ("session.timeout.ms", 5_999, CheckStatus.WARN),
         ("session.timeout.ms", "6000", None),
-        ("socket.timeout.ms", 44_999, Status.WARN),
+        ("socket.timeout.ms", 44_999, CheckStatus.WARN),
         ("socket.timeout.ms", "45000", None),
         ("socket.timeout.ms", "soon", None),
-        ("statistics.interval.ms", 500, Status.WARN),
+        ("statistics.interval.ms", 500, CheckStatus.WARN),
         ("statistics.interval.ms", 0, None),
-        ("debug", "all", Status.WARN),
-        ("bootstrap.servers", "host:99999", Status.FAIL),
-        ("bootstrap.servers", "a:9092,b:kafka", Status.FAIL),
+        ("debug", "all", CheckStatus.WARN),
+        ("bootstrap.servers", "host:99999", CheckStatus.FAIL),
+        ("bootstrap.servers", "a:9092,b:kafka", CheckStatus.FAIL),
         ("bootstrap.servers", "a:9092, SSL://b:9093,[::1]:9092,c", None),
     ],
 )
 def test_settings_that_the_client_takes_although_they_are_dangerous(
-    setting: str, value: object, status: Status | None
+    setting: str, value: object, status: CheckStatus | None
 ) -> None:
     found = client_checks.dangers({"bootstrap.servers": "host:9092", setting: value})
     assert [each.status for each in found] == ([] if status is None else [status])
@@ -162,7 +173,7 @@ def test_the_socket_has_to_last_as_long_as_the_session_that_is_given(
 )
 def test_the_clients_reason_is_explained(reason: str, why: str) -> None:
     check = client_checks.unanswered("there:9092", reason, plain)
-    assert check.status is Status.FAIL
+    assert check.status is CheckStatus.FAIL
     assert check.seen == f"there:9092: {reason}"
     assert why in check.why
     assert check.cure
@@ -196,7 +207,7 @@ def test_a_listener_that_never_answers_is_told_from_one_that_closes() -> None:
 def test_an_address_that_the_cluster_gave_is_told_from_the_one_that_was_given(scheme: str) -> None:
     failed = "Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
     check = client_checks.unanswered("there:9092", f"{scheme}kafka-0:9092/1: {failed}", plain)
-    assert check.status is Status.FAIL
+    assert check.status is CheckStatus.FAIL
     assert "a broker is at kafka-0:9092, where none answers: nothing listens there" in check.why
     assert "advertised.listeners" in check.cure
     check = client_checks.unanswered("there:9092", f"{scheme}there:9092/bootstrap: {failed}", plain)
@@ -204,9 +215,9 @@ def test_an_address_that_the_cluster_gave_is_told_from_the_one_that_was_given(sc
 
 
 def test_a_broker_that_does_not_answer_where_it_says_it_is() -> None:
-    assert client_checks.brokers({"a:1": None, "b:1": None}).status is Status.OK
+    assert client_checks.brokers({"a:1": None, "b:1": None}).status is CheckStatus.OK
     check = client_checks.brokers({"a:1": None, "b:1": "Connection refused"})
-    assert (check.status, check.seen) == (Status.FAIL, "1 of 2 brokers answered: a:1, b:1")
+    assert (check.status, check.seen) == (CheckStatus.FAIL, "1 of 2 brokers answered: a:1, b:1")
     assert "b:1" in check.why
     assert "Connection refused" in check.why
     assert "advertised.listeners" in check.cure
@@ -218,15 +229,15 @@ def test_a_broker_that_does_not_answer_where_it_says_it_is() -> None:
 @pytest.mark.parametrize(
     ("wanted", "status", "said"),
     [
-        (["orders"], Status.OK, "orders: 4 partitions"),
-        (["orders", "ordres"], Status.FAIL, "'ordres' does not exist"),
-        (["^ord.*"], Status.OK, "^ord.*: 2 topics (orders, orders.dlq)"),
-        (["^nix.*", "orders"], Status.WARN, "pattern '^nix.*' matches no topic"),
-        (["^no[t"], Status.FAIL, "'^no[t' is no regular expression"),
-        (["secret"], Status.FAIL, "may not read 'secret'"),
+        (["orders"], CheckStatus.OK, "orders: 4 partitions"),
+        (["orders", "ordres"], CheckStatus.FAIL, "'ordres' does not exist"),
+        (["^ord.*"], CheckStatus.OK, "^ord.*: 2 topics (orders, orders.dlq)"),
+        (["^nix.*", "orders"], CheckStatus.WARN, "pattern '^nix.*' matches no topic"),
+        (["^no[t"], CheckStatus.FAIL, "'^no[t' is no regular expression"),
+        (["secret"], CheckStatus.FAIL, "may not read 'secret'"),
     ],
 )
-def test_topics(wanted: list[str], status: Status, said: str) -> None:
+def test_topics(wanted: list[str], status: CheckStatus, said: str) -> None:
     secret = TopicFacts("secret", 1, may=frozenset({"DESCRIBE"}))
     shown = {**THERE, "secret": secret} if wanted == ["secret"] else THERE
     check = checks.topics(wanted, shown)
@@ -242,51 +253,56 @@ MAY = frozenset({"READ"})
 @pytest.mark.parametrize(
     ("facts", "conf", "status", "said"),
     [
-        (GroupFacts("DEAD", "CLASSIC", "", ()), {}, Status.OK, "new"),
-        (GroupFacts("EMPTY", "CLASSIC", "", (), MAY), {}, Status.OK, "empty (classic), 0 members"),
-        (GroupFacts("STABLE", "CLASSIC", "range", MEMBER, MAY), {}, Status.OK, "1 member"),
+        (GroupFacts("DEAD", "CLASSIC", "", ()), {}, CheckStatus.OK, "new"),
+        (
+            GroupFacts("EMPTY", "CLASSIC", "", (), MAY),
+            {},
+            CheckStatus.OK,
+            "empty (classic), 0 members",
+        ),
+        (GroupFacts("STABLE", "CLASSIC", "range", MEMBER, MAY), {}, CheckStatus.OK, "1 member"),
         (
             GroupFacts("STABLE", "CLASSIC", "cooperative-sticky", MEMBER, MAY),
             {},
-            Status.WARN,
+            CheckStatus.WARN,
             "assignor 'cooperative-sticky' (rdkafka at /10.0.0.7), ours: range,roundrobin",
         ),
         (
             GroupFacts("STABLE", "CLASSIC", "cooperative-sticky", MEMBER, MAY),
             {"partition.assignment.strategy": "range, cooperative-sticky"},
-            Status.OK,
+            CheckStatus.OK,
             "cooperative-sticky",
         ),
         # Nobody is there whose assignor could be another one.
-        (GroupFacts("EMPTY", "CLASSIC", "sticky", ()), {}, Status.OK, "0 members"),
+        (GroupFacts("EMPTY", "CLASSIC", "sticky", ()), {}, CheckStatus.OK, "0 members"),
         (
             GroupFacts("STABLE", "CLASSIC", "sticky", MEMBER),
             {"partition.assignment.strategy": "cooperative-sticky"},
-            Status.WARN,
+            CheckStatus.WARN,
             "assignor 'sticky'",
         ),
         (
             GroupFacts("STABLE", "CONSUMER", "uniform", MEMBER),
             {},
-            Status.WARN,
+            CheckStatus.WARN,
             "group.protocol=consumer",
         ),
         (
             GroupFacts("STABLE", "CONSUMER", "uniform", MEMBER),
             {"group.protocol": "consumer"},
-            Status.OK,
+            CheckStatus.OK,
             "uniform",
         ),
-        (GroupFacts("EMPTY", "CLASSIC", "", (), frozenset()), {}, Status.FAIL, "may not join"),
+        (GroupFacts("EMPTY", "CLASSIC", "", (), frozenset()), {}, CheckStatus.FAIL, "may not join"),
         (
             GroupFacts("PREPARING_REBALANCING", "CLASSIC", "", MEMBER),
             {},
-            Status.WARN,
+            CheckStatus.WARN,
             "one that was killed is a member until its session.timeout.ms (45 s) is over",
         ),
     ],
 )
-def test_group(facts: GroupFacts, conf: dict[str, Any], status: Status, said: str) -> None:
+def test_group(facts: GroupFacts, conf: dict[str, Any], status: CheckStatus, said: str) -> None:
     check = group_checks.group("billing", facts, conf)
     assert check.status is status
     assert said in check.seen + check.why
@@ -308,7 +324,7 @@ def test_members_without_partitions(
     names = tuple(f"app-{number} at /10.0.0.7" for number in range(members))
     facts = GroupFacts("STABLE", "CLASSIC", assignor, names, MAY, idle=names[4:])
     check = group_checks.group("billing", facts, {}, counts)
-    assert (check.status, check.page) == (Status.WARN, page_of("member-without-partitions"))
+    assert (check.status, check.page) == (CheckStatus.WARN, page_of("member-without-partitions"))
     assert "2 of 6 members have no partition (app-4 at /10.0.0.7, app-5" in check.why
     assert said in check.why + check.cure
 
@@ -316,7 +332,7 @@ def test_members_without_partitions(
 def test_members_are_not_idle_while_partitions_are_given_out() -> None:
     facts = GroupFacts("PREPARING_REBALANCING", "CLASSIC", "", MEMBER, MAY, idle=MEMBER)
     check = group_checks.group("billing", facts, {}, {"orders": 4})
-    assert (check.status, check.page) == (Status.WARN, page_of("group-rebalancing"))
+    assert (check.status, check.page) == (CheckStatus.WARN, page_of("group-rebalancing"))
 
 
 # --- positions ---
@@ -340,29 +356,44 @@ def test_a_partition_that_is_not_known_hides_no_other() -> None:
     ]
     check = checks.positions(partitions, {"auto.offset.reset": "latest"})
     assert (check.status, check.seen) == (
-        Status.WARN,
+        CheckStatus.WARN,
         "a: lag 1,000 in 1 of 2 partitions; b: not known",
     )
     assert check.why.startswith("a-1, b-0: not looked at")
     assert check.why.endswith("Leader not available")
     assert check.page == page_of("partition-unknown")
     check = checks.retention(partitions)
-    assert (check.status, check.seen) == (Status.OK, "1 committed position looked at")
+    assert (check.status, check.seen) == (CheckStatus.OK, "1 committed position looked at")
 
 
 @pytest.mark.parametrize(
     ("committed", "reset", "status", "said"),
     [
-        ((None, None), "latest", Status.WARN, "a: 2 of 2 partitions have no committed position"),
-        ((None, None), "latest", Status.WARN, "30 records already in them would never be read"),
-        ((None, None), "latest", Status.WARN, "2 of 2 partitions, 30 records, start at the end"),
-        ((None, None), "earliest", Status.OK, "start at the beginning"),
-        ((3, None), "earliest", Status.OK, "start at the beginning"),
-        ((3, None), "latest", Status.WARN, "20 records already in them would never be read"),
+        (
+            (None, None),
+            "latest",
+            CheckStatus.WARN,
+            "a: 2 of 2 partitions have no committed position",
+        ),
+        (
+            (None, None),
+            "latest",
+            CheckStatus.WARN,
+            "30 records already in them would never be read",
+        ),
+        (
+            (None, None),
+            "latest",
+            CheckStatus.WARN,
+            "2 of 2 partitions, 30 records, start at the end",
+        ),
+        ((None, None), "earliest", CheckStatus.OK, "start at the beginning"),
+        ((3, None), "earliest", CheckStatus.OK, "start at the beginning"),
+        ((3, None), "latest", CheckStatus.WARN, "20 records already in them would never be read"),
     ],
 )
 def test_partitions_without_a_position(
-    committed: tuple[int | None, int | None], reset: str, status: Status, said: str
+    committed: tuple[int | None, int | None], reset: str, status: CheckStatus, said: str
 ) -> None:
     partitions = [
         PartitionFacts("a", 0, 0, 10, committed[0]),
@@ -376,7 +407,7 @@ def test_partitions_without_a_position(
 
 def test_a_group_that_starts_at_the_end_of_an_empty_topic_misses_nothing() -> None:
     check = checks.positions([PartitionFacts("a", 0, 7, 7, None)], {"auto.offset.reset": "latest"})
-    assert check.status is Status.OK
+    assert check.status is CheckStatus.OK
 
 
 @pytest.mark.parametrize(
@@ -394,7 +425,7 @@ def test_what_retention_took_before_it_was_read(
     first: int, end: int, committed: int | None, said: str | None
 ) -> None:
     check = checks.retention([PartitionFacts("a", 0, first, end, committed)])
-    assert check.status is (Status.OK if said is None else Status.FAIL)
+    assert check.status is (CheckStatus.OK if said is None else CheckStatus.FAIL)
     assert (said or "") in check.why
     assert explained(check)
 
@@ -405,18 +436,18 @@ def test_what_retention_took_before_it_was_read(
 @pytest.mark.parametrize(
     ("change", "create", "status", "said"),
     [
-        ({}, False, Status.OK, "orders.dlq: 2 partitions"),
-        (None, False, Status.FAIL, "'orders.dlq' does not exist"),
-        (None, True, Status.OK, "would be made at start"),
-        ({"max_message_bytes": 999_999}, False, Status.WARN, "999,999 bytes at most"),
-        ({"max_message_bytes": None}, False, Status.OK, "2 partitions"),
-        ({"cleanup": "compact,delete"}, False, Status.WARN, "is compacted"),
-        ({"may": frozenset({"READ"})}, False, Status.FAIL, "may not write"),
-        ({"may": None}, False, Status.OK, "2 partitions"),
+        ({}, False, CheckStatus.OK, "orders.dlq: 2 partitions"),
+        (None, False, CheckStatus.FAIL, "'orders.dlq' does not exist"),
+        (None, True, CheckStatus.OK, "would be made at start"),
+        ({"max_message_bytes": 999_999}, False, CheckStatus.WARN, "999,999 bytes at most"),
+        ({"max_message_bytes": None}, False, CheckStatus.OK, "2 partitions"),
+        ({"cleanup": "compact,delete"}, False, CheckStatus.WARN, "is compacted"),
+        ({"may": frozenset({"READ"})}, False, CheckStatus.FAIL, "may not write"),
+        ({"may": None}, False, CheckStatus.OK, "2 partitions"),
     ],
 )
 def test_dead_letters(
-    change: dict[str, Any] | None, create: bool, status: Status, said: str
+    change: dict[str, Any] | None, create: bool, status: CheckStatus, said: str
 ) -> None:
     there = {"orders": ORDERS}
     if change is not None:
@@ -455,7 +486,7 @@ def test_a_dead_letter_topic_in_which_a_record_takes_more_bytes_than_in_its_sour
         create=False,
         codec=codec,
     )
-    assert (check.status is Status.WARN) is warned
+    assert (check.status is CheckStatus.WARN) is warned
     assert ("its key would wait" in check.why) is warned
     assert explained(check)
 
@@ -463,14 +494,14 @@ def test_a_dead_letter_topic_in_which_a_record_takes_more_bytes_than_in_its_sour
 def test_dead_letters_that_a_pattern_would_read_again() -> None:
     pairs = [(ORDERS, "orders.dlq"), (DLQ, "orders.dlq.dlq")]
     check = checks.dead_letters(pairs, THERE, consumed=["orders", "orders.dlq"], create=True)
-    assert check.status is Status.FAIL
+    assert check.status is CheckStatus.FAIL
     assert "'orders.dlq' is consumed here too" in check.why
 
 
 def test_metadata_that_a_settled_set_does_not_fit_into() -> None:
-    assert checks.commit_metadata({"a:1": 4_096}).status is Status.OK
+    assert checks.commit_metadata({"a:1": 4_096}).status is CheckStatus.OK
     check = checks.commit_metadata({"a:1": 4_096, "b:1": 4_095})
-    assert check.status is Status.WARN
+    assert check.status is CheckStatus.WARN
     assert "b:1" in check.why
     assert "a:1" not in check.why
     assert explained(check)
@@ -479,12 +510,14 @@ def test_metadata_that_a_settled_set_does_not_fit_into() -> None:
 @pytest.mark.parametrize(
     ("ahead_ms", "status", "said"),
     [
-        (-60_000, Status.OK, "60 s old"),
-        (4_000, Status.OK, "4.0 s in the future"),
-        (65_000, Status.WARN, "orders: a record was written 65 s from now"),
+        (-60_000, CheckStatus.OK, "60 s old"),
+        (4_000, CheckStatus.OK, "4.0 s in the future"),
+        (65_000, CheckStatus.WARN, "orders: a record was written 65 s from now"),
     ],
 )
-def test_a_clock_that_is_behind_a_records_time(ahead_ms: int, status: Status, said: str) -> None:
+def test_a_clock_that_is_behind_a_records_time(
+    ahead_ms: int, status: CheckStatus, said: str
+) -> None:
     now = 1_800_000_000_000
     check = checks.clock({"orders": now + ahead_ms, "old": now - 10**9}, [], now)
     assert check.status is status
@@ -518,7 +551,7 @@ def test_what_a_broker_writes_meanwhile_shows_a_clock_either_way(
 
 def test_without_a_brokers_time_nothing_is_said_of_a_clock_that_is_ahead() -> None:
     check = checks.clock({"orders": NOW - 60_000}, [], NOW)
-    assert check.status is Status.OK
+    assert check.status is CheckStatus.OK
     assert "no broker wrote a time meanwhile that would show a clock that is ahead" in check.seen
 
 
@@ -528,14 +561,14 @@ def test_without_a_brokers_time_nothing_is_said_of_a_clock_that_is_ahead() -> No
 def test_keys_that_all_can_be_read_are_no_finding() -> None:
     check = key_checks.keys("json:/id", {"b": TopicKeys(keyed=3), "a": TopicKeys(keyed=1)})
     seen = "with a key by key='json:/id': a: 1 of 1 sampled record, b: 3 of 3 sampled records"
-    assert (check.status, check.seen) == (Status.OK, seen)
+    assert (check.status, check.seen) == (CheckStatus.OK, seen)
 
 
 def test_a_topic_of_another_format_fails_and_one_with_some_of_it_is_a_warning() -> None:
     other = Counter({"gzip; the setting says plain JSON": 2})
     failed = key_checks.keys("json:/id", {"a": TopicKeys(unknown=other)})
     warned = key_checks.keys("json:/id", {"a": TopicKeys(keyed=1, unknown=other)})
-    assert (failed.status, warned.status) == (Status.FAIL, Status.WARN)
+    assert (failed.status, warned.status) == (CheckStatus.FAIL, CheckStatus.WARN)
     assert "a: the keys of 2 of 3 sampled records cannot be read" in warned.why
     assert warned.why.endswith("gzip; the setting says plain JSON")
 

@@ -13,7 +13,7 @@ import pytest
 
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.observability.doctor import instance_checks
-from kafka_keyshared.observability.doctor.findings import Check, Kind, Status, page_of
+from kafka_keyshared.observability.doctor.findings import Check, CheckStatus, FindingKind, page_of
 from kafka_keyshared.observability.doctor.instance import ask_status, status_address
 from kafka_keyshared.status import Status as InstanceStatus
 from kafka_keyshared.testing.clusters.node import free_ports
@@ -29,7 +29,7 @@ def judged(held_after: float = 60.0, **told: Any) -> Check:
 
 def test_an_instance_that_gets_on_is_fine() -> None:
     check = judged(workers=[worker(0, 17, 2.0), worker(1)], partitions=[partition(0, 1_203)])
-    assert check.status is Status.OK
+    assert check.status is CheckStatus.OK
     assert check.seen == (
         f"{URL}: running, group billing, 1 partition, 1 of 2 workers busy, lag 1,203, the longest "
         "running record is orders-1@17 for 2 s on worker-0"
@@ -38,7 +38,7 @@ def test_an_instance_that_gets_on_is_fine() -> None:
 
 def test_blocked_keys_are_named_with_record_time_and_error() -> None:
     check = judged(lanes={"blocked": 20, "waiting": 3}, blocked=[blocked(n) for n in range(10)])
-    assert (check.status, check.page) == (Status.FAIL, page_of("key-blocked"))
+    assert (check.status, check.page) == (CheckStatus.FAIL, page_of("key-blocked"))
     named = "key 'customer-0' at orders-1@0 for 12 min (5 attempts, last: KeyError at app.py:6"
     assert f"20 keys are blocked: {named}" in check.why
     assert "and 15 more" in check.why
@@ -56,9 +56,9 @@ def test_a_blocked_key_that_the_instance_hides_is_named_by_its_slot() -> None:
 
 def test_a_record_that_runs_for_too_long_is_named_the_longest_first() -> None:
     check = judged(workers=[worker(0, 17, 61.0), worker(1, 20, 200.0)])
-    assert (check.status, check.page) == (Status.FAIL, page_of("record-running-long"))
+    assert (check.status, check.page) == (CheckStatus.FAIL, page_of("record-running-long"))
     assert "2 records running for longer than 60 s: orders-1@20 for 3 min on worker-1" in check.why
-    assert judged(300.0, workers=[worker(0, 17, 61.0)]).status is Status.OK
+    assert judged(300.0, workers=[worker(0, 17, 61.0)]).status is CheckStatus.OK
 
 
 def test_it_is_said_what_becomes_of_the_other_keys_of_a_worker_that_is_held_up() -> None:
@@ -77,7 +77,7 @@ def test_what_holds_partitions_back_is_seen() -> None:
     check = judged(partitions=[partition(0, 9, full), partition(1, 9, full, own)])
     assert "nothing is fetched from orders-0, orders-1 for now: the window is full" in check.seen
     assert f"nothing is fetched from orders-1 for now: {own}" in check.seen
-    assert check.status is Status.OK, "a full window is what back-pressure looks like"
+    assert check.status is CheckStatus.OK, "a full window is what back-pressure looks like"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_an_instance_that_is_not_the_one_or_not_ready(
     told: dict[str, Any], page: str, said: str
 ) -> None:
     check = judged(**told)
-    assert (check.status, check.page) == (Status.WARN, page_of(page))
+    assert (check.status, check.page) == (CheckStatus.WARN, page_of(page))
     assert said in check.why
 
 
@@ -153,19 +153,39 @@ def newer(value: InstanceStatus) -> bytes:
 @pytest.mark.parametrize(
     ("code", "text", "kind", "said"),
     [
-        (200, lambda: newer(instance()), Kind.OTHER_STATUS, "of version 2, and this release reads"),
-        (200, lambda: b"<html>\n<b>welcome\x1b[2J", Kind.NOT_AN_INSTANCE, "<html> <b>welcome"),
-        (200, lambda: b'{"status": "green"}', Kind.NOT_AN_INSTANCE, '"green"'),
-        (200, lambda: b'{"version": 1, "group": "g"}', Kind.NOT_AN_INSTANCE, "gives no status"),
-        (200, lambda: b"\xff\xfe", Kind.NOT_AN_INSTANCE, "gives no status"),
-        (200, lambda: b"", Kind.NOT_AN_INSTANCE, "(nothing)"),
-        (404, lambda: b"not here", Kind.NOT_AN_INSTANCE, "404 not here"),
-        (503, lambda: b"it has only just begun: no status yet", Kind.NOT_READY, "only just begun"),
-        (503, lambda: b"upstream is away", Kind.NOT_AN_INSTANCE, "503 upstream is away"),
+        (
+            200,
+            lambda: newer(instance()),
+            FindingKind.OTHER_STATUS,
+            "of version 2, and this release reads",
+        ),
+        (
+            200,
+            lambda: b"<html>\n<b>welcome\x1b[2J",
+            FindingKind.NOT_AN_INSTANCE,
+            "<html> <b>welcome",
+        ),
+        (200, lambda: b'{"status": "green"}', FindingKind.NOT_AN_INSTANCE, '"green"'),
+        (
+            200,
+            lambda: b'{"version": 1, "group": "g"}',
+            FindingKind.NOT_AN_INSTANCE,
+            "gives no status",
+        ),
+        (200, lambda: b"\xff\xfe", FindingKind.NOT_AN_INSTANCE, "gives no status"),
+        (200, lambda: b"", FindingKind.NOT_AN_INSTANCE, "(nothing)"),
+        (404, lambda: b"not here", FindingKind.NOT_AN_INSTANCE, "404 not here"),
+        (
+            503,
+            lambda: b"it has only just begun: no status yet",
+            FindingKind.NOT_READY,
+            "only just begun",
+        ),
+        (503, lambda: b"upstream is away", FindingKind.NOT_AN_INSTANCE, "503 upstream is away"),
     ],
 )
 def test_what_is_no_status_is_said_in_one_line(
-    code: int, text: Callable[[], bytes], kind: Kind, said: str
+    code: int, text: Callable[[], bytes], kind: FindingKind, said: str
 ) -> None:
     with serving(code, text()) as url:
         answer = ask_status(url, 30.0)
@@ -188,6 +208,6 @@ def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     answer = ask_status(f"http://127.0.0.1:{free_ports(1)[0]}/status")
     assert answer.wrong is not None
-    assert answer.wrong.kind is Kind.INSTANCE_SILENT
+    assert answer.wrong.kind is FindingKind.INSTANCE_SILENT
     assert "Connection refused" in answer.wrong.why
     assert "--http-port" in answer.wrong.cure

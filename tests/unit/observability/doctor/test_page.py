@@ -20,7 +20,7 @@ from kafka_keyshared.cli.doctor_spark import check_spark
 from kafka_keyshared.config.keys.sampled import TopicKeys
 from kafka_keyshared.core.offsets.lane_section import LaneNotes
 from kafka_keyshared.core.offsets.metadata import encode
-from kafka_keyshared.core.offsets.running_section import STARTED, Running
+from kafka_keyshared.core.offsets.running_section import STARTED, RunningNote
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.doctor import (
     checks,
@@ -35,14 +35,14 @@ from kafka_keyshared.observability.doctor.checks import PartitionFacts, Stamp, T
 from kafka_keyshared.observability.doctor.findings import (
     PAGE,
     Check,
-    Finding,
-    Kind,
-    Status,
+    CheckStatus,
+    DoctorFinding,
+    FindingKind,
     conclude,
     page_of,
 )
 from kafka_keyshared.observability.doctor.group_checks import GroupFacts
-from kafka_keyshared.observability.doctor.progress_checks import Nothing, Unread
+from kafka_keyshared.observability.doctor.progress_checks import Nothing, UnreadPosition
 from tests.support.looked_at import HELD, SILENT, URL, blocked, progress, worker
 from tests.support.looked_at import instance as status_of
 from tests.support.spark_parts import CONNECTOR, Machine, command, java_command
@@ -103,7 +103,7 @@ def positions(**facts: Any) -> Check:
     known = {"topic": "orders", "first": 0, "end": 10, "committed": 5, **facts}
     every = [PartitionFacts(partition=0, **known), PartitionFacts("orders", 1, 0, 9, None)]
     judge = checks.positions(every, {})
-    return judge if judge.status is not Status.OK else checks.retention(every)
+    return judge if judge.status is not CheckStatus.OK else checks.retention(every)
 
 
 def letters(dlq: TopicFacts | None, *consumed: str) -> Check:
@@ -162,7 +162,7 @@ def spark(
         return check_spark(asked=True)
 
 
-def wrong(finding: Finding | None) -> Check:
+def wrong(finding: DoctorFinding | None) -> Check:
     assert finding is not None
     return conclude("instance", URL, [finding])
 
@@ -171,13 +171,13 @@ def of_instance(**told: Any) -> Check:
     return instance_checks.instance(URL, status_of(**told), "billing", 60.0)
 
 
-def unasked(kind: Kind) -> Check:
+def unasked(kind: FindingKind) -> Check:
     error = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
     return client_checks.unasked("", kind, "billing", error, "see")
 
 
 UNCOMPRESSED = ORDERS._replace(name="orders.dlq", compression="uncompressed")
-RAN = Running({3: STARTED, 5: STARTED}, 1)
+RAN = RunningNote({3: STARTED, 5: STARTED}, 1)
 ENDED = PartitionFacts(
     "orders",
     0,
@@ -192,93 +192,103 @@ SMALL = DLQ._replace(cleanup="delete", may=None)
 COMPACTED = DLQ._replace(max_message_bytes=None, may=None)
 NOW = 1_800_000_000_000
 
-EXAMPLES: dict[Kind, Callable[[], Check]] = {
-    Kind.GROUP_REBALANCING: lambda: group_checks.group(
+EXAMPLES: dict[FindingKind, Callable[[], Check]] = {
+    FindingKind.GROUP_REBALANCING: lambda: group_checks.group(
         "billing", GroupFacts("PREPARING_REBALANCING", "CLASSIC", "", MEMBERS), {}
     ),
-    Kind.HANDLER_IMPORT: lambda: handler("no_such_module:handle"),
-    Kind.HANDLER_UNUSABLE: lambda: handler("json:JSONDecoder.decode"),
-    Kind.SETTING_REFUSED: lambda: conclude(
-        "configuration", "", [client_checks.refused(Kind.SETTING_REFUSED, errors.ConfigError("no"))]
+    FindingKind.HANDLER_IMPORT: lambda: handler("no_such_module:handle"),
+    FindingKind.HANDLER_UNUSABLE: lambda: handler("json:JSONDecoder.decode"),
+    FindingKind.SETTING_REFUSED: lambda: conclude(
+        "configuration",
+        "",
+        [client_checks.refused(FindingKind.SETTING_REFUSED, errors.ConfigError("no"))],
     ),
-    Kind.SETTING_DANGEROUS: lambda: dangers(debug="all"),
-    Kind.NO_SUCH_PORT: lambda: dangers(bootstrap_servers="x:99999"),
-    Kind.HOST_UNKNOWN: lambda: broker("Failed to resolve 'there:9092'"),
-    Kind.NOBODY_LISTENS: lambda: broker("Connection refused"),
-    Kind.PLAIN_LISTENER: lambda: broker("connecting to a PLAINTEXT broker listener?"),
-    Kind.TLS_LISTENER: lambda: broker("1/1 brokers are down", tls=True),
-    Kind.OTHER_PROTOCOL: lambda: broker("might be caused by incorrect security.protocol"),
-    Kind.TLS_REFUSED: lambda: broker("SSL handshake failed: certificate verify failed"),
-    Kind.CREDENTIALS_REFUSED: lambda: broker("SASL authentication error"),
-    Kind.CONNECTION_CLOSED: lambda: broker("1/1 brokers are down"),
-    Kind.NOT_A_BROKER: lambda: broker("Local: Required feature not supported by broker"),
-    Kind.NO_ANSWER: lambda: broker("Local: Broker transport failure"),
-    Kind.MISLEADING_ADDRESS: lambda: broker("there:1/1: Connection refused"),
-    Kind.TOPIC_MISSING: lambda: topics("orders"),
-    Kind.TOPIC_READ_DENIED: lambda: topics("orders", orders=ORDERS._replace(may=frozenset())),
-    Kind.PATTERN_INVALID: lambda: topics("^no[t"),
-    Kind.PATTERN_MATCHES_NOTHING: lambda: topics("^nix", orders=ORDERS),
-    Kind.PATTERN_MATCHES_INTERNAL: lambda: topics(
+    FindingKind.SETTING_DANGEROUS: lambda: dangers(debug="all"),
+    FindingKind.NO_SUCH_PORT: lambda: dangers(bootstrap_servers="x:99999"),
+    FindingKind.HOST_UNKNOWN: lambda: broker("Failed to resolve 'there:9092'"),
+    FindingKind.NOBODY_LISTENS: lambda: broker("Connection refused"),
+    FindingKind.PLAIN_LISTENER: lambda: broker("connecting to a PLAINTEXT broker listener?"),
+    FindingKind.TLS_LISTENER: lambda: broker("1/1 brokers are down", tls=True),
+    FindingKind.OTHER_PROTOCOL: lambda: broker("might be caused by incorrect security.protocol"),
+    FindingKind.TLS_REFUSED: lambda: broker("SSL handshake failed: certificate verify failed"),
+    FindingKind.CREDENTIALS_REFUSED: lambda: broker("SASL authentication error"),
+    FindingKind.CONNECTION_CLOSED: lambda: broker("1/1 brokers are down"),
+    FindingKind.NOT_A_BROKER: lambda: broker("Local: Required feature not supported by broker"),
+    FindingKind.NO_ANSWER: lambda: broker("Local: Broker transport failure"),
+    FindingKind.MISLEADING_ADDRESS: lambda: broker("there:1/1: Connection refused"),
+    FindingKind.TOPIC_MISSING: lambda: topics("orders"),
+    FindingKind.TOPIC_READ_DENIED: lambda: topics(
+        "orders", orders=ORDERS._replace(may=frozenset())
+    ),
+    FindingKind.PATTERN_INVALID: lambda: topics("^no[t"),
+    FindingKind.PATTERN_MATCHES_NOTHING: lambda: topics("^nix", orders=ORDERS),
+    FindingKind.PATTERN_MATCHES_INTERNAL: lambda: topics(
         "^.*", orders=ORDERS, __consumer_offsets=ORDERS._replace(name="__consumer_offsets")
     ),
-    Kind.KEY_UNREAD: lambda: keys(unread=Counter({"ConnectionError: no route": 3})),
-    Kind.KEY_FORMAT_UNKNOWN: lambda: keys(
+    FindingKind.KEY_UNREAD: lambda: keys(unread=Counter({"ConnectionError: no route": 3})),
+    FindingKind.KEY_FORMAT_UNKNOWN: lambda: keys(
         unknown=Counter({"gzip; the setting says plain JSON": 3})
     ),
-    Kind.KEY_UNDECODABLE: lambda: keys(keyed=1, broken=Counter({"the value is not JSON": 3})),
-    Kind.KEY_MISSING: lambda: keys(keyed=1, keyless=2),
-    Kind.GROUP_UNKNOWN: lambda: unasked(Kind.GROUP_UNKNOWN),
-    Kind.GROUP_DENIED: lambda: group("CLASSIC", "range", set()),
-    Kind.OTHER_GROUP_PROTOCOL: lambda: group("CONSUMER", "uniform", {"READ"}),
-    Kind.OTHER_ASSIGNOR: lambda: group("CLASSIC", "cooperative-sticky", {"READ"}),
-    Kind.MEMBER_WITHOUT_PARTITIONS: lambda: group_checks.group(
+    FindingKind.KEY_UNDECODABLE: lambda: keys(
+        keyed=1, broken=Counter({"the value is not JSON": 3})
+    ),
+    FindingKind.KEY_MISSING: lambda: keys(keyed=1, keyless=2),
+    FindingKind.GROUP_UNKNOWN: lambda: unasked(FindingKind.GROUP_UNKNOWN),
+    FindingKind.GROUP_DENIED: lambda: group("CLASSIC", "range", set()),
+    FindingKind.OTHER_GROUP_PROTOCOL: lambda: group("CONSUMER", "uniform", {"READ"}),
+    FindingKind.OTHER_ASSIGNOR: lambda: group("CLASSIC", "cooperative-sticky", {"READ"}),
+    FindingKind.MEMBER_WITHOUT_PARTITIONS: lambda: group_checks.group(
         "billing",
         GroupFacts("STABLE", "CLASSIC", "range", ("a at /1", "b at /2"), idle=("b at /2",)),
         {},
         {"orders": 1},
     ),
-    Kind.POSITIONS_UNKNOWN: lambda: unasked(Kind.POSITIONS_UNKNOWN),
-    Kind.PARTITION_UNKNOWN: lambda: positions(unknown="Broker: Leader not available"),
-    Kind.STARTS_AT_END: positions,
-    Kind.ENDED_UNCLEANLY: lambda: checks.positions([ENDED], {}, owners=()),
-    Kind.DELETED_UNREAD: lambda: checks.retention([PartitionFacts("orders", 0, 7, 9, 3)]),
-    Kind.POSITION_BEYOND_END: lambda: checks.retention([PartitionFacts("orders", 0, 0, 9, 10)]),
-    Kind.DLQ_MISSING: lambda: letters(None),
-    Kind.DLQ_CONSUMED: lambda: letters(ORDERS._replace(name="orders.dlq"), "orders.dlq"),
-    Kind.DLQ_WRITE_DENIED: lambda: letters(DLQ),
-    Kind.DLQ_TOO_SMALL: lambda: letters(SMALL),
-    Kind.DLQ_UNCOMPRESSED: lambda: letters(UNCOMPRESSED),
-    Kind.DLQ_COMPACTED: lambda: letters(COMPACTED),
-    Kind.GROUP_VIEW_MISSING: lambda: told_in(None),
-    Kind.GROUP_VIEW_DENIED: lambda: told_in(TopicFacts("beats", 1, None, None, frozenset())),
-    Kind.GROUP_VIEW_KEPT: lambda: told_in(TopicFacts("beats", 1, None, "delete")),
-    Kind.METADATA_TOO_SMALL: lambda: checks.commit_metadata({"there:9092": 100}),
-    Kind.LAG_NOT_MOVING: lambda: progress(SILENT, age=5.0),
-    Kind.OFFSETS_HELD: lambda: progress(HELD, age=5.0),
-    Kind.POSITION_HELD: lambda: progress(HELD._replace(seconds=60.0), age=720.0),
-    Kind.TRANSACTION_OPEN: lambda: progress(SILENT, found=Nothing(20)),
-    Kind.RECORD_UNKNOWN: lambda: progress(SILENT, found=Unread("it did not come within 4 s")),
-    Kind.INSTANCE_SILENT: lambda: wrong(instance._silent(URL, OSError("refused"))),
-    Kind.NOT_AN_INSTANCE: lambda: wrong(instance._read(URL, b"hello").wrong),
-    Kind.OTHER_STATUS: lambda: wrong(
+    FindingKind.POSITIONS_UNKNOWN: lambda: unasked(FindingKind.POSITIONS_UNKNOWN),
+    FindingKind.PARTITION_UNKNOWN: lambda: positions(unknown="Broker: Leader not available"),
+    FindingKind.STARTS_AT_END: positions,
+    FindingKind.ENDED_UNCLEANLY: lambda: checks.positions([ENDED], {}, owners=()),
+    FindingKind.DELETED_UNREAD: lambda: checks.retention([PartitionFacts("orders", 0, 7, 9, 3)]),
+    FindingKind.POSITION_BEYOND_END: lambda: checks.retention(
+        [PartitionFacts("orders", 0, 0, 9, 10)]
+    ),
+    FindingKind.DLQ_MISSING: lambda: letters(None),
+    FindingKind.DLQ_CONSUMED: lambda: letters(ORDERS._replace(name="orders.dlq"), "orders.dlq"),
+    FindingKind.DLQ_WRITE_DENIED: lambda: letters(DLQ),
+    FindingKind.DLQ_TOO_SMALL: lambda: letters(SMALL),
+    FindingKind.DLQ_UNCOMPRESSED: lambda: letters(UNCOMPRESSED),
+    FindingKind.DLQ_COMPACTED: lambda: letters(COMPACTED),
+    FindingKind.GROUP_VIEW_MISSING: lambda: told_in(None),
+    FindingKind.GROUP_VIEW_DENIED: lambda: told_in(TopicFacts("beats", 1, None, None, frozenset())),
+    FindingKind.GROUP_VIEW_KEPT: lambda: told_in(TopicFacts("beats", 1, None, "delete")),
+    FindingKind.METADATA_TOO_SMALL: lambda: checks.commit_metadata({"there:9092": 100}),
+    FindingKind.LAG_NOT_MOVING: lambda: progress(SILENT, age=5.0),
+    FindingKind.OFFSETS_HELD: lambda: progress(HELD, age=5.0),
+    FindingKind.POSITION_HELD: lambda: progress(HELD._replace(seconds=60.0), age=720.0),
+    FindingKind.TRANSACTION_OPEN: lambda: progress(SILENT, found=Nothing(20)),
+    FindingKind.RECORD_UNKNOWN: lambda: progress(
+        SILENT, found=UnreadPosition("it did not come within 4 s")
+    ),
+    FindingKind.INSTANCE_SILENT: lambda: wrong(instance._silent(URL, OSError("refused"))),
+    FindingKind.NOT_AN_INSTANCE: lambda: wrong(instance._read(URL, b"hello").wrong),
+    FindingKind.OTHER_STATUS: lambda: wrong(
         instance._read(URL, b'{"version": 99, "group": "billing"}').wrong
     ),
-    Kind.OTHER_GROUP: lambda: of_instance(group="other"),
-    Kind.NOT_READY: lambda: of_instance(phase="stopping"),
-    Kind.KEY_BLOCKED: lambda: of_instance(lanes={"blocked": 2}, blocked=[blocked(4)]),
-    Kind.RECORD_RUNNING_LONG: lambda: of_instance(workers=[worker(0, 17, 61.0)]),
-    Kind.SPARK_UNFIT: lambda: spark("3.5.6"),
-    Kind.SPARK_JAVA_UNFIT: lambda: spark(java="25"),
-    Kind.SPARK_JARS_UNFIT: lambda: spark(connector="3.5.6"),
-    Kind.SPARK_PYTHON_UNFIT: lambda: spark(python="3.9"),
-    Kind.RECORD_FROM_FUTURE: lambda: checks.clock({"orders": NOW + 60_000}, [], NOW),
-    Kind.CLOCK_BEHIND: lambda: checks.clock({}, [Stamp(NOW, NOW + 60_000, NOW)], NOW),
-    Kind.CLOCK_AHEAD: lambda: checks.clock({}, [Stamp(NOW, NOW - 60_000, NOW)], NOW),
+    FindingKind.OTHER_GROUP: lambda: of_instance(group="other"),
+    FindingKind.NOT_READY: lambda: of_instance(phase="stopping"),
+    FindingKind.KEY_BLOCKED: lambda: of_instance(lanes={"blocked": 2}, blocked=[blocked(4)]),
+    FindingKind.RECORD_RUNNING_LONG: lambda: of_instance(workers=[worker(0, 17, 61.0)]),
+    FindingKind.SPARK_UNFIT: lambda: spark("3.5.6"),
+    FindingKind.SPARK_JAVA_UNFIT: lambda: spark(java="25"),
+    FindingKind.SPARK_JARS_UNFIT: lambda: spark(connector="3.5.6"),
+    FindingKind.SPARK_PYTHON_UNFIT: lambda: spark(python="3.9"),
+    FindingKind.RECORD_FROM_FUTURE: lambda: checks.clock({"orders": NOW + 60_000}, [], NOW),
+    FindingKind.CLOCK_BEHIND: lambda: checks.clock({}, [Stamp(NOW, NOW + 60_000, NOW)], NOW),
+    FindingKind.CLOCK_AHEAD: lambda: checks.clock({}, [Stamp(NOW, NOW - 60_000, NOW)], NOW),
 }
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_every_finding_has_its_sentence_cause_and_cure_on_the_page(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", FindingKind)
+def test_every_finding_has_its_sentence_cause_and_cure_on_the_page(kind: FindingKind) -> None:
     check = EXAMPLES[kind]()
     assert check.page == page_of(kind), "the example is not of this kind"
     by_check = sections(DOCTOR_PAGE.read_text("utf-8"))
@@ -297,13 +307,13 @@ def test_the_page_has_every_check_in_order_and_no_finding_that_there_is_not() ->
     text = DOCTOR_PAGE.read_text("utf-8")
     by_check = sections(text)
     assert list(by_check) == list(doctor.CHECKS)
-    assert {kind for own in by_check.values() for kind in own} == set(Kind)
+    assert {kind for own in by_check.values() for kind in own} == set(FindingKind)
     there = anchors(text)
-    assert {page_of(name).partition("#")[2] for name in (*doctor.CHECKS, *Kind)} <= there
+    assert {page_of(name).partition("#")[2] for name in (*doctor.CHECKS, *FindingKind)} <= there
 
 
 def test_every_dangerous_setting_is_in_the_pages_table() -> None:
-    body = sections(DOCTOR_PAGE.read_text("utf-8"))["configuration"][Kind.SETTING_DANGEROUS]
+    body = sections(DOCTOR_PAGE.read_text("utf-8"))["configuration"][FindingKind.SETTING_DANGEROUS]
     rows = [line.split("|")[1] for line in body.splitlines() if line.startswith("| `")]
     told = {re.split(r"[`=]", row)[1] for row in rows}
     assert told == {danger.setting for danger in client_checks.DANGERS}

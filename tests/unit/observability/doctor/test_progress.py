@@ -14,21 +14,21 @@ from kafka_keyshared.client.standalone import outsider
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.offsets.lane_section import LaneNotes
 from kafka_keyshared.core.offsets.metadata import encode
-from kafka_keyshared.core.offsets.running_section import STARTED, WAITING, Running
+from kafka_keyshared.core.offsets.running_section import STARTED, WAITING, RunningNote
 from kafka_keyshared.model import Coordinates, TopicPartition, in_words
 from kafka_keyshared.observability.doctor import checks, instance_checks
 from kafka_keyshared.observability.doctor import progress as looking
 from kafka_keyshared.observability.doctor import progress_checks as judging
 from kafka_keyshared.observability.doctor.checks import PartitionFacts
-from kafka_keyshared.observability.doctor.findings import Check, Status, page_of
+from kafka_keyshared.observability.doctor.findings import Check, CheckStatus, page_of
 from kafka_keyshared.observability.doctor.progress import Committed
 from kafka_keyshared.observability.doctor.progress_checks import (
+    InstanceAnswer,
     Nothing,
     Read,
     RecordFacts,
     Standing,
-    Told,
-    Unread,
+    UnreadPosition,
 )
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.looked_at import (
@@ -159,7 +159,7 @@ def test_a_record_that_does_not_come_in_time_is_told_from_none() -> None:
         consumer = outsider({"bootstrap.servers": address, **looking.ONE_RECORD}, [])
         found = looking.read_records(consumer, [(ORDERS, 3)], 0.3)
         consumer.close()
-    assert found == {(ORDERS, 3): Unread("it did not come within 0.3 s")}
+    assert found == {(ORDERS, 3): UnreadPosition("it did not come within 0.3 s")}
 
 
 # --- the judgement ---
@@ -167,22 +167,25 @@ def test_a_record_that_does_not_come_in_time_is_told_from_none() -> None:
 
 def test_a_group_that_gets_on_is_fine() -> None:
     check = progress(Standing(ORDERS, 21, 40, moved=True))
-    assert (check.status, check.seen) == (Status.OK, "1 partition with lag, all moved within 6.0 s")
+    assert (check.status, check.seen) == (
+        CheckStatus.OK,
+        "1 partition with lag, all moved within 6.0 s",
+    )
 
 
 @pytest.mark.parametrize("age", [5.0, 600.0, None])
 @pytest.mark.parametrize(
     ("standing", "seconds", "status", "page"),
     [
-        (SILENT, 6.0, Status.WARN, "lag-not-moving"),
-        (SILENT, 60.0, Status.FAIL, "lag-not-moving"),
-        (HELD, 6.0, Status.WARN, "offsets-held"),
-        (HELD, 59.9, Status.WARN, "offsets-held"),
-        (HELD, 60.0, Status.FAIL, "position-held"),
+        (SILENT, 6.0, CheckStatus.WARN, "lag-not-moving"),
+        (SILENT, 60.0, CheckStatus.FAIL, "lag-not-moving"),
+        (HELD, 6.0, CheckStatus.WARN, "offsets-held"),
+        (HELD, 59.9, CheckStatus.WARN, "offsets-held"),
+        (HELD, 60.0, CheckStatus.FAIL, "position-held"),
     ],
 )
 def test_a_position_is_stuck_once_it_was_seen_to_stand_for_long_however_old_its_record(
-    standing: Standing, seconds: float, status: Status, page: str, age: float | None
+    standing: Standing, seconds: float, status: CheckStatus, page: str, age: float | None
 ) -> None:
     check = progress(standing._replace(seconds=seconds), age=age)
     assert (check.status, check.page) == (status, page_of(page))
@@ -192,8 +195,8 @@ def test_a_position_is_stuck_once_it_was_seen_to_stand_for_long_however_old_its_
     )
     assert "key b'customer-17'" in check.why
     in_doubt = "whether it is stuck or only slow" in check.why
-    assert in_doubt == (status is Status.WARN)
-    assert ("--watch 60" in check.cure) == (status is Status.WARN)
+    assert in_doubt == (status is CheckStatus.WARN)
+    assert ("--watch 60" in check.cure) == (status is CheckStatus.WARN)
 
 
 def test_the_first_record_behind_a_gap_is_named_as_such() -> None:
@@ -211,24 +214,24 @@ def test_what_is_held_is_named_with_its_keys() -> None:
 def test_a_position_behind_which_there_is_no_record_is_not_stuck() -> None:
     """The marker of a transaction is an offset too, and a plain consumer never commits past it."""
     check = progress(SILENT, found=Nothing(40))
-    assert check.status is Status.OK
+    assert check.status is CheckStatus.OK
     assert "0 of them stood still" in check.seen
     assert "from orders-1@17 on there is no record, only what transactions" in check.seen
 
 
 def test_a_record_that_does_not_come_in_time_is_not_one_that_is_not_there() -> None:
-    check = progress(SILENT, found=Unread("it did not come within 4 s"))
-    assert (check.status, check.page) == (Status.WARN, page_of("record-unknown"))
+    check = progress(SILENT, found=UnreadPosition("it did not come within 4 s"))
+    assert (check.status, check.page) == (CheckStatus.WARN, page_of("record-unknown"))
     assert "what is there could not be read (it did not come within 4 s)" in check.why
     assert "whether the group has anything left to do is not known" in check.why
-    held = progress(HELD, found=Unread("it did not come within 4 s"))
+    held = progress(HELD, found=UnreadPosition("it did not come within 4 s"))
     assert held.page == page_of("offsets-held"), "the metadata tells that it is there"
     assert "the record there (it could not be read: it did not come within 4 s)" in held.why
 
 
 def test_an_open_transaction_is_no_fault_of_the_group() -> None:
     check = progress(SILENT, found=Nothing(20))
-    assert (check.status, check.page) == (Status.WARN, page_of("transaction-open"))
+    assert (check.status, check.page) == (CheckStatus.WARN, page_of("transaction-open"))
     assert "what begins at 20 is of a transaction that is open" in check.why
 
 
@@ -247,7 +250,7 @@ def of_orders(**changed: Any) -> list[dict[str, Any]]:
 
 def test_a_key_that_its_instance_says_is_blocked_is_stuck_at_once() -> None:
     check = told(partitions=of_orders(), lanes={"blocked": 1}, blocked=[blocked(17)])
-    assert (check.status, check.page) == (Status.FAIL, page_of("lag-not-moving"))
+    assert (check.status, check.page) == (CheckStatus.FAIL, page_of("lag-not-moving"))
     assert "its instance says: its key is blocked, for 12 min (last: KeyError at app.py:6" in (
         check.why
     )
@@ -256,10 +259,11 @@ def test_a_key_that_its_instance_says_is_blocked_is_stuck_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "status"), [(8.0, Status.WARN), (59.0, Status.WARN), (61.0, Status.FAIL)]
+    ("seconds", "status"),
+    [(8.0, CheckStatus.WARN), (59.0, CheckStatus.WARN), (61.0, CheckStatus.FAIL)],
 )
 def test_a_record_that_runs_is_stuck_when_its_instance_says_so(
-    seconds: float, status: Status
+    seconds: float, status: CheckStatus
 ) -> None:
     check = told(partitions=of_orders(), workers=[worker(3, 17, seconds)])
     assert check.status is status
@@ -282,7 +286,7 @@ def test_a_record_that_runs_is_stuck_when_its_instance_says_so(
 )
 def test_what_a_record_waits_for_is_told(changed: dict[str, Any], said: str) -> None:
     check = told(partitions=of_orders(**changed))
-    assert (check.status, said in check.why) == (Status.WARN, True), check.why
+    assert (check.status, said in check.why) == (CheckStatus.WARN, True), check.why
 
 
 def test_what_somebody_has_paused_is_not_stuck_however_long_it_stands() -> None:
@@ -294,10 +298,10 @@ def test_what_somebody_has_paused_is_not_stuck_however_long_it_stands() -> None:
         return progress(long, age=720.0, url=URL, told=said)
 
     check = told_of(Reason.BY_HAND)
-    assert check.status is Status.WARN
+    assert check.status is CheckStatus.WARN
     assert "its instance says: it has not fetched it; it is paused by hand" in check.why
     assert check.cure.startswith("whoever has paused it resumes it")
-    assert told_of().status is Status.FAIL
+    assert told_of().status is CheckStatus.FAIL
 
 
 @pytest.mark.parametrize("status", [{"partitions": [partition(0)]}, {"group": "other"}])
@@ -305,7 +309,7 @@ def test_an_instance_that_does_not_have_the_partition_tells_nothing_of_it(
     status: dict[str, Any],
 ) -> None:
     check = told(**{"partitions": of_orders(), **status})
-    assert check.status is Status.WARN
+    assert check.status is CheckStatus.WARN
     assert f"{URL} tells nothing of this partition: ask app-1 at /10.0.0.7 there" in check.cure
     assert "--status-url" not in check.cure, "it was given"
 
@@ -319,7 +323,7 @@ class Noted(list[str]):
 
 def observed(
     group: Group, *, age: float, found: Read | None = None, **how: Any
-) -> tuple[looking.Seen, Noted]:
+) -> tuple[looking.ProgressObservation, Noted]:
     """Observe a position with a record of that age at it."""
     noted = Noted()
     record = found or RecordFacts(17, b"k", NOW - int(age * 1000))
@@ -328,7 +332,7 @@ def observed(
         return dict.fromkeys(records, record)
 
     said = how.pop("told", {})
-    ask = looking.Asking(group.watch, read, lambda _: said, lambda: NOW, noted.append)
+    ask = looking.ProgressQueries(group.watch, read, lambda _: said, lambda: NOW, noted.append)
     return looking.observe([behind()], looking.Looking(**how), ask), noted
 
 
@@ -359,8 +363,8 @@ def test_a_slow_handler_with_an_old_backlog_is_told_from_one_that_hangs() -> Non
         ({"age": 7_200, "held_after": 20.0}, 20.0),
         ({"age": 7_200, "held_after": 7_200.0}, 60.0),  # that would be for too long
         ({"age": 7_200, "found": Nothing(40)}, 6.0),
-        ({"age": 7_200, "found": Unread("late")}, 60.0),
-        ({"age": 7_200, "told": {ORDERS: Told(8.0, "it runs", "see")}}, 6.0),
+        ({"age": 7_200, "found": UnreadPosition("late")}, 60.0),
+        ({"age": 7_200, "told": {ORDERS: InstanceAnswer(8.0, "it runs", "see")}}, 6.0),
     ],
 )
 def test_nobody_waits_for_longer_than_it_takes_to_know(how: dict[str, Any], seconds: float) -> None:
@@ -388,7 +392,7 @@ def test_times_in_words(seconds: float, said: str) -> None:
 
 
 def test_a_position_that_stands_still_names_what_ran_at_the_last_commit() -> None:
-    running = LaneNotes(running=Running({17: STARTED, 20: WAITING}))
+    running = LaneNotes(running=RunningNote({17: STARTED, 20: WAITING}))
     text = encode(here(17, P1), {}, notes={"default": running}).text
     standing = Group(Committed(17, text)).watched(behind())
     assert standing.running == [17, 20]
@@ -397,12 +401,12 @@ def test_a_position_that_stands_still_names_what_ran_at_the_last_commit() -> Non
 
 
 def test_a_partition_without_an_owner_names_what_ran_when_the_last_one_ended() -> None:
-    running = LaneNotes(running=Running(dict.fromkeys(range(17, 30), STARTED), 4))
+    running = LaneNotes(running=RunningNote(dict.fromkeys(range(17, 30), STARTED), 4))
     facts = behind(encode(here(17, P1), {}, notes={"default": running}).text)
     check = checks.positions([facts], {}, owners=())
-    assert check.status is Status.WARN
+    assert check.status is CheckStatus.WARN
     assert "orders-1@17" in check.why
     assert "orders-1@26 (+7 more)" in check.why
     owned = checks.positions([facts], {}, owners={TopicPartition(*ORDERS)})
-    assert owned.status is Status.OK, "a living owner runs them"
-    assert checks.positions([facts], {}).status is Status.OK, "it may have an owner"
+    assert owned.status is CheckStatus.OK, "a living owner runs them"
+    assert checks.positions([facts], {}).status is CheckStatus.OK, "it may have an owner"

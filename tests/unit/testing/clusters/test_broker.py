@@ -21,7 +21,7 @@ from kafka_keyshared.errors import (
 from kafka_keyshared.testing.clusters import external, jars
 from kafka_keyshared.testing.clusters.broker import RealCluster, main
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from kafka_keyshared.testing.clusters.guard import Guard, watched_at_end
+from kafka_keyshared.testing.clusters.guard import ProcessGuard, watched_at_end
 from kafka_keyshared.testing.clusters.node import (
     Node,
     NodeAddress,
@@ -130,7 +130,7 @@ def test_the_command_reports_a_missing_part_and_ends(
 def test_a_node_starts_quickly_unless_it_is_measured(tmp_path: Path, measured: bool) -> None:
     java = played_java(tmp_path, "print(*sys.argv)")
     node = Node(java, tmp_path, tmp_path / "node", ONE[0], ONE, measured=measured)
-    guard = Guard(tmp_path / "guarded")
+    guard = ProcessGuard(tmp_path / "guarded")
     node.start(guard)
     assert node._process is not None
     node._process.wait(30)
@@ -141,7 +141,7 @@ def test_a_node_starts_quickly_unless_it_is_measured(tmp_path: Path, measured: b
 
 def test_a_node_that_ends_by_itself_shows_its_log(tmp_path: Path) -> None:
     java = played_java(tmp_path, "print('address in use')\nsys.exit(3)")
-    guard = Guard(tmp_path / "guarded")
+    guard = ProcessGuard(tmp_path / "guarded")
     node = Node(java, tmp_path, tmp_path / "node", ONE[0], ONE)
     assert not node.running
     node.start(guard)
@@ -168,7 +168,7 @@ signal.signal(signal.SIGTERM, lambda *_: (print("asked to stop", flush=True), sy
 print("up", flush=True)
 time.sleep(600)
 """
-    guard = Guard(tmp_path / "guarded")
+    guard = ProcessGuard(tmp_path / "guarded")
     node = Node(played_java(tmp_path, body), tmp_path, tmp_path / "node", ONE[0], ONE)
     for end in (node.stop, node.kill):
         node.log.write_text("")

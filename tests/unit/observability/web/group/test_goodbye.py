@@ -9,7 +9,7 @@ import pytest
 
 from kafka_keyshared.observability.web.group import goodbye
 from kafka_keyshared.observability.web.group.goodbye import Farewell
-from kafka_keyshared.observability.web.group.subscribe import Group
+from kafka_keyshared.observability.web.group.subscribe import GroupListener
 from kafka_keyshared.observability.web.group.view import Looker
 from tests.support.beats import GROUP, beat
 
@@ -99,7 +99,9 @@ def test_no_number_of_askers_takes_the_memory(
 
 def test_an_instance_does_not_wait_for_itself() -> None:
     own = beat("a", 0)
-    group = Group(lambda: own, None, Looker(GROUP, own.instance, "a"), clock=lambda: 1_000.0)
+    group = GroupListener(
+        lambda: own, None, Looker(GROUP, own.instance, "a"), clock=lambda: 1_000.0
+    )
     looked: list[bool] = []
 
     def over() -> bool:

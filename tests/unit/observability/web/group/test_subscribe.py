@@ -10,8 +10,8 @@ import pytest
 
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.observability.web.group import subscribe
-from kafka_keyshared.observability.web.group.report import Beat, key_of
-from kafka_keyshared.observability.web.group.subscribe import Group, News, Place
+from kafka_keyshared.observability.web.group.report import InstanceReport, key_of
+from kafka_keyshared.observability.web.group.subscribe import GroupListener, News, ReportSource
 from kafka_keyshared.observability.web.group.view import Looker
 from tests.support.beats import GROUP, beat
 
@@ -62,13 +62,13 @@ class Here:
         monkeypatch.setattr(subscribe, "TAKE", 0.01)
         monkeypatch.setattr(subscribe, "AGAIN_AFTER", 0.01)
         self.now = 1_000.0
-        self.own: Beat | None = None
+        self.own: InstanceReport | None = None
         self.sizes = {"orders": 2}
         self.trouble = ""
         self.ear = MadeUpEar()
-        self.group = Group(
+        self.group = GroupListener(
             lambda: self.own,
-            Place("topic", "beats", self.ear.open),
+            ReportSource("topic", "beats", self.ear.open),
             Looker(GROUP, "a-1-0", "a"),
             sizes=lambda topics: {each: self.sizes[each] for each in topics},
             trouble=lambda: self.trouble,
