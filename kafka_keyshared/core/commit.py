@@ -120,6 +120,9 @@ class CutSets:
         return sum(self._cut.values())
 
 
+RETRY_AFTER = 1.0
+"""Maximum seconds until a failed commit is sent again, however long the interval is."""
+
 DOUBT = 10.0
 """Seconds in which a coordinator may still store a commit that the client has given up on.
 
@@ -392,7 +395,7 @@ class Commits:
             # At once, and with the shorter texts that the lower limit makes of them.
             self._send_alone(states, now)
             return []
-        self._send_alone(states, now + self.policy.interval)
+        self._send_alone(states, now + min(self.policy.interval, RETRY_AFTER))
         for state in states.values():
             state.doubt_until = now + DOUBT
         self._sure_at = min(self._sure_at, now + DOUBT)
