@@ -121,6 +121,9 @@ class CutSets:
         return sum(self._cut.values())
 
 
+RETRY_AFTER = 1.0
+"""Maximum seconds until a failed commit is sent again, however long the interval is."""
+
 DOUBT = 10.0
 """Seconds in which a coordinator may still store a commit that the client has given up on.
 
@@ -393,7 +396,7 @@ class Commits:
             # At once, and with the shorter texts that follow from the lower limit.
             self._send_alone(states, now)
             return []
-        self._send_alone(states, now + self.policy.interval)
+        self._send_alone(states, now + min(self.policy.interval, RETRY_AFTER))
         for state in states.values():
             state.doubt_until = now + DOUBT
         self._sure_at = min(self._sure_at, now + DOUBT)

@@ -386,6 +386,18 @@ def test_the_dispatcher_asks_for_a_commit_when_something_settled() -> None:
     assert not harness.core.commit_wanted(harness.now + 60)
 
 
+@pytest.mark.parametrize(("interval", "after"), [(0.2, 0.2), (1.0, 1.0), (60.0, 1.0)])
+def test_a_failed_commit_is_sent_again_after_a_second_at_most(
+    interval: float, after: float
+) -> None:
+    """A right or a coordinator may be missing for a moment; the interval may be a minute."""
+    commits = Commits(CommitPolicy(interval=interval))
+    (failed,) = commits.plan({P0: entry(5)}, 10.0)
+    commits.answered(CommitAnswered(failed, RETRY, "timed out"), 10.0)
+    assert not commits.due(10.0 + after - 0.01, changed=True, idle_since=None, hurried=True)
+    assert commits.due(10.0 + after, changed=False, idle_since=None)
+
+
 def test_a_failed_commit_is_wanted_again_though_nothing_happens() -> None:
     harness = Harness()
     harness.assign()
