@@ -314,7 +314,7 @@ def test_the_heartbeat_waits_a_turn_for_a_commit_that_took_long_but_not_for_ever
     stage.step()
     at = stage.log.index("CommitDue")
     assert stage.log[at + 1] == "turn", "the client is asked between the two"
-    assert "Beat" in stage.log[at + 1 :]
+    assert "Tick" in stage.log[at + 1 :]
 
 
 # --- a full window ---

@@ -393,7 +393,7 @@ def test_a_failed_commit_is_sent_again_after_a_second_at_most(
     """A right or a coordinator may be missing for a moment; the interval may be a minute."""
     commits = Commits(CommitPolicy(interval=interval))
     (failed,) = commits.plan({P0: entry(5)}, 10.0)
-    commits.answered(CommitAnswered(failed, RETRY, "timed out"), 10.0)
+    commits.answered(CommitAnswer(failed, RETRY, "timed out"), 10.0)
     assert not commits.due(10.0 + after - 0.01, changed=True, idle_since=None, hurried=True)
     assert commits.due(10.0 + after, changed=False, idle_since=None)
 
