@@ -69,7 +69,7 @@ def test_a_run_goes_on_beyond_the_first_violation_where_that_is_asked_for() -> N
     told.finish()
     said = {type(each).__name__: [v.words for v in each.violations] for each in found}
     assert [name for name, words in said.items() if words] == [
-        *("Order", "SafeCommit", "CommitSequence", "NoLoss")
+        *("OrderChecker", "SafeCommit", "CommitSequence", "NoLoss")
     ]
     violation = next(each for each in found if each.violations).violations[0]
     assert isinstance(violation, Violation)
@@ -123,7 +123,7 @@ def test_checkers_know_nothing_of_what_the_core_believes() -> None:
         name
         for module in modules("kafka_keyshared/lab/simulator/checkers")
         for _, name in imports(module, known)
-        if name.startswith("kafka_keyshared.") and ".sim." not in name
+        if name.startswith("kafka_keyshared.") and ".lab.simulator." not in name
     }
     assert parts == {
         *("kafka_keyshared.core.contract.events", "kafka_keyshared.core.subscription.settings"),
@@ -257,7 +257,9 @@ def test_two_records_of_a_lane_at_once_in_one_process_overlap() -> None:
         told.begin(1, 0)
         told.begin(1, 0, at=T1)
 
-    assert_found("Serial", "t-1@0 .* began at worker 0 .* while t-0@0 .* runs at worker 0", story)
+    assert_found(
+        "SerialChecker", "t-1@0 .* began at worker 0 .* while t-0@0 .* runs at worker 0", story
+    )
     assert_right(story, settings(order_scope="partition"))
 
 
@@ -273,7 +275,9 @@ def test_keys_of_several_topics_are_one_lane_where_the_subscription_is_the_scope
             told.begin(1, 0, at=at)
 
     assert_right(story)
-    assert_found("Serial", "u-0@0 .* while t-0@0", story, settings(order_scope="subscription"))
+    assert_found(
+        "SerialChecker", "u-0@0 .* while t-0@0", story, settings(order_scope="subscription")
+    )
 
 
 def test_two_processes_do_not_run_a_lane_of_a_partition_at_once() -> None:
@@ -286,7 +290,7 @@ def test_two_processes_do_not_run_a_lane_of_a_partition_at_once() -> None:
         told.later(1.0)
         told.released(1)
 
-    assert_found("Serial", r"t-0 was let go after 1.000 s of 5.000 while t-0@0", story)
+    assert_found("SerialChecker", r"t-0 was let go after 1.000 s of 5.000 while t-0@0", story)
 
 
 @pytest.mark.parametrize("how", ["lost", "killed", "late", "stolen"])
@@ -336,7 +340,9 @@ def test_who_has_not_heard_of_its_loss_may_go_on_beside_the_next_one_and_nobody_
     if how == "stolen":
         assert_right(story)
     else:
-        assert_found("Serial", "t-0@1 .* in assignment 1 of member 1 while t-0@1 .* runs", story)
+        assert_found(
+            "SerialChecker", "t-0@1 .* in assignment 1 of member 1 while t-0@1 .* runs", story
+        )
 
 
 @pytest.mark.parametrize("how", ["while it began", "before it was told", "never"])
@@ -362,7 +368,9 @@ def test_who_begins_what_is_another_members_by_then_may_go_on_beside_that(how: s
             told.begin(member, 0)
 
     if how == "never":
-        assert_found("Serial", "t-0@0 .* in assignment 99 of member 2 while t-0@0 .* runs", story)
+        assert_found(
+            "SerialChecker", "t-0@0 .* in assignment 99 of member 2 while t-0@0 .* runs", story
+        )
     else:
         assert_right(story)
 
@@ -384,7 +392,7 @@ def test_what_ends_after_its_partition_has_gone_is_in_nobodys_way(done: bool) ->
     if done:
         assert_right(story)
     else:
-        assert_found("Order", "t-0@1 .* before t-0@0 .* of its lane: it is to run", story)
+        assert_found("OrderChecker", "t-0@1 .* before t-0@0 .* of its lane: it is to run", story)
 
 
 @pytest.mark.parametrize("ended", [False, True])
@@ -418,11 +426,13 @@ def test_a_worker_may_start_what_has_gone_until_it_has_given_that_back(
     if how in ("lost", "revoked too late"):
         assert_right(story)
     elif how == "not asked" and ended:
-        assert_found("Order", "t-0@0 .* although its partition has gone: lost", story)
+        assert_found("OrderChecker", "t-0@0 .* although its partition has gone: lost", story)
     elif ended:
         assert_found("NoRepeats", "t-0@0 .* began again at worker 0 in assignment 1", story)
     else:
-        assert_found("Serial", "t-0@0 .* in assignment 1 of member 1 while t-0@0 .* runs", story)
+        assert_found(
+            "SerialChecker", "t-0@0 .* in assignment 1 of member 1 while t-0@0 .* runs", story
+        )
 
 
 def test_a_record_without_a_key_may_meet_itself_after_its_partition_was_away() -> None:
@@ -441,7 +451,7 @@ def test_a_record_without_a_key_may_meet_itself_after_its_partition_was_away() -
 
     assert_right(story)
     words = "t-0@0 .no key. .* began at worker 0 .* while t-0@0"
-    assert_found("Serial", words, story, settings(null_keys="one-lane"))
+    assert_found("SerialChecker", words, story, settings(null_keys="one-lane"))
 
 
 def test_a_stop_is_not_clean_while_something_runs() -> None:
@@ -452,7 +462,7 @@ def test_a_stop_is_not_clean_while_something_runs() -> None:
         told.begin(1, 0)
         told.stop(1)
 
-    assert_found("Serial", "a stop counts as clean and t-0@0 .* still ran", story)
+    assert_found("SerialChecker", "a stop counts as clean and t-0@0 .* still ran", story)
 
 
 # --- I3 ---
@@ -464,7 +474,9 @@ def test_a_record_that_starts_before_the_one_ahead_is_out_of_order() -> None:
         told.deliver(1, 0, 1)
         told.run(1, 1)
 
-    assert_found("Order", "t-0@1 .* began .* before t-0@0 .* of its lane: it is to run", story)
+    assert_found(
+        "OrderChecker", "t-0@1 .* began .* before t-0@0 .* of its lane: it is to run", story
+    )
 
 
 def test_a_record_that_overtakes_a_retry_is_out_of_order() -> None:
@@ -476,7 +488,7 @@ def test_a_record_that_overtakes_a_retry_is_out_of_order() -> None:
         told.end(1, 0, "failed")
         told.begin(1, 1)
 
-    assert_found("Order", "before t-0@0 .*: it waits for its next attempt", story)
+    assert_found("OrderChecker", "before t-0@0 .*: it waits for its next attempt", story)
 
 
 def test_a_record_that_overtakes_a_letter_nobody_has_answered_is_out_of_order() -> None:
@@ -490,7 +502,7 @@ def test_a_record_that_overtakes_a_letter_nobody_has_answered_is_out_of_order() 
         told.begin(1, 1)
 
     assert_found(
-        "Order", "before t-0@0 .*: it waits for its dead letter", story, settings(dlq=True)
+        "OrderChecker", "before t-0@0 .*: it waits for its dead letter", story, settings(dlq=True)
     )
 
 
@@ -503,7 +515,9 @@ def test_a_blocked_record_does_not_start() -> None:
         told.end(1, 0, "failed")
         told.run(1, 0)
 
-    assert_found("Order", "although it is blocked", story, settings(retry=ONE, poison="block"))
+    assert_found(
+        "OrderChecker", "although it is blocked", story, settings(retry=ONE, poison="block")
+    )
 
 
 def test_dropped_by_the_policy_it_opens_its_lane() -> None:
@@ -533,7 +547,7 @@ def test_what_was_given_back_untried_was_no_attempt() -> None:
 
 
 def test_nothing_starts_that_was_not_delivered() -> None:
-    assert_found("Order", "was never delivered there", lambda told: begun(told).run(1, 0))
+    assert_found("OrderChecker", "was never delivered there", lambda told: begun(told).run(1, 0))
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["revoked", "gone"])
@@ -548,7 +562,7 @@ def test_nothing_starts_of_a_partition_that_goes(gone: bool) -> None:
         told.begin(1, 0)
 
     words = "its partition has gone: revoked at 1000.000" if gone else "revoked since 1000.000"
-    assert_found("Order", words, story)
+    assert_found("OrderChecker", words, story)
 
 
 def test_a_worker_that_is_to_answer_a_recall_may_start_what_it_has() -> None:
@@ -571,7 +585,7 @@ def test_a_worker_that_is_to_answer_a_recall_may_start_what_it_has() -> None:
         told.hand(1, 1)
         told.begin(1, 1)
 
-    assert_found("Order", words, and_again)
+    assert_found("OrderChecker", words, and_again)
 
 
 def test_nothing_starts_once_an_owner_has_had_time_to_hear_of_the_stop() -> None:
@@ -585,7 +599,7 @@ def test_nothing_starts_once_an_owner_has_had_time_to_hear_of_the_stop() -> None
         told.later(1.5)
         told.begin(1, 1)
 
-    assert_found("Order", "although its member stops since 1000.000", story)
+    assert_found("OrderChecker", "although its member stops since 1000.000", story)
     assert_right(story, free_since=lambda member: float("inf"))
 
 
@@ -599,7 +613,7 @@ def test_an_assignment_begins_where_the_broker_says() -> None:
         told.assign(2, position=1)
 
     assert_found(
-        "Order", "t-0 begins at 1 in assignment 2 of member 2, below the position 2", story
+        "OrderChecker", "t-0 begins at 1 in assignment 2 of member 2, below the position 2", story
     )
 
 
@@ -611,7 +625,7 @@ def test_nothing_is_skipped_by_a_start_or_a_seek(sought: bool) -> None:
         told.assign(1, position=0 if sought else 2)
         told.seek(1, 2)
 
-    assert_found("Order", "t-0 is read from 2 .* beyond t-0@0 .*never read", story)
+    assert_found("OrderChecker", "t-0 is read from 2 .* beyond t-0@0 .*never read", story)
 
 
 def test_a_seek_goes_back_to_what_was_not_used_and_no_further() -> None:
@@ -634,7 +648,7 @@ def test_a_seek_goes_back_to_what_was_not_used_and_no_further() -> None:
         told.assign(1, position=1)
         told.seek(1, 0)
 
-    assert_found("Order", "read again from 0; .* begun at 1", further)
+    assert_found("OrderChecker", "read again from 0; .* begun at 1", further)
 
 
 def test_an_answer_that_comes_while_a_member_asks_may_be_the_one_it_begins_with() -> None:
@@ -667,7 +681,7 @@ def test_a_partition_that_was_withheld_begins_where_the_answer_says() -> None:
         told.run(2, 2)
 
     assert_right(lambda told: story(told, 2))
-    assert_found("Order", "is read from 3 .* beyond t-0@2", lambda told: story(told, 3))
+    assert_found("OrderChecker", "is read from 3 .* beyond t-0@2", lambda told: story(told, 3))
 
 
 @pytest.mark.parametrize("place", [2, None])
@@ -699,7 +713,7 @@ def test_what_comes_before_it_is_said_where_to_begin_is_used_by_nobody(place: in
     assert_right(story, bound)
     if place is not None:
         words = "t-0 begins at 0 in assignment 2 of member 1, below the position 2"
-        assert_found("Order", words, lambda told: story(told, 0), bound)
+        assert_found("OrderChecker", words, lambda told: story(told, 0), bound)
 
 
 def test_who_reads_on_behind_what_came_first_has_taken_it_in() -> None:
@@ -719,7 +733,7 @@ def test_who_reads_on_behind_what_came_first_has_taken_it_in() -> None:
         told.finish()
 
     assert_right(lambda told: story(told, 3))
-    assert_found("Order", "is read from 4 .*beyond t-0@3", lambda told: story(told, 4))
+    assert_found("OrderChecker", "is read from 4 .*beyond t-0@3", lambda told: story(told, 4))
     words = "covers t-0@1 .* which is not settled there"
     assert_found("SafeCommit", words, lambda told: story(told, 3, runs=False))
 
@@ -856,7 +870,7 @@ def test_what_comes_when_its_assignment_is_over_is_in_no_window_and_may_not_star
         told.deliver(1, 0)
         told.run(1, 0)
 
-    assert_found("Order", "although it was never delivered there", used)
+    assert_found("OrderChecker", "although it was never delivered there", used)
 
 
 def test_a_worker_has_no_more_leases_than_it_may() -> None:

@@ -461,7 +461,7 @@ def test_who_has_not_heard_of_its_loss_may_repeat_what_settled_at_the_next_one(
         assert isinstance(found, NoRepeats)
         assert found.repeats == {"its partition was lost": 1}
     else:
-        assert_found("Order", "although its partition has gone: revoked", story)
+        assert_found("OrderChecker", "although its partition has gone: revoked", story)
 
 
 def test_who_is_told_too_late_may_repeat_what_settles_at_the_one_who_has_it() -> None:

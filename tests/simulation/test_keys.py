@@ -165,13 +165,13 @@ def test_own_keys_that_are_one_by_their_function_are_one_lane() -> None:
     story = of_keys(b"key-1", b"key-8", then=overtaken)
     assert_right(story)
     chosen = settings(key_of=DerivedKey(header=False, groups=7), undecodable="drop")
-    assert_found("Order", "before t-0@0", story, chosen)
+    assert_found("OrderChecker", "before t-0@0", story, chosen)
 
 
 def test_null_keys_that_are_one_lane_are_kept_in_order() -> None:
     story = of_keys(None, None, then=overtaken)
     assert_right(story)
-    assert_found("Order", "before t-0@0", story, settings(null_keys="one-lane"))
+    assert_found("OrderChecker", "before t-0@0", story, settings(null_keys="one-lane"))
 
 
 def run_it(told: Told) -> None:
@@ -182,8 +182,8 @@ def run_it(told: Told) -> None:
 @pytest.mark.parametrize(
     ("policy", "checker", "words"),
     [
-        ("dead_letter", "Order", "although it waits for its dead letter"),
-        ("block", "Order", "although it is blocked"),
+        ("dead_letter", "OrderChecker", "although it waits for its dead letter"),
+        ("block", "OrderChecker", "although it is blocked"),
         ("drop", "NoRepeats", "dropped for its key at"),
     ],
 )

@@ -77,7 +77,7 @@ def test_attempts_go_on_behind_a_restart_and_what_has_used_them_up_is_not_retrie
         told.hand(2, 0)
         told.begin(2, 0)
 
-    assert_found("Order", "t-0@0 .* although it is blocked", story, FIVE)
+    assert_found("OrderChecker", "t-0@0 .* although it is blocked", story, FIVE)
 
 
 def test_attempts_of_records_that_the_log_has_not_got_are_of_another_log() -> None:
@@ -197,7 +197,7 @@ def test_a_record_of_a_diverted_lane_that_runs_is_found() -> None:
         told.hand(2, 2)
         told.begin(2, 2)
 
-    assert_found("Order", "t-0@2 .* although its lane is diverted", story, DIVERTS)
+    assert_found("OrderChecker", "t-0@2 .* although its lane is diverted", story, DIVERTS)
 
 
 def test_a_record_that_is_dead_lettered_and_never_ran_is_found() -> None:
@@ -358,4 +358,4 @@ def test_what_blocks_and_runs_without_an_order_is_found() -> None:
         told.hand(1, 0)
         told.begin(1, 0)
 
-    assert_found("Order", "t-0@0 .* although it is blocked", story, ARCHIVES)
+    assert_found("OrderChecker", "t-0@0 .* although it is blocked", story, ARCHIVES)

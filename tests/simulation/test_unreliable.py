@@ -63,7 +63,7 @@ def test_what_no_worker_has_may_be_passed_over_and_nothing_of_it_is_owed() -> No
         told.finish()
 
     assert_right(story, UNRELIABLE)
-    assert_found("Order", "before t-0@0", story)
+    assert_found("OrderChecker", "before t-0@0", story)
 
 
 def test_what_a_worker_has_may_not_be() -> None:
@@ -73,7 +73,7 @@ def test_what_a_worker_has_may_not_be() -> None:
         told.hand(1, 0, 1)
         told.begin(1, 1)
 
-    assert_found("Order", "before t-0@0", story, UNRELIABLE)
+    assert_found("OrderChecker", "before t-0@0", story, UNRELIABLE)
 
 
 def test_what_was_passed_over_does_not_run_any_more() -> None:

@@ -16,7 +16,7 @@ PREAMBLE = """
 import os, sys
 from queue import SimpleQueue
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.contract.events import Ended, Failed
+from kafka_keyshared.core.contract.events import Failed, SliceEnded
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.executors.thread_state import WorkerSpec
@@ -35,7 +35,7 @@ def work(handler, count=4):
     records = [record("k%d" % number, b"", offset=number) for number in range(count)]
     slice_ = slice_of(*records)
     pool.submit(slice_)
-    while not isinstance(report := mailbox.get(timeout=50), Ended):
+    while not isinstance(report := mailbox.get(timeout=50), SliceEnded):
         note("reported", type(report).__name__, slice_.records[report.index].offset())
     note("stopped", pool.stop(50), "parent", os.getpid() == PARENT)
 

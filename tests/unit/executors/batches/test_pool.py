@@ -54,7 +54,7 @@ class Bench:
     def until_ended(self, count: int) -> list[tuple[str, int]]:
         """What is said until so many slices have ended: the kind of it, and the offset."""
         found: list[tuple[str, int]] = []
-        while sum(kind == "Ended" for kind, _ in found) < count:
+        while sum(kind == "SliceEnded" for kind, _ in found) < count:
             found.append(self.named(self.mailbox.get(timeout=WAIT)))
         return found
 
@@ -155,15 +155,15 @@ def test_each_record_has_its_own_verdict_and_behind_one_not_settled_its_key_come
     gated.go.set()
     said = pool.until_ended(7)[1:]
     assert said == [
-        ("Ended", 1),
+        ("SliceEnded", 1),
         ("Failed", 2),
-        ("Ended", 2),
-        ("Ended", 3),
+        ("SliceEnded", 2),
+        ("SliceEnded", 3),
         ("SetAside", 4),
-        ("Ended", 4),
+        ("SliceEnded", 4),
         ("Failed", 5),
-        ("Ended", 5),
-        ("Ended", 6),
+        ("SliceEnded", 5),
+        ("SliceEnded", 6),
     ]
 
 
@@ -176,12 +176,12 @@ def test_of_a_failed_key_nothing_more_runs_until_its_fence(bench: Callable[..., 
     said = pool.until_ended(5)
     assert said.index(("Failed", 1)) < said.index(("SetAside", 3))
     pool.submit(record(5, "a"))
-    assert pool.until_ended(1) == [("SetAside", 5), ("Ended", 5)]
+    assert pool.until_ended(1) == [("SetAside", 5), ("SliceEnded", 5)]
     fence = Fence(*WORKER, (lane_of(record(5, "a")),))
     pool.pool.fence(fence)
     assert isinstance(pool.mailbox.get(timeout=WAIT), FencePassed)
     pool.submit(record(5, "a"))
-    assert pool.until_ended(1) == [("Ended", 5)]
+    assert pool.until_ended(1) == [("SliceEnded", 5)]
     assert gated.calls == [[0], [1, 2], [4], [5]]
 
 
@@ -189,10 +189,16 @@ def test_of_a_failed_key_nothing_more_runs_until_its_fence(bench: Callable[..., 
 @pytest.mark.parametrize(
     ("verdict", "kinds"),
     [
-        (Drop(), ["Ended", "Ended", "Ended"]),
-        (Ack(), ["Ended", "Ended", "Ended"]),
-        (DeadLetter("no"), ["Failed", "Ended", "Failed", "Ended", "SetAside", "Ended"]),
-        (Retry(after=1), ["Failed", "Ended", "Failed", "Ended", "SetAside", "Ended"]),
+        (Drop(), ["SliceEnded", "SliceEnded", "SliceEnded"]),
+        (Ack(), ["SliceEnded", "SliceEnded", "SliceEnded"]),
+        (
+            DeadLetter("no"),
+            ["Failed", "SliceEnded", "Failed", "SliceEnded", "SetAside", "SliceEnded"],
+        ),
+        (
+            Retry(after=1),
+            ["Failed", "SliceEnded", "Failed", "SliceEnded", "SetAside", "SliceEnded"],
+        ),
     ],
 )
 def test_a_single_verdict_is_one_for_all(
@@ -230,11 +236,11 @@ def test_a_call_that_fails_is_an_attempt_of_none_and_each_of_its_records_runs_al
     said = pool.until_ended(6)[1:]
     assert gated.calls == [[0], [1, 2, 3, 4], [1], [2], [4], [5]]
     assert said[:5] == [
-        ("Ended", 1),
+        ("SliceEnded", 1),
         ("Failed", 2),
-        ("Ended", 2),
+        ("SliceEnded", 2),
         ("SetAside", 3),
-        ("Ended", 3),
+        ("SliceEnded", 3),
     ]
 
 
@@ -256,7 +262,7 @@ def test_who_has_asked_back_what_had_not_started_waits_for_what_then_runs_alone(
 
     pool = bench(handle, 2, 60.0)
     pool.submit(record(1, "a"), record(2, "b"))
-    assert pool.until_ended(2) == [("Ended", 1), ("Ended", 2)]
+    assert pool.until_ended(2) == [("SliceEnded", 1), ("SliceEnded", 2)]
     assert calls == [[1, 2], [1], [2]]
     assert running == [[1, 2], [1, 2], [2]]
 
@@ -266,7 +272,7 @@ def test_as_many_verdicts_as_records_or_the_call_has_failed(bench: Callable[...,
     pool = held(bench, gated)
     pool.submit(record(1, "a"), record(2, "b"))
     gated.go.set()
-    assert pool.until_ended(3) == [("Ended", 0), ("Ended", 1), ("Ended", 2)]
+    assert pool.until_ended(3) == [("SliceEnded", 0), ("SliceEnded", 1), ("SliceEnded", 2)]
     assert gated.calls == [[0], [1, 2], [1], [2]]
 
 
@@ -288,7 +294,7 @@ def test_what_waits_is_taken_back_and_what_runs_is_not(bench: Callable[..., Benc
     one, two, three = pool.submit(record(1, "a"), record(2, "b"), record(3, "a"))
     answer = pool.pool.recall(Recall(*WORKER, {one.id: [0], three.id: [0]}))
     assert [each for each, _ in answer.slices] == [one.id, three.id]
-    assert pool.until_ended(2) == [("Ended", 1), ("Ended", 3)]
+    assert pool.until_ended(2) == [("SliceEnded", 1), ("SliceEnded", 3)]
     progress = {id_: [*each.running()] for id_, each in pool.pool.progress().items()}
     assert sorted(progress.values()) == [[], [0]] and progress[two.id] == []
     gated.go.set()
@@ -317,13 +323,13 @@ def test_a_stuck_call_is_stuck_with_all_its_records_and_another_thread_goes_on(
     assert [each for each, _ in answer.slices] == [slices[2].id, behind[0].id], "b's second is back"
     assert [each.slice for each in answer.stuck] == [slices[0].id, slices[1].id]
     assert all(each.goes_on for each in answer.stuck)
-    assert pool.until_ended(2) == [("Ended", 2), ("Ended", 3)]
+    assert pool.until_ended(2) == [("SliceEnded", 2), ("SliceEnded", 3)]
     pool.now = 5.0
     pool.submit(record(4, "d"), record(5, "e"), record(6, "f"))
     pool.until_ended(3)
     assert later.calls == [[4, 5, 6]]
     first.go.set()
-    assert pool.until_ended(2) == [("Ended", 0), ("Failed", 1), ("Ended", 1)]
+    assert pool.until_ended(2) == [("SliceEnded", 0), ("Failed", 1), ("SliceEnded", 1)]
     assert slices[2].records[0].value() != b"spoilt", "it is what it was, and runs again"
     pool.submit(record(7, "b"), record(8, "b"), record(9, "b"))
     pool.until_ended(3)
@@ -369,7 +375,7 @@ def test_state_is_given_up_behind_all_that_waits_and_taken_over_before_it(
     pool.pool.adopt(Adopt(*WORKER, (1,), [100]))
     pool.submit(record(0, "a"), record(1, "b"))
     pool.pool.release(Release(*WORKER, 7, (1,)))
-    assert pool.until_ended(2) == [("Ended", 0), ("Ended", 1)]
+    assert pool.until_ended(2) == [("SliceEnded", 0), ("SliceEnded", 1)]
     released = pool.mailbox.get(timeout=WAIT)
     assert isinstance(released, Released)
     assert released.state == [100, 0, 1]
@@ -433,5 +439,5 @@ def test_what_a_thread_ran_that_has_ended_has_failed_once_and_another_goes_on(
     assert pool.pool.dead() == [WORKER]
     pool.pool.replace(*WORKER)
     said = pool.until_ended(3)
-    assert said == [("Failed", 0), ("Ended", 0), ("Ended", 1), ("Ended", 2)]
+    assert said == [("Failed", 0), ("SliceEnded", 0), ("SliceEnded", 1), ("SliceEnded", 2)]
     assert gated.calls == [[0], [1, 2]]

@@ -146,7 +146,7 @@ def test_calls_have_up_to_their_size_in_order_and_as_many_run_at_once_as_the_lim
     pool.submit(*(record(offset, f"key-{offset}") for offset in range(8)))
     assert pool.calls == [[0, 1, 2], [3, 4, 5]]
     assert pool.running() == [0, 1, 2, 3, 4, 5]
-    assert pool.answer(1) == [("Ended", 3), ("Ended", 4), ("Ended", 5)]
+    assert pool.answer(1) == [("SliceEnded", 3), ("SliceEnded", 4), ("SliceEnded", 5)]
     assert pool.calls[2:] == [[6, 7]]
 
 
@@ -226,10 +226,10 @@ def test_each_record_has_its_own_verdict_and_behind_one_not_settled_its_key_come
     pool.submit(record(6, "b"), record(7, "c"))
     said = pool.answer(0, [None, Retry(after=5), ValueError("no"), None, Drop(), None])
     assert said == [
-        ("Ended", 0),
-        *(("Failed", 1), ("Ended", 1), ("Failed", 2), ("Ended", 2)),
-        *(("SetAside", 3), ("Ended", 3), ("Ended", 4)),
-        *(("SetAside", 5), ("Ended", 5), ("SetAside", 6), ("Ended", 6)),
+        ("SliceEnded", 0),
+        *(("Failed", 1), ("SliceEnded", 1), ("Failed", 2), ("SliceEnded", 2)),
+        *(("SetAside", 3), ("SliceEnded", 3), ("SliceEnded", 4)),
+        *(("SetAside", 5), ("SliceEnded", 5), ("SetAside", 6), ("SliceEnded", 6)),
     ]
     assert pool.calls[1:] == [[7]], "of c nothing has failed"
 
@@ -239,7 +239,7 @@ def test_of_a_failed_key_nothing_more_runs_until_its_fence(bench: Make) -> None:
     pool.submit(record(0, "a"), record(1, "b"))
     pool.answer(0, [DeadLetter("no"), None])
     pool.submit(record(2, "a"), record(3, "b"))
-    assert pool.heard() == [("SetAside", 2), ("Ended", 2)]
+    assert pool.heard() == [("SetAside", 2), ("SliceEnded", 2)]
     assert pool.calls[1:] == [[3]]
     pool.pool.fence(Fence(*WORKER, (lane_of(record(2, "a")),)))
     pool.host.turn()
@@ -264,19 +264,19 @@ def test_a_call_that_fails_is_an_attempt_of_none_and_each_of_its_records_runs_al
     pool.submit(record(4, "c"), record(5, "d"))
     assert pool.calls[1:] == [[0], [5]], "c is the first call's until it is over"
     assert pool.running() == [0, 5]
-    assert pool.answer(1) == [("Ended", 0)]
+    assert pool.answer(1) == [("SliceEnded", 0)]
     assert pool.answer(3, ValueError("no")) == [
-        *(("Failed", 1), ("Ended", 1)),
-        *(("SetAside", 2), ("Ended", 2)),
+        *(("Failed", 1), ("SliceEnded", 1)),
+        *(("SetAside", 2), ("SliceEnded", 2)),
     ]
-    assert pool.answer(4) == [("Ended", 3)]
+    assert pool.answer(4) == [("SliceEnded", 3)]
     assert pool.calls[1:] == [[0], [5], [1], [3], [4]]
 
 
 def test_a_single_verdict_is_one_for_all_and_splits_nothing(bench: Make) -> None:
     pool = bench()
     pool.submit(record(0, "a"), record(1, "b"))
-    assert [kind for kind, _ in pool.answer(0, Retry(after=1))] == ["Failed", "Ended"] * 2
+    assert [kind for kind, _ in pool.answer(0, Retry(after=1))] == ["Failed", "SliceEnded"] * 2
     assert pool.calls == [[0, 1]]
 
 
@@ -328,7 +328,7 @@ def test_a_call_past_its_time_is_cancelled_and_each_of_its_records_has_its_time_
     assert pool.heard() == []
     pool.now = 61.0
     assert pool.time_out(zero).stuck == (), "who asks saw it run since the call before"
-    assert pool.answer(1) == [("Ended", 0)]
+    assert pool.answer(1) == [("SliceEnded", 0)]
     assert pool.calls[2:] == [[1]]
     pool.now = 121.0
     pool.time_out(one)
@@ -336,7 +336,7 @@ def test_a_call_past_its_time_is_cancelled_and_each_of_its_records_has_its_time_
     assert isinstance(failed, Failed)
     assert failed.failure.timed_out
     assert "ack timeout" in failed.failure.message
-    assert pool.heard() == [("Failed", 1), ("Ended", 1)]
+    assert pool.heard() == [("Failed", 1), ("SliceEnded", 1)]
 
 
 def test_a_call_that_does_not_heed_is_stuck_and_others_go_on_beside_it(bench: Make) -> None:
@@ -355,7 +355,7 @@ def test_a_call_that_does_not_heed_is_stuck_and_others_go_on_beside_it(bench: Ma
     pool.submit(record(4, "d"))
     assert pool.calls == [[0, 1, 2], [4]]
     said = pool.answer(0, [None, ValueError("no"), None])
-    assert said == [("Ended", 0), ("Failed", 1), ("Ended", 1)]
+    assert said == [("SliceEnded", 0), ("Failed", 1), ("SliceEnded", 1)]
 
 
 def test_a_call_that_somebody_cancels_before_it_begins_has_failed(bench: Make) -> None:
@@ -368,7 +368,7 @@ def test_a_call_that_somebody_cancels_before_it_begins_has_failed(bench: Make) -
         task.cancel()
     pool.host.turn()
     assert pool.calls == []
-    assert pool.heard() == [("Failed", 0), ("Ended", 0)]
+    assert pool.heard() == [("Failed", 0), ("SliceEnded", 0)]
     pool.pool.fence(Fence(*WORKER, (lane_of(record(0, "a")),)))
     pool.submit(record(1, "a"))
     assert pool.calls == [[1]], "and its key is free"
@@ -435,7 +435,7 @@ def test_state_is_given_up_behind_all_that_waits_and_taken_over_before_it(bench:
     released = pool.said.pop()
     assert isinstance(released, Released)
     assert released.state == [100, 0, 1], "and nothing waits for more any longer"
-    assert pool.heard() == [("Ended", 0), ("Ended", 1)]
+    assert pool.heard() == [("SliceEnded", 0), ("SliceEnded", 1)]
     pool.pool.end(*WORKER)
     pool.host.turn()
     assert Keeper.made.pop().closed
@@ -456,7 +456,7 @@ def test_who_quits_cancels_what_runs_and_starts_nothing_alone(bench: Make) -> No
     pool.host.loop.run_until_complete(pool.pool.quit())
     pool.host.turn()
     assert pool.calls == [[0, 1]]
-    assert pool.heard() == [("Failed", 0), ("Ended", 0), ("Failed", 1), ("Ended", 1)]
+    assert pool.heard() == [("Failed", 0), ("SliceEnded", 0), ("Failed", 1), ("SliceEnded", 1)]
 
 
 def test_a_new_loop_goes_on_behind_what_ran_on_one_that_has_ended(bench: Make) -> None:
@@ -469,7 +469,7 @@ def test_a_new_loop_goes_on_behind_what_ran_on_one_that_has_ended(bench: Make) -
     assert pool.pool.dead() == [WORKER]
     for _ in range(2):
         pool.pool.workers[WORKER].lose()
-    assert pool.heard() == [("Failed", 0), ("Ended", 0)]
+    assert pool.heard() == [("Failed", 0), ("SliceEnded", 0)]
     pool.pool.replace(*WORKER)
     pool.host.turn()
     assert pool.heard() == []
@@ -502,4 +502,4 @@ def test_what_a_call_leaves_on_its_task_reaches_none_of_those_that_run_alone_beh
     pool.submit(*(record(offset, "a") for offset in range(3)))
     pool.host.turn()
     assert cancelling == [(3, 0, False), *[(1, 0, False)] * 3]
-    assert pool.heard() == [("Ended", 0), ("Ended", 1), ("Ended", 2)]
+    assert pool.heard() == [("SliceEnded", 0), ("SliceEnded", 1), ("SliceEnded", 2)]

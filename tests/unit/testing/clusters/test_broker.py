@@ -188,10 +188,10 @@ def test_the_guard_knows_what_is_left_to_kill() -> None:
 
 OWNER = """
 import pathlib, subprocess, sys, os
-from kafka_keyshared.testing.clusters.guard import Guard
+from kafka_keyshared.testing.clusters.guard import ProcessGuard
 directory = pathlib.Path(sys.argv[1])
 directory.mkdir()
-guard = Guard(directory)
+guard = ProcessGuard(directory)
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 guard.watch(child.pid)
 print("ready", flush=True)
@@ -226,8 +226,8 @@ def test_a_forked_child_does_not_keep_the_guard_waiting(tmp_path: Path) -> None:
     script = """
 import os, pathlib, sys, warnings
 warnings.simplefilter("ignore")
-from kafka_keyshared.testing.clusters.guard import Guard
-guard = Guard(pathlib.Path(sys.argv[1]))
+from kafka_keyshared.testing.clusters.guard import ProcessGuard
+guard = ProcessGuard(pathlib.Path(sys.argv[1]))
 here, there = os.pipe()
 child = os.fork()
 if child == 0:
