@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -24,14 +24,18 @@ ON_THE_WAY = (0.001, 0.05)
 class TopicIdsOnTheirWay:
     """A query for topic ids. It is answered at one moment and received later."""
 
-    def __init__(self, process: SimulatedProcess) -> None:
+    def __init__(
+        self, process: SimulatedProcess, waiting: Callable[[], AbstractContextManager[None]]
+    ) -> None:
         self._process = process
+        self._waiting = waiting
         self.found: dict[str, str] | None = None
 
     def answer(self, timeout: float) -> dict[str, str] | None:
         """Return the ids; None without an answer yet."""
         if self.found is None and timeout > 0:
-            self._process.wait(timeout, lambda: self.found is not None)
+            with self._waiting():
+                self._process.wait(timeout, lambda: self.found is not None)
         return self.found
 
 
@@ -151,7 +155,7 @@ class ClientQueries:
     def topic_ids(self, topics: Collection[str]) -> TopicIdsOnTheirWay:
         """Query any reachable broker. Without one the query is never answered."""
         cluster, timeline, link = self._cluster, self._timeline, self._link
-        asked = TopicIdsOnTheirWay(self._process)
+        asked = TopicIdsOnTheirWay(self._process, self.waiting)
         names = sorted(topics)
 
         def tell() -> None:
