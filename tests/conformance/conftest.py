@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.opt_outs import pools_of
-from tests.support.pool_sides import Side
+from tests.conformance.pool_sides import Side
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

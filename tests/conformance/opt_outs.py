@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tests.support.loop_sides import CallersTasks, Inline, OwnTasks
-from tests.support.pool_sides import (
+from tests.conformance.loop_sides import CallersTasks, Inline, OwnTasks
+from tests.conformance.pool_sides import (
     Batches,
     CallTasks,
     Fake,
@@ -27,7 +27,7 @@ from tests.support.pool_sides import (
     Tasks,
     Threads,
 )
-from tests.support.process_side import Processes
+from tests.conformance.process_side import Processes
 
 REAL: tuple[type[Side], ...] = (
     *(Threads, Instances, Inline, Processes, Batches),

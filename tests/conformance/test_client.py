@@ -18,9 +18,18 @@ from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.testing.clusters.cluster import Cluster, admin_client
 from kafka_keyshared.testing.clusters.node import free_ports
+from tests.conformance.client_sides import (
+    PATIENCE,
+    Fake,
+    Real,
+    Side,
+    Simulated,
+    offsets,
+    read,
+    take,
+)
 from tests.support.live import client_conf, group_name
 from tests.support.ports import FakeClient
-from tests.support.sides import PATIENCE, Fake, Real, Side, Simulated, offsets, read, take
 
 
 @pytest.fixture(params=["eager", "cooperative"])

@@ -19,7 +19,7 @@ from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitResult, Right
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
-from tests.support.sides import PATIENCE, Real, Simulated, World, offsets, read, take
+from tests.conformance.client_sides import PATIENCE, Real, Simulated, World, offsets, read, take
 
 Make = Callable[..., World]
 

@@ -9,10 +9,17 @@ import pytest
 
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from tests.conformance.pool_sides import (
+    Fake,
+    FakeInstances,
+    FakeProcesses,
+    Instances,
+    Side,
+    Threads,
+)
+from tests.conformance.pool_walk import Walk
+from tests.conformance.process_side import Processes
 from tests.support.harness import Harness
-from tests.support.pool_sides import Fake, FakeInstances, FakeProcesses, Instances, Side, Threads
-from tests.support.pool_walk import Walk
-from tests.support.process_side import Processes
 from tests.support.records import record
 from tests.support.seeds import seeds
 

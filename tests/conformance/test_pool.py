@@ -1,9 +1,9 @@
 """What the core relies on in every pool, asked of all of them; ``executors/port.py`` says it in
 words.
 
-The rules (``tests/support/pool_rules.py``) listen throughout: that records start in the order in
-which they were given, that a slice ends once and nothing of it is heard afterwards, that nothing of
-a failed lane starts before its fence, and the like, hold in every test here.
+The rules (``tests/conformance/pool_rules.py``) listen throughout: that records start in the order
+in which they were given, that a slice ends once and nothing of it is heard afterwards, that nothing
+of a failed lane starts before its fence, and the like, hold in every test here.
 
 Every test here is asked of every pool that ``opt_outs.py`` does not name for it, with the reason.
 """
@@ -21,10 +21,9 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.events import FencePassed, SliceEnded
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Drop
-from tests.support.harness import Harness
-from tests.support.loop_sides import CallersTasks, Inline, OwnTasks
-from tests.support.pool_rules import At, Fate, selecting
-from tests.support.pool_sides import (
+from tests.conformance.loop_sides import CallersTasks, Inline, OwnTasks
+from tests.conformance.pool_rules import At, Fate, selecting
+from tests.conformance.pool_sides import (
     WAIT,
     WORKER,
     Batches,
@@ -43,8 +42,9 @@ from tests.support.pool_sides import (
     Tasks,
     Threads,
 )
-from tests.support.pool_walk import Walk
-from tests.support.process_side import Processes
+from tests.conformance.pool_walk import Walk
+from tests.conformance.process_side import Processes
+from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, FakeRecord, record
 from tests.support.seeds import seeds
 from tests.support.slices import slice_of

@@ -11,10 +11,10 @@ import pytest
 from kafka_keyshared.core.contract.events import Failed
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.executors.handling.failure import MESSAGE_CHARS_MAX, STACK_CHARS_MAX
+from tests.conformance.pool_rules import At
+from tests.conformance.pool_sides import FAILING, WORKER, Heard, Raising, Returning, Side
 from tests.support import raised
 from tests.support.harness import Harness
-from tests.support.pool_rules import At
-from tests.support.pool_sides import FAILING, WORKER, Heard, Raising, Returning, Side
 from tests.support.records import record
 
 ERRORS = (

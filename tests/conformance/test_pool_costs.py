@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.opt_outs import RESIZES
-from tests.support.pool_sides import WAIT, WORKER, Side
+from tests.conformance.pool_sides import WAIT, WORKER, Side
 from tests.support.records import record
 
 RESTS_WITHIN = 10.0

@@ -26,8 +26,8 @@ from kafka_keyshared.observability.audit.ledger import MemoryLedger
 from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.ports import Ports
-from tests.support.instance_pools import MAKERS
-from tests.support.pool_sides import Members, Side, Threads
+from tests.conformance.instance_pools import MAKERS
+from tests.conformance.pool_sides import Members, Side, Threads
 from tests.support.ports import FakeClient
 from tests.support.records import P0, P1, FakeRecord
 

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 from kafka_keyshared.testing.clusters.broker import RealCluster
 from kafka_keyshared.testing.clusters.node import free_ports
 from tests.conftest import _require_kafka
+from tests.integration.page_blocks import Reader, Shell
 from tests.support import pages
-from tests.support.blocks import Reader, Shell
 from tests.support.live import write
 from tests.support.pages import Block, Note, PageError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.adversary import Adversary
-from tests.support.lives import STEPS, expect_reached, live
+from tests.property.adversaries.lives import STEPS, expect_reached, live
+from tests.property.adversaries.protocol import Adversary
 from tests.support.seeds import patience, seeds
 
 pytestmark = pytest.mark.timeout(patience(400))

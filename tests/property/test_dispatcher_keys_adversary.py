@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.keys import key_cache
-from tests.support.keyed import KeyedAdversary
-from tests.support.lives import SMALL_BUDGET, STEPS, expect_reached, live
-from tests.support.remade import RemakingAdversary
+from tests.property.adversaries.derived_keys import KeyedAdversary
+from tests.property.adversaries.lives import SMALL_BUDGET, STEPS, expect_reached, live
+from tests.property.adversaries.recreated_topics import RemakingAdversary
 from tests.support.seeds import patience, seeds
 
 pytestmark = pytest.mark.timeout(patience(400))

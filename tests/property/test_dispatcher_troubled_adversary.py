@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.adversary import Adversary
-from tests.support.delaying import DelayingAdversary
-from tests.support.evicting import EvictingAdversary
-from tests.support.joining import FilteringAdversary, JoiningAdversary
-from tests.support.lives import SMALL_BUDGET, STEPS, expect_reached, live
-from tests.support.losing import LosingAdversary
+from tests.property.adversaries.evictions import EvictingAdversary
+from tests.property.adversaries.late_commits import DelayingAdversary
+from tests.property.adversaries.lives import SMALL_BUDGET, STEPS, expect_reached, live
+from tests.property.adversaries.lost_partitions import LosingAdversary
+from tests.property.adversaries.protocol import Adversary
+from tests.property.adversaries.worker_changes import FilteringAdversary, JoiningAdversary
 from tests.support.seeds import patience, seeds
 
 pytestmark = pytest.mark.timeout(patience(400))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.keys import key_cache
-from tests.support.lives import SMALL_BUDGET, STEPS, expect_reached, live
-from tests.support.ordering import OrderingAdversary
+from tests.property.adversaries.lane_commands import OrderingAdversary
+from tests.property.adversaries.lives import SMALL_BUDGET, STEPS, expect_reached, live
 from tests.support.seeds import patience, seeds
 
 pytestmark = pytest.mark.timeout(patience(400))

@@ -15,7 +15,7 @@ import pytest
 from kafka_keyshared.lab.simulator.plan import plan_of
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run import run_seed
-from tests.support.plans import Found, read, write
+from tests.simulation.plans import Found, read, write
 
 FILES = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 

@@ -16,7 +16,7 @@ from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support import given
 from tests.support.browser import AXE, SERIOUS, TOO_WIDE, live_page, until
-from tests.support.console import scene
+from tests.web.console import scene
 
 # A browser has much to do, and a machine may be slow.
 pytestmark = pytest.mark.timeout(300)

@@ -17,7 +17,7 @@ from kafka_keyshared.hashing import SLOT_FUNCTIONS
 from kafka_keyshared.observability.web.admin.app import ASSETS
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.browser import AXE, CUT_OFF, SERIOUS, TOO_WIDE, live_page, until
-from tests.support.console import HOSTILE, Scene, scene
+from tests.web.console import HOSTILE, Scene, scene
 
 # A browser has much to do, and a machine may be slow.
 pytestmark = pytest.mark.timeout(300)

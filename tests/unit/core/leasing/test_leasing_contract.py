@@ -1,7 +1,7 @@
 """One contract for every way of leasing: fences, one lease of a key, and settling one by one.
 
 Each test is told to all of them. What starts, how much is in hand and what a commit says is held to
-the rules at every step (:class:`tests.support.leasing.Books`).
+the rules at every step (:class:`tests.unit.core.leasing.leasing_rules.Books`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections import Counter
 import pytest
 
 from kafka_keyshared.core.contract.outcomes import Disposition
-from tests.support.leasing import LEASES, MODES, Leasing, Mode, Telling, history
 from tests.support.records import ERROR, P0, P1, failure, record
 from tests.support.seeds import seeds
+from tests.unit.core.leasing.leasing_rules import LEASES, MODES, Leasing, Mode, Telling, history
 
 SEEDS = seeds(12)
 

@@ -23,7 +23,7 @@ from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import DeadLetter, Drop, Retry, partition_of
-from tests.support.pool_sides import SteppedLoop
+from tests.conformance.pool_sides import SteppedLoop
 from tests.support.records import FakeRecord, record
 from tests.support.slices import slice_of
 

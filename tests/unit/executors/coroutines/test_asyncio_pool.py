@@ -42,7 +42,7 @@ from kafka_keyshared.executors.coroutines.event_loop import CallersLoop, OwnLoop
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry
-from tests.support.pool_sides import SteppedLoop
+from tests.conformance.pool_sides import SteppedLoop
 from tests.support.records import FakeRecord, record
 from tests.support.slices import slice_of
 

@@ -18,8 +18,8 @@ from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.model import Drop
+from tests.conformance.pool_sides import Members
 from tests.conftest import Eventually
-from tests.support.pool_sides import Members
 from tests.support.records import FakeRecord, record
 from tests.support.slices import slice_of
 

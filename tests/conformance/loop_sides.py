@@ -12,7 +12,7 @@ from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.executors.coroutines.event_loop import CallersLoop, OwnLoop
 from kafka_keyshared.executors.inline.driver import InlinePool
 from kafka_keyshared.executors.thread_state import WorkerSpec
-from tests.support.pool_sides import WAIT, Tasks, Threads
+from tests.conformance.pool_sides import WAIT, Tasks, Threads
 from tests.support.records import failure
 
 TURNS = 12

@@ -16,7 +16,7 @@ from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.processes.pool import ProcessPool
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.lab.simulator.handlers import Ending
-from tests.support.pool_sides import WORKER, Side, Started, Threads, come_to, state_of
+from tests.conformance.pool_sides import WORKER, Side, Started, Threads, come_to, state_of
 from tests.support.records import failure
 
 DIE = "die"

@@ -16,7 +16,7 @@ from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.offsets.commit import DOUBT
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.model import TopicPartition
-from tests.support.adversary import Adversary
+from tests.property.adversaries.protocol import Adversary
 
 LATEST = DOUBT / 2
 """Seconds after which a late commit is stored at the next step, which may take as long."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
-from tests.support.adversary import Adversary
+from tests.property.adversaries.protocol import Adversary
 from tests.support.seeds import enough
 
 STEPS = 300

@@ -14,7 +14,7 @@ from kafka_keyshared.core.workers.worker import WorkerState
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.lab.simulator.stepped import SteppedPool
 from kafka_keyshared.model import Record
-from tests.support.adversary import Adversary
+from tests.property.adversaries.protocol import Adversary
 from tests.support.records import FakeRecord
 
 PATTERNS = ("*1", "?2*", "*3*", "*4", "*")

@@ -6,8 +6,8 @@ import random
 from typing import Any
 
 from kafka_keyshared.model import Drop
-from tests.support.pool_rules import At, selecting
-from tests.support.pool_sides import Later, Members, Side
+from tests.conformance.pool_rules import At, selecting
+from tests.conformance.pool_sides import Later, Members, Side
 from tests.support.records import ERROR, FakeRecord, record
 
 

@@ -7,7 +7,7 @@ from random import Random
 from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.model import TopicPartition
-from tests.support.adversary import Adversary
+from tests.property.adversaries.protocol import Adversary
 
 
 class LosingAdversary(Adversary):

@@ -16,9 +16,9 @@ from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.model import Coordinates, TopicPartition
-from tests.support.oracle import coordinates_of
+from tests.property.adversaries.oracle import coordinates_of
+from tests.property.adversaries.world import World
 from tests.support.records import FakeRecord
-from tests.support.world import World
 
 
 class Adversary(World):

@@ -8,7 +8,7 @@ from random import Random
 from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
-from tests.support.adversary import Adversary
+from tests.property.adversaries.protocol import Adversary
 
 
 class EvictingAdversary(Adversary):

@@ -27,9 +27,17 @@ from kafka_keyshared.executors.pull.pool import PullPool
 from kafka_keyshared.executors.pull.pull_inflight import Cell
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.executors.threads.pool import ThreadPool
-from tests.support.loop_sides import CallersTasks, OwnTasks
-from tests.support.pool_sides import Batches, CallTasks, Instances, Members, Side, Split, Threads
-from tests.support.process_side import Processes
+from tests.conformance.loop_sides import CallersTasks, OwnTasks
+from tests.conformance.pool_sides import (
+    Batches,
+    CallTasks,
+    Instances,
+    Members,
+    Side,
+    Split,
+    Threads,
+)
+from tests.conformance.process_side import Processes
 
 WORKERS = 4
 WAIT = 30.0

@@ -16,8 +16,8 @@ from kafka_keyshared.core.keys.extraction import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
-from tests.support.adversary import Adversary
-from tests.support.oracle import ALL_NULLS, Lane, Oracle, coordinates_of, partition_of
+from tests.property.adversaries.oracle import ALL_NULLS, Lane, Oracle, coordinates_of, partition_of
+from tests.property.adversaries.protocol import Adversary
 from tests.support.records import FakeRecord
 
 NULLS: tuple[NullKeys, ...] = ("any", "one-lane", "reject")

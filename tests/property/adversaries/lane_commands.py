@@ -26,11 +26,11 @@ from kafka_keyshared.core.routing.modes import RoutingMode, RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Coordinates, TopicPartition
-from tests.support.joining import JoiningAdversary
-from tests.support.keyed import KeyedAdversary, KeyedOracle
-from tests.support.oracle import Lane, coordinates_of, partition_of
+from tests.property.adversaries.derived_keys import KeyedAdversary, KeyedOracle
+from tests.property.adversaries.oracle import Lane, coordinates_of, partition_of
+from tests.property.adversaries.worker_changes import JoiningAdversary
+from tests.property.adversaries.world import Member
 from tests.support.records import FakeRecord
-from tests.support.world import Member
 
 LIMITS = (None, DlqLimit(0.5, 10, 4), DlqLimit(0.3, 20, 3), DlqLimit(1.0, 1_000, 2))
 POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block", "block_and_dlq", "divert")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET
-from tests.support.adversary import Adversary
+from tests.property.adversaries.protocol import Adversary
 
 
 class RemakingAdversary(Adversary):

@@ -46,7 +46,7 @@ from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.lab.simulator.stepped import DIED, PoolKind, SteppedPool
 from kafka_keyshared.model import Drop, Record, partition_of
-from tests.support.pool_rules import Fate, Rules
+from tests.conformance.pool_rules import Fate, Rules
 from tests.support.records import failure
 from tests.support.slices import slice_of
 

@@ -22,9 +22,9 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.lab.simulator.stepped import SteppedWorker
 from kafka_keyshared.model import Drop, Record, TopicPartition
+from tests.property.adversaries.oracle import Oracle, partition_of
+from tests.property.adversaries.rare_states import note
 from tests.support.harness import Harness
-from tests.support.oracle import Oracle, partition_of
-from tests.support.rare import note
 from tests.support.records import FakeRecord, failure
 from tests.support.texts import here
 
