@@ -17,7 +17,7 @@ from kafka_keyshared.testing.clusters.broker import RealCluster
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from kafka_keyshared.testing.clusters.external import BOOTSTRAP_VARIABLE, external_cluster
-from tests.support.secured import Secured, secured_broker
+from tests.support.secured_broker import Secured, secured_broker
 
 Eventually = Callable[[Callable[[], bool], float], None]
 

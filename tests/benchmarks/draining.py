@@ -17,7 +17,7 @@ from kafka_keyshared.core.membership import draining
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import TopicPartition, partition_of
-from tests.support.held import held_by_a, keys_by_slot, ranges
+from tests.support.leased_slots import held_by_a, keys_by_slot, ranges
 from tests.support.records import FakeRecord
 
 OTHERS, WAITING = TopicPartition("others", 0), TopicPartition("waiting", 0)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from kafka_keyshared.observability.web.metrics import Exposition
-from tests.support.looked_at import instance, partition, worker
+from tests.support.doctor_survey import instance, partition, worker
 
 PARTITIONS = 1_000
 WORKERS = 16

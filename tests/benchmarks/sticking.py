@@ -19,9 +19,9 @@ from playwright.sync_api import Browser, Page
 from kafka_keyshared import KeyShared
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.support.browser import chromium, live_page, until
-from tests.support.live import client_conf, group_name, write
-from tests.support.odd import ODD, RECORDS, Gate, fails, key_unread, nothing
-from tests.support.scrapes import running
+from tests.support.http_scrapes import running
+from tests.support.live_cluster import client_conf, group_name, write
+from tests.support.odd_records import ODD, RECORDS, Gate, fails, key_unread, nothing
 
 ALONE = 20.0
 """Seconds that an instance stands still before anybody looks."""

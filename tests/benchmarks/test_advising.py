@@ -7,7 +7,7 @@ import pytest
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks.advising import AdvisePlan, measure, measured
-from tests.support.live import write
+from tests.support.live_cluster import write
 
 
 def test_it_measures_a_process_that_counted_every_key(embedded_cluster: Cluster) -> None:

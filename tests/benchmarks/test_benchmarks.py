@@ -21,7 +21,7 @@ from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.benchmarks import verify
 from tests.benchmarks.cases import Case, Floor
 from tests.conftest import Eventually
-from tests.support.live import read_all
+from tests.support.live_cluster import read_all
 
 BENCHES = [case for case in verify.CASES if isinstance(case.plan, NoopPlan)]
 RECORDS = 4_000

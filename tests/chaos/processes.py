@@ -29,7 +29,7 @@ from kafka_keyshared.observability.audit.ledger import (
 from kafka_keyshared.testing.clusters.broker import RealCluster
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.commits import falls, stored_commits
-from tests.support.live import Written, await_coordinator, group_name, letters, write
+from tests.support.live_cluster import Written, await_coordinator, group_name, letters, write
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,8 +13,8 @@ from kafka_keyshared.observability.audit.ledger import MemoryLedger, OwnershipCh
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.chaos.faults import SilentClient
 from tests.conftest import Eventually
-from tests.support.bare import group_conf
-from tests.support.live import Member, assert_clean, group_name, judged, numbered, write
+from tests.support.bare_client import group_conf
+from tests.support.live_cluster import Member, assert_clean, group_name, judged, numbered, write
 
 PARTITIONS = 6
 KEYS = 60

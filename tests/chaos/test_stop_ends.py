@@ -16,7 +16,7 @@ from kafka_keyshared.testing.clusters.broker import RealCluster
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.chaos.processes import MORTAL_BROKER, PARTITIONS, Incarnation, Scene, stream
-from tests.support.live import group_name
+from tests.support.live_cluster import group_name
 
 STOP_TIMEOUT = 3.0
 SLACK = 6.0

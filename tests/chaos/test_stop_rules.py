@@ -10,7 +10,7 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.shutdown import ANSWER_WAIT, HURRIED_ANSWER_WAIT, REFUSED_MOST, stop
-from tests.support.ports import Stage
+from tests.support.loop_ports import Stage
 from tests.support.records import P0, P1, record
 
 REFUSED = "Broker: Specified group generation id is not valid"

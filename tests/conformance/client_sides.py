@@ -31,11 +31,11 @@ from kafka_keyshared.lab.simulator.timeline import SimulatedProcess, Timeline
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
-from tests.support.bare import PROTOCOLS, bare
-from tests.support.live import await_coordinator, client_conf, group_name
-from tests.support.ports import FakeClient
+from tests.support.bare_client import PROTOCOLS, bare
+from tests.support.live_cluster import await_coordinator, client_conf, group_name
+from tests.support.loop_ports import FakeClient
 from tests.support.records import FakeRecord
-from tests.support.secured import Secured
+from tests.support.secured_broker import Secured
 
 PATIENCE = 60.0
 

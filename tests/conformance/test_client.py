@@ -28,8 +28,8 @@ from tests.conformance.client_sides import (
     read,
     take,
 )
-from tests.support.live import client_conf, group_name
-from tests.support.ports import FakeClient
+from tests.support.live_cluster import client_conf, group_name
+from tests.support.loop_ports import FakeClient
 
 
 @pytest.fixture(params=["eager", "cooperative"])

@@ -25,9 +25,9 @@ from kafka_keyshared.lab.simulator.timeline import SimulatedProcess, Timeline
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
-from tests.support.bare import group_conf
-from tests.support.live import group_name
-from tests.support.wire import throw_out
+from tests.support.bare_client import group_conf
+from tests.support.kafka_requests import throw_out
+from tests.support.live_cluster import group_name
 
 PATIENCE = 60.0
 PROTOCOLS = ("eager", "cooperative", "kip-848")

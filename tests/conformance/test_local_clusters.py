@@ -21,7 +21,7 @@ from kafka_keyshared.testing.clusters.broker import RealCluster
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.external import external_cluster
 from kafka_keyshared.testing.clusters.node import free_ports
-from tests.support.wire import NOT_YET, coordinator
+from tests.support.kafka_requests import NOT_YET, coordinator
 
 Eventually = Callable[[Callable[[], bool], float], None]
 

@@ -44,7 +44,7 @@ from tests.conformance.pool_sides import (
 )
 from tests.conformance.pool_walk import Walk
 from tests.conformance.process_side import Processes
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, FakeRecord, record
 from tests.support.seeds import seeds
 from tests.support.slices import slice_of

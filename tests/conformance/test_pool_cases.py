@@ -13,13 +13,18 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.executors.handling.failure import MESSAGE_CHARS_MAX, STACK_CHARS_MAX
 from tests.conformance.pool_rules import At
 from tests.conformance.pool_sides import FAILING, WORKER, Heard, Raising, Returning, Side
-from tests.support import raised
-from tests.support.harness import Harness
+from tests.support import odd_exceptions
+from tests.support.core_harness import Harness
 from tests.support.records import record
 
 ERRORS = (
-    *(raised.keyboard_interrupt, raised.system_exit, raised.generator_exit, raised.no_exception),
-    *(raised.huge, raised.unpicklable, raised.unsaid),
+    *(
+        odd_exceptions.keyboard_interrupt,
+        odd_exceptions.system_exit,
+        odd_exceptions.generator_exit,
+        odd_exceptions.no_exception,
+    ),
+    *(odd_exceptions.huge, odd_exceptions.unpicklable, odd_exceptions.unsaid),
 )
 
 
@@ -44,7 +49,7 @@ def test_what_a_handler_has_raised_is_freed_at_once(side: Any, way: type[Any]) -
     """Not by the cyclic collector: a traceback holds frames, and these hold records."""
     try:
         side.submit(*(record(offset, f"key-{offset}") for offset in range(4)))
-        side.work(lambda _: way(raised.counted))
+        side.work(lambda _: way(odd_exceptions.counted))
     finally:
         gc.enable()
     failed = [each.failure for each in side.rules.reports if isinstance(each, Failed)]
@@ -54,11 +59,11 @@ def test_what_a_handler_has_raised_is_freed_at_once(side: Any, way: type[Any]) -
 def test_what_a_handler_leaves_behind_no_other_record_sees(side: Any) -> None:
     """Neither the next of its key, nor of another one, nor the same one when it is tried again."""
     side.submit(*(record(offset, f"key-{offset % 2}") for offset in range(4)))
-    ran = side.work(lambda _: Raising(raised.what_is_left))
+    ran = side.work(lambda _: Raising(odd_exceptions.what_is_left))
     side.fence(record(0, "key-0"), record(1, "key-1"))
     again = [record(offset, f"key-{offset}") for offset in range(4)]
     side.submit(*again)
-    ran += side.work(lambda _: Raising(raised.what_is_left))
+    ran += side.work(lambda _: Raising(odd_exceptions.what_is_left))
     failed = [each.failure for each in side.rules.reports if isinstance(each, Failed)]
     assert [(each.error_type, each.message) for each in failed] == [("ValueError", "nothing")] * 6
     assert ran == [0, 1, 0, 1, 2, 3]

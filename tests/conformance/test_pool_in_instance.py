@@ -28,7 +28,7 @@ from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.ports import Ports
 from tests.conformance.instance_pools import MAKERS
 from tests.conformance.pool_sides import Members, Side, Threads
-from tests.support.ports import FakeClient
+from tests.support.loop_ports import FakeClient
 from tests.support.records import P0, P1, FakeRecord
 
 Maker: TypeAlias = Callable[["InstanceOf", Any, Any], Any]

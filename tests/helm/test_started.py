@@ -15,7 +15,7 @@ from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.node import free_ports
 from tests.helm.chart import Values, container, minimal, one, render
 from tests.support.cli import Running, as_user
-from tests.support.live import group_name, write
+from tests.support.live_cluster import group_name, write
 
 Eventually = Callable[..., None]
 

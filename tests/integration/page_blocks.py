@@ -19,7 +19,7 @@ import yaml
 
 from kafka_keyshared.config import load_file
 from kafka_keyshared.errors import ConfigError
-from tests.support.lines import Lines
+from tests.support.command_output import Lines
 from tests.support.pages import ROOT, Block, Note, PageError
 
 SECONDS = 180.0

@@ -25,7 +25,7 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.support.cli import in_process
-from tests.support.live import committed, group_name, write
+from tests.support.live_cluster import committed, group_name, write
 
 READING = {
     "ApiVersions",

@@ -28,7 +28,7 @@ from kafka_keyshared.observability.audit.ledger import MemoryLedger
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.cli import Running
-from tests.support.live import (
+from tests.support.live_cluster import (
     Member,
     assert_clean,
     client_conf,
@@ -38,7 +38,7 @@ from tests.support.live import (
     read_all,
     write,
 )
-from tests.support.secured import Secured
+from tests.support.secured_broker import Secured
 
 
 class Answers:

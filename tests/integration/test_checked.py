@@ -12,7 +12,7 @@ from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.live import Member, client_conf, committed, group_name, numbered, write
+from tests.support.live_cluster import Member, client_conf, committed, group_name, numbered, write
 
 
 def test_a_rule_that_does_not_hold_ends_the_instance_without_another_commit(

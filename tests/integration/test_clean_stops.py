@@ -19,7 +19,7 @@ from kafka_keyshared.app.keyshared import Hooks
 from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.live import client_conf, group_name, write
+from tests.support.live_cluster import client_conf, group_name, write
 
 Coordinates = tuple[int, int]
 _PAUSE = threading.Event()

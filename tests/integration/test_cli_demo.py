@@ -18,7 +18,7 @@ from kafka_keyshared.lab.demo import run
 from kafka_keyshared.lab.demo.data import RECORDS
 from kafka_keyshared.lab.demo.run import Demo, count
 from tests.support.cli import Running, in_process
-from tests.support.rows import read_rows
+from tests.support.processed_rows import read_rows
 
 PART = 20_000
 FAULTS = {

@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import in_process
-from tests.support.live import committed, write
+from tests.support.live_cluster import committed, write
 
 
 def doctor(

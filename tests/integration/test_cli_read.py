@@ -14,7 +14,7 @@ from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.support.cli import KEYSHARED, Running, as_user, in_process
-from tests.support.live import write
+from tests.support.live_cluster import write
 
 ALL = ("--key-hash-range", "0-65535")
 

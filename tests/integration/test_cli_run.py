@@ -18,8 +18,8 @@ from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
 from tests.support.cli import Running, as_user, in_process
-from tests.support.live import read_all
-from tests.support.rows import read_rows
+from tests.support.live_cluster import read_all
+from tests.support.processed_rows import read_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 FLIGHTS = ROOT / "examples" / "flights"

@@ -23,8 +23,8 @@ from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from kafka_keyshared.testing.clusters.node import free_ports
 from tests.conftest import Eventually
-from tests.support.bare import bare, offsets_of, start_at
-from tests.support.live import (
+from tests.support.bare_client import bare, offsets_of, start_at
+from tests.support.live_cluster import (
     Member,
     assert_clean,
     client_conf,

@@ -14,8 +14,8 @@ from kafka_keyshared.observability.audit.ledger import CommitAnswered, MemoryLed
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from kafka_keyshared.testing.clusters.faults import error_code
 from tests.conftest import Eventually
-from tests.support.bare import bare, start_at
-from tests.support.live import (
+from tests.support.bare_client import bare, start_at
+from tests.support.live_cluster import (
     Member,
     assert_clean,
     await_coordinator,

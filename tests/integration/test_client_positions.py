@@ -24,8 +24,10 @@ from kafka_keyshared.testing.clusters.broker import RealCluster
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
-from tests.support.bare import bare, start_at, write_transactions
-from tests.support.live import (
+from tests.support.bare_client import bare, start_at, write_transactions
+from tests.support.commit_texts import here
+from tests.support.kafka_requests import commit_as_written
+from tests.support.live_cluster import (
     Member,
     assert_clean,
     await_coordinator,
@@ -36,8 +38,6 @@ from tests.support.live import (
     starts,
     write,
 )
-from tests.support.texts import here
-from tests.support.wire import commit_as_written
 
 SMALL = 80
 """Characters of metadata that the strict broker takes, the binding's NUL included.

@@ -25,8 +25,9 @@ from kafka_keyshared.testing.clusters.broker import RealCluster
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
-from tests.support.bare import around_revoke, bare, closing, every_protocol, group_conf
-from tests.support.live import (
+from tests.support.bare_client import around_revoke, bare, closing, every_protocol, group_conf
+from tests.support.kafka_requests import coordinator, throw_out
+from tests.support.live_cluster import (
     Member,
     assert_clean,
     client_conf,
@@ -38,7 +39,6 @@ from tests.support.live import (
     starts,
     write,
 )
-from tests.support.wire import coordinator, throw_out
 
 
 def both(topic: str) -> list[ClientPartition]:

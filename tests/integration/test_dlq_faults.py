@@ -23,7 +23,7 @@ from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.cli import Ended, Running, in_process
 from tests.support.letters import ends, write_letters
-from tests.support.live import read_all
+from tests.support.live_cluster import read_all
 
 Verb = Callable[..., Ended]
 

@@ -19,7 +19,7 @@ from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.cli import in_process
 from tests.support.letters import a_publish
-from tests.support.live import Member, client_conf, group_name, read_all, write
+from tests.support.live_cluster import Member, client_conf, group_name, read_all, write
 
 TOPIC, PARTITION, VALUE, FLAGS, HEADERS, END = 1, 3, 4, 7, 10, 0
 COPY = 2

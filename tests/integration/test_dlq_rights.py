@@ -14,7 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
 
 from tests.support.cli import Ended, in_process
 from tests.support.letters import ends, write_letters
-from tests.support.secured import Secured
+from tests.support.secured_broker import Secured
 
 Verb = Callable[..., Ended]
 LETTERS = [(0, number) for number in range(6)]

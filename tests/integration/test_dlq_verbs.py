@@ -20,10 +20,10 @@ from kafka_keyshared.dlq.replay import BATCH
 from kafka_keyshared.model import Record
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.bare import write_transactions
+from tests.support.bare_client import write_transactions
 from tests.support.cli import Ended, Running, in_process
 from tests.support.letters import ends, source_headers, write_letters
-from tests.support.live import Member, client_conf, group_name, read_all, write
+from tests.support.live_cluster import Member, client_conf, group_name, read_all, write
 
 KEYS = 7
 RECORDS = 210

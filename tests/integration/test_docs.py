@@ -16,7 +16,7 @@ from kafka_keyshared.testing.clusters.node import free_ports
 from tests.conftest import _require_kafka
 from tests.integration.page_blocks import Reader, Shell
 from tests.support import pages
-from tests.support.live import write
+from tests.support.live_cluster import write
 from tests.support.pages import Block, Note, PageError
 
 NOT_RUN: Mapping[str, str] = {

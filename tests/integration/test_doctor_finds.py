@@ -46,9 +46,16 @@ from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from kafka_keyshared.testing.clusters.node import free_ports
 from tests.conftest import Eventually
 from tests.support.cli import in_process
-from tests.support.live import Member, client_conf, committed, group_name, settled_sets, write
-from tests.support.secured import Secured
-from tests.support.wire import commit_as_written
+from tests.support.kafka_requests import commit_as_written
+from tests.support.live_cluster import (
+    Member,
+    client_conf,
+    committed,
+    group_name,
+    settled_sets,
+    write,
+)
+from tests.support.secured_broker import Secured
 
 Found = dict[str, dict[str, str]]
 Doctor = Callable[..., Found]

@@ -13,10 +13,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
 from kafka_keyshared.observability.diagnosis import judge
 from kafka_keyshared.status import Status
 from tests.support.cli import in_process
-from tests.support.grouped import Instances, Running, held, told_in
-from tests.support.live import write
-from tests.support.scrapes import scraped
-from tests.support.secured import Secured
+from tests.support.group_instances import Instances, Running, held, told_in
+from tests.support.http_scrapes import scraped
+from tests.support.live_cluster import write
+from tests.support.secured_broker import Secured
 
 Eventually = Callable[..., None]
 

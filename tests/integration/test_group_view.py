@@ -17,8 +17,8 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.observability.web.group.view import GroupView
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import in_process
-from tests.support.grouped import PARTITIONS, Instances, Running, held, shared, told_in
-from tests.support.live import client_conf, group_name, write
+from tests.support.group_instances import PARTITIONS, Instances, Running, held, shared, told_in
+from tests.support.live_cluster import client_conf, group_name, write
 
 Eventually = Callable[..., None]
 

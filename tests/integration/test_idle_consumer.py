@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared import Consumer, KeyShared, split
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
-from tests.support.live import client_conf, group_name, write
+from tests.support.live_cluster import client_conf, group_name, write
 
 PLAIN_LOOP = 8
 """What a loop with a consumer of its own wrote in an outage of 40 s."""

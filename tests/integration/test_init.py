@@ -12,7 +12,7 @@ import pytest
 
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import Running, as_user, in_process
-from tests.support.live import committed, read_all, write
+from tests.support.live_cluster import committed, read_all, write
 
 FILES = ["app.py", "keyshared.toml", "test_app.py"]
 

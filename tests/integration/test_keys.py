@@ -19,7 +19,7 @@ from kafka_keyshared.config.keys import from_avro, schemas
 from kafka_keyshared.status import UnreadKey
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.live import (
+from tests.support.live_cluster import (
     Headers,
     Member,
     client_conf,

@@ -22,7 +22,7 @@ from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.platform.detached_call import Aside
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
-from tests.support.live import client_conf, group_name
+from tests.support.live_cluster import client_conf, group_name
 from tests.tidy.sources import ROOT
 
 TRIES = 60

@@ -15,7 +15,14 @@ from kafka_keyshared.observability.audit.ledger import MemoryLedger, OwnershipCh
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
-from tests.support.live import Member, assert_clean, client_conf, group_name, numbered, write
+from tests.support.live_cluster import (
+    Member,
+    assert_clean,
+    client_conf,
+    group_name,
+    numbered,
+    write,
+)
 
 
 def losses(member: Member) -> int:

@@ -13,7 +13,7 @@ from kafka_keyshared.runtime import topic_ids
 from kafka_keyshared.testing.clusters.broker import RealCluster
 from tests.chaos.processes import MORTAL_BROKER
 from tests.conftest import Eventually
-from tests.support.live import Member, client_conf, committed, group_name, made_anew, write
+from tests.support.live_cluster import Member, client_conf, committed, group_name, made_anew, write
 
 OLD = [(b"key", b"old-%d" % at) for at in range(200)]
 

@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.config.options import Options
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.live import Headers, client_conf, group_name, write
+from tests.support.live_cluster import Headers, client_conf, group_name, write
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20

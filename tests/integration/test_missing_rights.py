@@ -17,8 +17,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
 from kafka_keyshared import Reader
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
 from tests.conftest import Eventually
-from tests.support.live import Member, assert_clean, client_conf, group_name, numbered, write
-from tests.support.secured import Secured
+from tests.support.live_cluster import (
+    Member,
+    assert_clean,
+    client_conf,
+    group_name,
+    numbered,
+    write,
+)
+from tests.support.secured_broker import Secured
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 READ, DESCRIBE = AclOperation.READ, AclOperation.DESCRIBE

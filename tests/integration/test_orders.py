@@ -12,7 +12,7 @@ from kafka_keyshared.runtime.command_queue import OrderRefusedError
 from kafka_keyshared.runtime.flush import FlushOrder, flush
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.live import (
+from tests.support.live_cluster import (
     Member,
     assert_clean,
     client_conf,

@@ -11,7 +11,7 @@ from kafka_keyshared.dlq.letter import read_letter
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.live import Member, client_conf, group_name, read_all, write
+from tests.support.live_cluster import Member, client_conf, group_name, read_all, write
 
 WAIT = 60.0
 RETRY = {"attempts": 3, "backoff": 0.05}

@@ -20,8 +20,8 @@ from kafka_keyshared.hashing import SLOT_FUNCTIONS, slot_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
-from tests.support.live import Headers, numbered, read_all, write
-from tests.support.reading import ALL, after_asking, all_of, conf, places, read_until, reading
+from tests.support.live_cluster import Headers, numbered, read_all, write
+from tests.support.slot_readers import ALL, after_asking, all_of, conf, places, read_until, reading
 
 READING = {
     *("ApiVersions", "Metadata", "FindCoordinator", "ListOffsets", "Fetch", "OffsetForLeaderEpoch"),

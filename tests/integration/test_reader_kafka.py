@@ -20,10 +20,10 @@ from kafka_keyshared.client import log_reader
 from kafka_keyshared.client.bounds import ask_logs
 from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.bare import write_transactions
-from tests.support.live import numbered, write
-from tests.support.reading import ALL, after_asking, all_of, conf, places, read_until, reading
-from tests.support.secured import Secured
+from tests.support.bare_client import write_transactions
+from tests.support.live_cluster import numbered, write
+from tests.support.secured_broker import Secured
+from tests.support.slot_readers import ALL, after_asking, all_of, conf, places, read_until, reading
 
 
 def groups(cluster: Cluster) -> set[str]:

@@ -14,7 +14,7 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import CommitSent, MemoryLedger
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.live import (
+from tests.support.live_cluster import (
     Member,
     assert_clean,
     client_conf,

@@ -17,7 +17,7 @@ from kafka_keyshared.model import DeadLetter
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.live import (
+from tests.support.live_cluster import (
     Headers,
     Member,
     assert_clean,

@@ -14,7 +14,7 @@ from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.cli import Ended, in_process
-from tests.support.live import Member, client_conf, group_name, write
+from tests.support.live_cluster import Member, client_conf, group_name, write
 
 WAIT = 60.0
 HALF = SLOTS // 2

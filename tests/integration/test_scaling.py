@@ -16,7 +16,7 @@ from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.runtime.command_queue import OrderRefusedError
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.live import Member, client_conf, group_name, write
+from tests.support.live_cluster import Member, client_conf, group_name, write
 
 WAIT = 60.0
 KEYS = 40

@@ -13,7 +13,7 @@ from kafka_keyshared.platform.detached_call import Aside
 from kafka_keyshared.testing.clusters.broker import RealCluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.support.cli import Running
-from tests.support.live import group_name, write
+from tests.support.live_cluster import group_name, write
 
 VERBS = {
     ("doctor", "-t", "orders", "-g", "billing"): (3, "doctor"),

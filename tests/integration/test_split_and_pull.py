@@ -19,7 +19,7 @@ from kafka_keyshared.app.split import Split, SplitMember
 from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.live import (
+from tests.support.live_cluster import (
     Written,
     client_conf,
     committed,

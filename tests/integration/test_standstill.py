@@ -9,7 +9,7 @@ from pathlib import Path
 from kafka_keyshared.runtime.standstill import HELD
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import Running
-from tests.support.live import write
+from tests.support.live_cluster import write
 
 HANDLER = """
 import ctypes

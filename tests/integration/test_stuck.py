@@ -10,7 +10,7 @@ import pytest
 from kafka_keyshared.observability.audit.ledger import MemoryLedger, Started
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.live import (
+from tests.support.live_cluster import (
     Member,
     assert_clean,
     client_conf,

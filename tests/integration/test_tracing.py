@@ -13,8 +13,8 @@ from kafka_keyshared.dlq.letter import read_letter
 from kafka_keyshared.dlq.payload import Decoder, PayloadFormat
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.live import client_conf, group_name, read_all
-from tests.support.scrapes import running
+from tests.support.http_scrapes import running
+from tests.support.live_cluster import client_conf, group_name, read_all
 from tests.support.spans import PRODUCER, kept, traceparent
 
 

@@ -14,8 +14,15 @@ from kafka_keyshared.observability.audit.ledger import MemoryLedger
 from kafka_keyshared.runtime import watchdog
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.bare import write_transactions
-from tests.support.live import Member, assert_clean, client_conf, group_name, numbered, write
+from tests.support.bare_client import write_transactions
+from tests.support.live_cluster import (
+    Member,
+    assert_clean,
+    client_conf,
+    group_name,
+    numbered,
+    write,
+)
 
 
 @pytest.fixture

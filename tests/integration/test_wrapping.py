@@ -18,7 +18,7 @@ import pytest
 from kafka_keyshared import Consumer, KeyShared
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.live import client_conf, committed, group_name, members, write
+from tests.support.live_cluster import client_conf, committed, group_name, members, write
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ["poll_loop", "deserializing", "own_on_assign"]

@@ -21,10 +21,10 @@ from kafka_keyshared.core.offsets.positions import collect, derive
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import TopicPartition, partition_of
-from tests.support.harness import Harness
+from tests.support.commit_texts import here
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, FakeRecord, failure
 from tests.support.seeds import enough, seeds
-from tests.support.texts import here
 
 SEEDS = seeds(8)
 BUDGETS = (60, 150, 400)

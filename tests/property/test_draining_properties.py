@@ -16,7 +16,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import Record
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, FakeRecord, record
 from tests.support.seeds import examples
 

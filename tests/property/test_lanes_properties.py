@@ -12,7 +12,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.lab.simulator.stepped import SteppedWorker
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import failure, record
 from tests.support.seeds import examples
 

@@ -26,7 +26,7 @@ from kafka_keyshared.executors.pull.pool import PullPool
 from kafka_keyshared.executors.pull.pull_inflight import Cell
 from kafka_keyshared.model import Coordinates, TopicPartition
 from tests.property.adversaries.oracle import covered_by
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import P0, P1, failure, record
 from tests.support.seeds import enough, patience, seeds
 

@@ -23,8 +23,8 @@ from kafka_keyshared.core.offsets.metadata import (
 )
 from kafka_keyshared.core.offsets.ranges import pack, payload_bound, union, unpack
 from kafka_keyshared.lab.simulator.commit_text import NOTHING, read_notes
+from tests.support.commit_texts import here
 from tests.support.seeds import examples
-from tests.support.texts import here
 
 RULES = settings(derandomize=True, deadline=None, max_examples=examples(200))
 HEAVY = settings(RULES, max_examples=examples(80))  # thousands of runs in each example

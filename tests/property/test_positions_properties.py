@@ -11,9 +11,9 @@ from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.offsets.positions import OffsetSnapshot, PartitionState, derive
 from kafka_keyshared.core.partitions.assignment import start, unreceived
 from kafka_keyshared.model import Record
+from tests.support.commit_texts import here
 from tests.support.records import P0, record
 from tests.support.seeds import examples
-from tests.support.texts import here
 
 STEPS = settings(
     derandomize=True, deadline=None, max_examples=examples(40), stateful_step_count=100

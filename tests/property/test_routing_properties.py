@@ -15,7 +15,7 @@ from kafka_keyshared.core.records.pristine import Chunk
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOTS, SlotFunction, slot_of
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import FakeRecord, record
 
 ROWS = 7

@@ -21,7 +21,7 @@ from kafka_keyshared.core.routing.filters import matches
 from kafka_keyshared.core.routing.port import Owner, Routing
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, fnv1a_32, murmur3_mix32
-from tests.support.filtered import owner_by
+from tests.support.filtered_keys import owner_by
 from tests.support.seeds import examples
 
 RULES = settings(derandomize=True, deadline=None, max_examples=examples(40))

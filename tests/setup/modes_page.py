@@ -18,7 +18,7 @@ from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import SLOTS
 from tests.setup.page_tables import filled, table
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import P0, failure, record
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "modes.md"

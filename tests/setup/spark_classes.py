@@ -10,7 +10,7 @@ import sys
 
 from kafka_keyshared.spark import session
 from kafka_keyshared.spark.session import SparkOptions, start
-from tests.support.standalone import CLASSES
+from tests.support.spark_cluster import CLASSES
 
 WRITTEN_WITHIN = 180.0
 

@@ -10,7 +10,7 @@ from kafka_keyshared.lab.simulator.commits import CommitFate
 from kafka_keyshared.lab.simulator.group import Seat
 from kafka_keyshared.lab.simulator.history import CommitRequested, CommitStored, CommitTold
 from kafka_keyshared.model import TopicPartition
-from tests.support.simulated import PROTOCOLS, TOPIC, Reading, Simulation
+from tests.support.simulated_members import PROTOCOLS, TOPIC, Reading, Simulation
 
 P0, P1 = (TopicPartition(TOPIC, number) for number in (0, 1))
 

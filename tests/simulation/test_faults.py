@@ -12,7 +12,7 @@ from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.lab.simulator.faults import FaultRates
 from kafka_keyshared.lab.simulator.pause_history import PauseHeard, PauseRefused
 from kafka_keyshared.model import TopicPartition
-from tests.support.simulated import TOPIC, Reading, Simulation
+from tests.support.simulated_members import TOPIC, Reading, Simulation
 
 P0, P1 = (TopicPartition(TOPIC, number) for number in (0, 1))
 

@@ -13,7 +13,7 @@ from kafka_keyshared.lab.simulator.client import SimClient
 from kafka_keyshared.lab.simulator.history import CommitStored, Expelled, Owned, PartitionsReleased
 from kafka_keyshared.lab.simulator.timeline import Killed, SimulatedProcess
 from kafka_keyshared.model import TopicPartition
-from tests.support.simulated import PROTOCOLS, TOPIC, Simulation
+from tests.support.simulated_members import PROTOCOLS, TOPIC, Simulation
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 

@@ -19,7 +19,7 @@ from kafka_keyshared.lab.simulator.history import (
 )
 from kafka_keyshared.lab.simulator.timeline import SimulatedProcess
 from kafka_keyshared.model import TopicPartition
-from tests.support.simulated import TOPIC, Simulation
+from tests.support.simulated_members import TOPIC, Simulation
 
 P0 = TopicPartition(TOPIC, 0)
 

@@ -11,7 +11,7 @@ from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.model import TopicPartition
 from tests.simulation.told import SUB, T0, T1, Told
 from tests.simulation.watched import assert_found, assert_right, begun, settings
-from tests.support.texts import here
+from tests.support.commit_texts import here
 
 KEY_A = hash_of((T0.topic, -1, b"a", -1))
 OTHER = hash_of((T0.topic, -1, b"b", -1))

@@ -13,7 +13,7 @@ from kafka_keyshared.lab.simulator.run import run_seed
 from tests.simulation.test_logs import P0, Reader
 from tests.simulation.told import T0, Told, text
 from tests.simulation.watched import assert_found, assert_right, begun, settings
-from tests.support.simulated import TOPIC, Simulation
+from tests.support.simulated_members import TOPIC, Simulation
 
 ANEW, CUT = "a topic was made anew", "a log was cut off"
 

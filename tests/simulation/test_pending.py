@@ -7,7 +7,7 @@ import pytest
 from kafka_keyshared.lab.simulator.happenings import LeftGroup, PendingGivenUp, StoppedJoining
 from tests.simulation.told import Told
 from tests.simulation.watched import assert_found, assert_right, begun
-from tests.support.simulated import Simulation
+from tests.support.simulated_members import Simulation
 
 ROUNDS = ["eager", "cooperative"]
 

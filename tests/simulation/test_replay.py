@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.support.simulated import PROTOCOLS, TOPIC, Simulation
+from tests.support.simulated_members import PROTOCOLS, TOPIC, Simulation
 from tests.tidy.sources import ROOT
 
 

@@ -6,7 +6,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.run import all_done
 from kafka_keyshared.model import TopicPartition
-from tests.support.simulated import TOPIC, Simulation
+from tests.support.simulated_members import TOPIC, Simulation
 
 P0 = TopicPartition(TOPIC, 0)
 

@@ -24,7 +24,7 @@ from kafka_keyshared.lab.simulator.state_history import StateAdopted
 from kafka_keyshared.lab.simulator.transition_coverage import TABLES, counted_edges
 from tests.simulation.told import SUB, T0, Told
 from tests.simulation.watched import begun, settings
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import P0, failure, record
 
 Story = Callable[[Told], object]

@@ -13,7 +13,7 @@ from kafka_keyshared.lab.simulator.plan import plan_of
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run import run_seed
 from kafka_keyshared.lab.simulator.run_plan import PROTOCOLS, Protocol
-from tests.support.simulated import Reading, Simulation
+from tests.support.simulated_members import Reading, Simulation
 
 STEPS = 600
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)

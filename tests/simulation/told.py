@@ -10,7 +10,7 @@ from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.history import History, Stored
 from kafka_keyshared.lab.simulator.timeline import Timeline
 from kafka_keyshared.model import TopicPartition
-from tests.support.texts import here
+from tests.support.commit_texts import here
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SUB = "default"

@@ -13,7 +13,7 @@ import pytest
 from kafka_keyshared.errors import MissingPartError
 from kafka_keyshared.spark.checks import require
 from kafka_keyshared.spark.session import Session, SparkOptions, start
-from tests.support.standalone import SHORT_LIVED
+from tests.support.spark_cluster import SHORT_LIVED
 
 
 def _require_spark() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from kafka_keyshared.lab.demo.expected import compare, expected, read_answers
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.standalone import SHORT_LIVED
+from tests.support.spark_cluster import SHORT_LIVED
 
 FLIGHTS = Path("examples/flights")
 

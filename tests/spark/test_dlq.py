@@ -20,7 +20,7 @@ from kafka_keyshared.cli import spark_dlq
 from kafka_keyshared.dlq.avro import MARKER
 from kafka_keyshared.spark.session import Session
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.bare import write_transactions
+from tests.support.bare_client import write_transactions
 from tests.support.batches import read_all
 from tests.support.cli import Ended, in_process
 from tests.support.letters import source_headers

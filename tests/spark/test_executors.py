@@ -21,7 +21,7 @@ from kafka_keyshared.spark.packaging import modules_below, modules_zip
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import PARTITIONS, produce, read_all
 from tests.support.cli import KEYSHARED, own_modules
-from tests.support.standalone import environment, standalone
+from tests.support.spark_cluster import environment, standalone
 
 PROGRAM = Path(__file__).with_name("looks_around.py")
 RECORDS = 200

@@ -28,8 +28,8 @@ from tests.support.batches import (
     read_all,
     run_pod,
 )
-from tests.support.rows import read_rows
-from tests.support.standalone import SHORT_LIVED
+from tests.support.processed_rows import read_rows
+from tests.support.spark_cluster import SHORT_LIVED
 
 WORKERS = 4
 WITHIN = 450.0

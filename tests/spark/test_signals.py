@@ -13,7 +13,7 @@ import pytest
 
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.batches import Eventually, filled, noted
-from tests.support.standalone import SHORT_LIVED
+from tests.support.spark_cluster import SHORT_LIVED
 
 WITHIN = 300.0
 """Seconds for each step, where the machine has a lot of other work."""

@@ -18,7 +18,7 @@ import pytest
 import typer.main
 
 from kafka_keyshared.cli import app
-from tests.support.lines import Lines, drawn_on
+from tests.support.command_output import Lines, drawn_on
 
 # All verbs and their options are built once, and not once for each of hundreds of commands.
 _BUILT_ONCE = cache(typer.main.get_command)

@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.live import group_name
+from tests.support.live_cluster import group_name
 
 OFFSETS_TOPIC = "__consumer_offsets"
 

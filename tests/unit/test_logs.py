@@ -18,7 +18,7 @@ from kafka_keyshared import logs
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.contract.commands import Level, Notice
 from kafka_keyshared.logs import JsonFormatter, check_logging, log_of
-from tests.support.ports import Stage
+from tests.support.loop_ports import Stage
 from tests.support.records import P0, record
 
 

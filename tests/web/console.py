@@ -13,8 +13,8 @@ from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.status import Status
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.live import client_conf, group_name, write
-from tests.support.scrapes import running
+from tests.support.http_scrapes import running
+from tests.support.live_cluster import client_conf, group_name, write
 
 HOSTILE = b"<img src=x onerror=\"document.title='broken into'\">"
 """A key that a page that took it for markup would run."""

@@ -25,8 +25,8 @@ from kafka_keyshared.observability.web.command_list import VERBS
 from kafka_keyshared.observability.web.guard import MOST_BYTES, RequestGuard, is_loopback
 from kafka_keyshared.observability.web.snapshot import InstanceSnapshot
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.live import client_conf, group_name, write
-from tests.support.scrapes import running
+from tests.support.http_scrapes import running
+from tests.support.live_cluster import client_conf, group_name, write
 
 Eventually = Callable[..., None]
 

@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_keyshared import DeadLetter, KeyShared
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.live import client_conf, group_name, write
-from tests.support.scrapes import get, running, scraped
+from tests.support.http_scrapes import get, running, scraped
+from tests.support.live_cluster import client_conf, group_name, write
 from tests.web.alert_scenes import (
     ALONE,
     BLOCKED,

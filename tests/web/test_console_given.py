@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page
 
 from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support import given
+from tests.support import console_snapshots
 from tests.support.browser import AXE, SERIOUS, TOO_WIDE, live_page, until
 from tests.web.console import scene
 
@@ -52,7 +52,7 @@ Given = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")
-def told(embedded_cluster: Cluster) -> Iterator[tuple[str, given.Told]]:
+def told(embedded_cluster: Cluster) -> Iterator[tuple[str, console_snapshots.Told]]:
     """Where a console is, and a snapshot of it that has something of everything."""
     with scene(embedded_cluster, f"console-{uuid.uuid4().hex[:8]}") as made:
         made.until(lambda: bool(made.status().subscriptions[0].errors))
@@ -67,13 +67,17 @@ def faults() -> list[str]:
 
 
 @pytest.fixture
-def shown(browser: Browser, told: tuple[str, given.Told], faults: list[str]) -> Iterator[Given]:
+def shown(
+    browser: Browser, told: tuple[str, console_snapshots.Told], faults: list[str]
+) -> Iterator[Given]:
     """``shown(made)`` opens the console over what ``made`` makes of the snapshot."""
     pages: list[Page] = []
     url, real = told
 
     def show(
-        made: Callable[[given.Told], given.Told], scheme: Any = "light", width: int = 1280
+        made: Callable[[console_snapshots.Told], console_snapshots.Told],
+        scheme: Any = "light",
+        width: int = 1280,
     ) -> Page:
         page = live_page(browser, f"{url}/#/overview", faults, scheme, width, given=made(real))
         pages.append(page)
@@ -95,7 +99,7 @@ def go(page: Page, screen: str) -> str:
 def test_much_of_everything_fits(
     scheme: str, width: int, shown: Given, faults: list[str], tmp_path: Path
 ) -> None:
-    page = shown(given.much, scheme, width)
+    page = shown(console_snapshots.much, scheme, width)
     page.evaluate(AXE)
     wrong: dict[str, Any] = {}
     for screen in SCREENS:
@@ -110,7 +114,7 @@ def test_much_of_everything_fits(
 
 
 def test_a_number_that_breaks_is_found(shown: Given) -> None:
-    page = shown(given.much, "light", 360)
+    page = shown(console_snapshots.much, "light", 360)
     go(page, "rebalances")
     assert page.evaluate(BROKEN_NUMBERS) == []
     page.evaluate(
@@ -125,7 +129,7 @@ def test_a_number_that_breaks_is_found(shown: Given) -> None:
 def test_where_there_is_nothing_it_says_so(
     scheme: str, width: int, shown: Given, faults: list[str], tmp_path: Path
 ) -> None:
-    page = shown(given.nothing, scheme, width)
+    page = shown(console_snapshots.nothing, scheme, width)
     page.evaluate(AXE)
     for screen, said in EMPTY.items():
         assert said in go(page, screen), screen
@@ -145,8 +149,8 @@ def test_where_there_is_nothing_it_says_so(
 def test_it_says_why_there_is_no_partition(
     changed: dict[str, Any], said: str, shown: Given
 ) -> None:
-    def made(real: given.Told) -> given.Told:
-        told = given.nothing(real)
+    def made(real: console_snapshots.Told) -> console_snapshots.Told:
+        told = console_snapshots.nothing(real)
         told["status"] |= changed
         return told
 
@@ -154,7 +158,7 @@ def test_it_says_why_there_is_no_partition(
 
 
 def test_one_is_not_several(shown: Given) -> None:
-    page = shown(given.single)
+    page = shown(console_snapshots.single)
     several = r"(?<![\d,.])1 (?:\w+ )?(records|leases|slots|keys|attempts|workers|letters|runs)\b"
     said = {screen: go(page, screen) for screen in SCREENS}
     assert "1 record running" in said["overview"]
@@ -163,18 +167,18 @@ def test_one_is_not_several(shown: Given) -> None:
 
 
 def test_hot_keys_and_shards_are_shown_where_workers_share_what_waits(shown: Given) -> None:
-    page = shown(given.much)
+    page = shown(console_snapshots.much)
     said = go(page, "workers")
     assert "of 20 shards 1 ready, 1 held" in said
     assert "123,456 records of its key behind it, other keys go on" in said
     assert page.locator("table:has(caption:text-is('Hot keys')) tbody tr:visible").count() == 5
     assert "12,346/s" in said
-    page = shown(given.nothing)
+    page = shown(console_snapshots.nothing)
     assert "Hot keys" not in go(page, "workers")
 
 
 def test_a_slot_with_a_hot_key_is_followed(shown: Given) -> None:
-    page = shown(given.single)
+    page = shown(console_snapshots.single)
     page.keyboard.press("/")
     for slot, said in (
         ("0x0007", "runs detached at worker-2"),
@@ -186,7 +190,7 @@ def test_a_slot_with_a_hot_key_is_followed(shown: Given) -> None:
 
 
 def test_every_chart_has_a_unit_and_says_its_numbers(shown: Given) -> None:
-    page = shown(given.single)
+    page = shown(console_snapshots.single)
     until(page, lambda: page.locator(".plot:visible canvas").count() == 4, "four charts")
     units = page.locator(".chart figcaption .unit").all_inner_texts()
     assert len(units) == 4
@@ -199,7 +203,7 @@ def test_every_chart_has_a_unit_and_says_its_numbers(shown: Given) -> None:
 
 
 def test_where_no_slot_has_an_owner_the_ring_says_why(shown: Given, faults: list[str]) -> None:
-    page = shown(given.unordered)
+    page = shown(console_snapshots.unordered)
     said = go(page, "ring")
     assert "Routing is unordered: any worker may have any record" in said
     assert "17.9 %" not in said
@@ -211,7 +215,7 @@ def test_where_no_slot_has_an_owner_the_ring_says_why(shown: Given, faults: list
 
 
 def test_a_screen_that_fails_is_no_lost_connection(shown: Given, faults: list[str]) -> None:
-    def made(real: given.Told) -> given.Told:
+    def made(real: console_snapshots.Told) -> console_snapshots.Told:
         return {**real, "dlq": None}
 
     page = shown(made)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from kafka_keyshared.observability.web.metrics import FORMATS_MOST, SERVED_FOR, Exposition
 from kafka_keyshared.status import Status
-from tests.support.looked_at import instance, partition
-from tests.support.scrapes import OPEN_METRICS, samples
+from tests.support.doctor_survey import instance, partition
+from tests.support.http_scrapes import OPEN_METRICS, samples
 
 
 def statuses() -> Iterator[Status]:

@@ -10,7 +10,7 @@ import pytest
 from kafka_keyshared.observability.web.families import FAMILIES
 from kafka_keyshared.observability.web.family import MetricFamily
 from kafka_keyshared.observability.web.metrics import BUILD_HELP, BUILD_INFO, BUILD_LABELS
-from tests.support.looked_at import instance
+from tests.support.doctor_survey import instance
 from tests.web.labels import ENUMERATED, OF_THE_WORLD
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"

@@ -23,7 +23,7 @@ from kafka_keyshared.observability.web.group.view import Looker
 from kafka_keyshared.observability.web.guard import RequestGuard
 from kafka_keyshared.observability.web.snapshot import SnapshotOrigin
 from kafka_keyshared.status import Status
-from tests.support.looked_at import instance
+from tests.support.doctor_survey import instance
 
 TOKEN = "0123456789abcdef"
 REQUESTS = 100_000

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page
 
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.browser import AXE, SERIOUS, TOO_WIDE, live_page, until
-from tests.support.grouped import PARTITIONS, Instances, shared, told_in
+from tests.support.group_instances import PARTITIONS, Instances, shared, told_in
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -18,8 +18,8 @@ from kafka_keyshared.cli.diagnosis import UNHEALTHY, status_verb
 from kafka_keyshared.cli.output import OutputFormat
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.browser import TOO_WIDE, live_page, until
-from tests.support.live import client_conf, group_name, write
-from tests.support.scrapes import get, running
+from tests.support.http_scrapes import get, running
+from tests.support.live_cluster import client_conf, group_name, write
 
 pytestmark = pytest.mark.timeout(300)
 

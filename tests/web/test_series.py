@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.observability.web.metrics import Exposition
-from tests.support.looked_at import instance, partition, worker
+from tests.support.doctor_survey import instance, partition, worker
 
 MOST = 50
 

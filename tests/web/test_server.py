@@ -26,8 +26,8 @@ from kafka_keyshared.observability.web.server import HttpServer, Probes
 from kafka_keyshared.runtime.status_board import SILENT_MAX, StatusBoard
 from kafka_keyshared.status import Status
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.live import client_conf, group_name, write
-from tests.support.scrapes import OPEN_METRICS, get, running, samples, scraped
+from tests.support.http_scrapes import OPEN_METRICS, get, running, samples, scraped
+from tests.support.live_cluster import client_conf, group_name, write
 
 Eventually = Callable[..., None]
 

@@ -18,8 +18,8 @@ from kafka_keyshared.observability.web.admin import impatient
 from kafka_keyshared.observability.web.admin.server import CONNECTIONS_MOST
 from kafka_keyshared.observability.web.http_limits import WAITING_MOST
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.live import client_conf, group_name, numbered, write
-from tests.support.scrapes import get, running
+from tests.support.http_scrapes import get, running
+from tests.support.live_cluster import client_conf, group_name, numbered, write
 
 Eventually = Callable[..., None]
 

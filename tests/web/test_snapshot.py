@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from kafka_keyshared.observability.web.snapshot import stuck, without_keys, without_record_data
-from tests.support.looked_at import instance, worker
+from tests.support.doctor_survey import instance, worker
 
 SECRET = "customer-7"
 AT = {"topic": "orders", "partition": 1, "offset": 17}

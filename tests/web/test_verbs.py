@@ -25,8 +25,8 @@ from kafka_keyshared.observability.web.admin import impatient
 from kafka_keyshared.observability.web.commands import MOST_BYTES
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import in_process
-from tests.support.live import client_conf, group_name, write
-from tests.support.scrapes import running
+from tests.support.http_scrapes import running
+from tests.support.live_cluster import client_conf, group_name, write
 
 Eventually = Callable[..., None]
 

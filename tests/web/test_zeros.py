@@ -12,8 +12,8 @@ from itertools import product
 from kafka_keyshared import KeyShared
 from kafka_keyshared.observability.web.families import FAMILIES
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.live import client_conf, group_name
-from tests.support.scrapes import Samples, running, scraped
+from tests.support.http_scrapes import Samples, running, scraped
+from tests.support.live_cluster import client_conf, group_name
 
 Eventually = Callable[..., None]
 

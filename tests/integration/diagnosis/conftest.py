@@ -9,9 +9,9 @@ import pytest
 
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
-from tests.support.causes import Looks, Named
-from tests.support.live import Member, Written, client_conf, group_name, write
-from tests.support.odd import ODD, RECORDS, Gate
+from tests.support.diagnosis_causes import Looks, Named
+from tests.support.live_cluster import Member, Written, client_conf, group_name, write
+from tests.support.odd_records import ODD, RECORDS, Gate
 
 Started = Callable[..., Member]
 

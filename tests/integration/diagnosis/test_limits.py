@@ -14,9 +14,9 @@ from kafka_keyshared.observability.diagnosis.causes import CAUSES
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
 from tests.integration.diagnosis.conftest import Started
-from tests.support.causes import FACTS, WAIT, Named, found
-from tests.support.live import Written, numbered
-from tests.support.odd import ODD, Gate, nothing
+from tests.support.diagnosis_causes import FACTS, WAIT, Named, found
+from tests.support.live_cluster import Written, numbered
+from tests.support.odd_records import ODD, Gate, nothing
 
 HERE = Path(__file__).parent
 

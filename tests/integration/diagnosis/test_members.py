@@ -8,9 +8,9 @@ from kafka_keyshared.runtime.standstill import HELD
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
 from tests.integration.diagnosis.conftest import Started
-from tests.support.causes import WAIT, Named, found
-from tests.support.live import Member, client_conf, group_name, numbered, write
-from tests.support.odd import ODD, Gate, nothing
+from tests.support.diagnosis_causes import WAIT, Named, found
+from tests.support.live_cluster import Member, client_conf, group_name, numbered, write
+from tests.support.odd_records import ODD, Gate, nothing
 
 
 def test_a_control_loop_that_does_not_come_round_is_named(

@@ -10,9 +10,9 @@ import pytest
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from tests.conftest import Eventually
 from tests.integration.diagnosis.conftest import Started
-from tests.support.causes import WAIT, Named, found
-from tests.support.live import numbered, write
-from tests.support.odd import ODD, RECORDS, Gate, fails, key_unread, nothing
+from tests.support.diagnosis_causes import WAIT, Named, found
+from tests.support.live_cluster import numbered, write
+from tests.support.odd_records import ODD, RECORDS, Gate, fails, key_unread, nothing
 
 
 def test_a_blocked_key_is_named_with_its_record_and_its_error(

@@ -9,7 +9,7 @@ from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.model import partition_of
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 
 
 def note(reached: Counter[str], member: Harness, event: ev.Event) -> None:

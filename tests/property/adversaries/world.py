@@ -24,9 +24,9 @@ from kafka_keyshared.lab.simulator.stepped import SteppedWorker
 from kafka_keyshared.model import Drop, Record, TopicPartition
 from tests.property.adversaries.oracle import Oracle, partition_of
 from tests.property.adversaries.rare_states import note
-from tests.support.harness import Harness
+from tests.support.commit_texts import here
+from tests.support.core_harness import Harness
 from tests.support.records import FakeRecord, failure
-from tests.support.texts import here
 
 _SCOPES: tuple[Literal["topic", "partition", "subscription"], ...] = (
     "topic",

@@ -16,7 +16,7 @@ from kafka_keyshared.core.subscription.settings import SHARDS_LEAST
 from kafka_keyshared.core.workers.shards import shard_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import slot_of
-from tests.support.offline import CONF, OfflineBroker
+from tests.support.offline_instance import CONF, OfflineBroker
 from tests.support.records import record
 
 WAIT = 60.0

@@ -16,8 +16,8 @@ from kafka_keyshared.client.port import LogBounds
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.chosen_starts import chosen_offset
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.apps import Running, running_apps
-from tests.support.live import client_conf, group_name, write
+from tests.support.background_apps import Running, running_apps
+from tests.support.live_cluster import client_conf, group_name, write
 
 Eventually = Callable[..., None]
 Runs = Callable[[KeyShared], Running]

@@ -12,7 +12,7 @@ from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.runtime.command_queue import OrderRefusedError
 from kafka_keyshared.runtime.instance_view import InstanceView
-from tests.support.offline import CONF, OfflineBroker
+from tests.support.offline_instance import CONF, OfflineBroker
 from tests.support.records import record
 
 WAIT = 60.0

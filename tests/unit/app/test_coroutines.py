@@ -14,7 +14,7 @@ import pytest
 from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.command_queue import OrderRefusedError
-from tests.support.offline import CONF, OfflineBroker
+from tests.support.offline_instance import CONF, OfflineBroker
 from tests.support.records import record
 
 WAIT = 60.0

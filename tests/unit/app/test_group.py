@@ -12,7 +12,7 @@ from kafka_keyshared.app import group as told
 from kafka_keyshared.app.group import ReportSender, TopicEar
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.observability.web.group.report import InstanceReport, key_of, packed
-from tests.support.beats import GROUP, beat
+from tests.support.instance_reports import GROUP, beat
 
 Eventually = Callable[..., None]
 

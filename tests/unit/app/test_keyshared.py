@@ -22,7 +22,7 @@ from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.instance_view import InstanceView
-from tests.support.offline import CONF, OfflineBroker
+from tests.support.offline_instance import CONF, OfflineBroker
 from tests.support.records import record
 
 

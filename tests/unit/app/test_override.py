@@ -10,7 +10,7 @@ import pytest
 from kafka_keyshared import KeyShared
 from kafka_keyshared.config import Layers, load_file
 from kafka_keyshared.errors import ConfigError
-from tests.support.offline import CONF
+from tests.support.offline_instance import CONF
 from tests.support.records import record
 
 

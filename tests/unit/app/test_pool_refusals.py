@@ -12,7 +12,7 @@ import pytest
 from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.config.pooled import MOST
 from kafka_keyshared.errors import ConfigError
-from tests.support.offline import CONF, OfflineBroker
+from tests.support.offline_instance import CONF, OfflineBroker
 
 
 def an_app(**options: Any) -> KeyShared:

@@ -27,9 +27,9 @@ from kafka_keyshared.executors.handling.outputs import JSON, OutputTarget
 from kafka_keyshared.executors.processes.pool import STARTS, ProcessPool
 from kafka_keyshared.executors.processes.worker_process import HandlerRaisedError
 from kafka_keyshared.model import Output
-from tests.support.offline import CONF, OfflineBroker
+from tests.support.handler_pipe import PLACE, tell
+from tests.support.offline_instance import CONF, OfflineBroker
 from tests.support.records import record
-from tests.support.told import PLACE, tell
 
 WAIT = 60.0
 INODE = "KEYSHARED_TEST_INODE"
@@ -222,7 +222,7 @@ def test_a_handler_that_can_be_made_no_more_ends_the_run_with_what_it_said(
 
 UNGUARDED = """
 from kafka_keyshared import KeyShared
-from tests.support.offline import CONF, OfflineBroker
+from tests.support.offline_instance import CONF, OfflineBroker
 
 app = KeyShared(CONF, ["orders"], workers="process:1", hooks=OfflineBroker().hooks)
 

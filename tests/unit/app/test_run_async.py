@@ -16,7 +16,7 @@ from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing import run_handler
-from tests.support.offline import CONF, OfflineBroker
+from tests.support.offline_instance import CONF, OfflineBroker
 from tests.support.records import record
 
 WAIT = 60.0

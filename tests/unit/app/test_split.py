@@ -21,7 +21,7 @@ from kafka_keyshared.app.split import Split, SplitMember
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record
 from kafka_keyshared.runtime.instance_view import InstanceView
-from tests.support.offline import CONF, OfflineBroker
+from tests.support.offline_instance import CONF, OfflineBroker
 from tests.support.records import P0, record
 
 WAIT = 60.0

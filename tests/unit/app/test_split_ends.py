@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared import Consumer, split
 from kafka_keyshared.app.split import SplitMember
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.live import client_conf, group_name, write
+from tests.support.live_cluster import client_conf, group_name, write
 
 Eventually = Callable[..., None]
 

@@ -30,10 +30,10 @@ from kafka_keyshared.config import traced
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.model import Record
-from tests.support.offline import CONF, OfflineBroker
+from tests.support.handler_pipe import PLACE, tell
+from tests.support.offline_instance import CONF, OfflineBroker
 from tests.support.records import P0, FakeRecord
 from tests.support.spans import PRODUCER, Kept, kept, traceparent
-from tests.support.told import PLACE, tell
 
 TRACER = trace.get_tracer("the user's own")
 

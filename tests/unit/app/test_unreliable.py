@@ -13,7 +13,7 @@ from kafka_keyshared.config import Options
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.instance_view import InstanceView
-from tests.support.offline import CONF, OfflineBroker
+from tests.support.offline_instance import CONF, OfflineBroker
 from tests.support.records import record
 
 

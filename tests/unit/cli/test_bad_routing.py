@@ -11,7 +11,7 @@ from kafka_keyshared import KeyShared
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from tests.support.cli import in_process
-from tests.support.offline import CONF
+from tests.support.offline_instance import CONF
 
 OVERLAP = r"range 0..99 of worker 'a' and 50..199 of worker 'b' overlap in 50..99: a slot has one"
 

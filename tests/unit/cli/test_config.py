@@ -18,7 +18,7 @@ from kafka_keyshared.client import probe
 from kafka_keyshared.client import standalone as outsider
 from kafka_keyshared.config.secrets import MASK
 from tests.support.cli import Ended, in_process, own_modules
-from tests.support.settings import GIVEN, SETTINGS, as_toml
+from tests.support.setting_values import GIVEN, SETTINGS, as_toml
 
 HANDLERS = """
 print("imported")

@@ -10,7 +10,7 @@ import yaml
 
 from kafka_keyshared.cli import diagnosis
 from tests.support.cli import in_process
-from tests.support.looked_at import blocked, instance
+from tests.support.doctor_survey import blocked, instance
 
 BLOCKED = {"lanes": {"blocked": 1}, "blocked": [blocked(7) | {"slot": 0x3F2A}]}
 

@@ -23,7 +23,7 @@ from kafka_keyshared.spark.checks import Misfit, SparkMismatch
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.node import free_ports
 from tests.support.cli import in_process, own_modules
-from tests.support.live import write
+from tests.support.live_cluster import write
 
 ORDER = [
     *("handler", "configuration", "broker", "topics", "keys", "group"),

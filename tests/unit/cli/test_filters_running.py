@@ -11,8 +11,8 @@ from kafka_keyshared.cli.filters_running import Filtering, plan
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.status import SubscriptionStatus
-from tests.support.harness import Harness
-from tests.support.observed import status_of
+from tests.support.core_harness import Harness
+from tests.support.core_status import status_of
 
 
 def seen(**changed: Any) -> SubscriptionStatus:

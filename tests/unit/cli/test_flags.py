@@ -20,7 +20,7 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from tests.setup.cli_page import verbs
 from tests.support.cli import in_process, own_modules
-from tests.support.ports import Stage
+from tests.support.loop_ports import Stage
 from tests.support.records import P0, record
 
 COMPLETE = ("-b", "127.0.0.1:1", "-g", "g", "-t", "t")

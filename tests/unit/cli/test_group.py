@@ -13,8 +13,8 @@ import yaml
 
 from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.web.group.view import GroupView, Heard, Looker, group_view
-from tests.support.beats import GROUP, heard, seen
 from tests.support.cli import Ended, in_process
+from tests.support.instance_reports import GROUP, heard, seen
 
 Told = Callable[..., Ended]
 

@@ -19,8 +19,8 @@ from kafka_keyshared.core.subscription.settings import DETACH_AFTER, Subscriptio
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.status import Status
 from tests.support.cli import in_process
-from tests.support.harness import Harness
-from tests.support.observed import status_of
+from tests.support.core_harness import Harness
+from tests.support.core_status import status_of
 from tests.support.records import ERROR, record
 
 URL = "http://127.0.0.1:8787"

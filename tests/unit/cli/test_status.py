@@ -21,7 +21,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.instance_view import InstanceView
-from tests.support.ports import Stage
+from tests.support.loop_ports import Stage
 from tests.support.records import ERROR, GIVE_UP, P0, P1, record
 
 

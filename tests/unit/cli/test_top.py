@@ -15,7 +15,7 @@ from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.web.snapshot import totals
 from tests.support.cli import in_process
-from tests.support.looked_at import blocked, instance, partition, worker
+from tests.support.doctor_survey import blocked, instance, partition, worker
 
 BLOCKED = {"lanes": {"blocked": 1}, "blocked": [blocked(7) | {"slot": 0x3F2A}]}
 SIZE = (160, 40)

@@ -17,8 +17,8 @@ from kafka_keyshared.client.consumer import OWNERS_ANSWERS, OWNERS_CALLS
 from kafka_keyshared.client.kept_admin import KeptAdmin
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.apps import Running, running_apps
-from tests.support.live import client_conf, group_name, write
+from tests.support.background_apps import Running, running_apps
+from tests.support.live_cluster import client_conf, group_name, write
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
 

@@ -16,7 +16,7 @@ from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswer, Right
 from kafka_keyshared.errors import ConfigError, TopicMissingError
 from kafka_keyshared.model import TopicPartition
-from tests.support.offline import CONF
+from tests.support.offline_instance import CONF
 from tests.support.records import P0, P1
 
 

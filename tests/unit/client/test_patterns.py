@@ -9,7 +9,7 @@ import pytest
 from kafka_keyshared import ConfigError, KeyShared
 from kafka_keyshared.client.patterns import BadPatternError, matching, topics_meant
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.live import client_conf, group_name
+from tests.support.live_cluster import client_conf, group_name
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 

@@ -22,7 +22,7 @@ from kafka_keyshared.config.fields import Field
 from kafka_keyshared.config.layers import from_environment, make_options
 from kafka_keyshared.config.show import in_force
 from kafka_keyshared.errors import ConfigError
-from tests.support.settings import (
+from tests.support.setting_values import (
     GIVEN,
     SETTINGS,
     as_text,

@@ -16,7 +16,7 @@ from kafka_keyshared.config.options import Options
 from kafka_keyshared.config.schema import schema
 from kafka_keyshared.errors import ConfigError
 from tests.setup import cli_page, config_page
-from tests.support.settings import GIVEN, SETTINGS, as_toml, bad_values, two_values
+from tests.support.setting_values import GIVEN, SETTINGS, as_toml, bad_values, two_values
 
 EACH = pytest.mark.parametrize("field", SETTINGS.values(), ids=SETTINGS)
 VALIDATOR = jsonschema.Draft202012Validator(schema())

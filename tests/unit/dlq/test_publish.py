@@ -28,7 +28,7 @@ from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.node import free_ports
 from tests.conftest import Eventually
 from tests.support.letters import a_publish
-from tests.support.live import read_all
+from tests.support.live_cluster import read_all
 
 
 class FakeProducer:

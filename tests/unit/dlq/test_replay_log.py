@@ -18,8 +18,8 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.cli import in_process
-from tests.support.live import read_all, write
-from tests.support.progress import FIRST, Make, cut_off, making
+from tests.support.live_cluster import read_all, write
+from tests.support.replay_progress import FIRST, Make, cut_off, making
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.errors import InvariantError
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import P0, failure, record
 
 COMMANDS = set(typing.get_args(cmd.Command))

@@ -198,7 +198,7 @@ from kafka_keyshared import KeyShared
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.app.keyshared import Hooks
-from tests.support.live import client_conf, committed, write
+from tests.support.live_cluster import client_conf, committed, write
 
 logging.basicConfig(level="ERROR")
 forked = []
@@ -268,7 +268,7 @@ import threading
 from kafka_keyshared import KeyShared
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
-from tests.support.live import client_conf, committed, write
+from tests.support.live_cluster import client_conf, committed, write
 
 def made(group, until):
     app = KeyShared(client_conf(cluster, group), ["t"], workers=1)
@@ -325,7 +325,7 @@ def test_the_members_of_a_split_consumer_fail_in_a_child_and_go_on_in_the_parent
 from kafka_keyshared import Consumer, split
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
-from tests.support.live import client_conf, committed, write
+from tests.support.live_cluster import client_conf, committed, write
 
 with EmbeddedCluster() as cluster:
     cluster.create_topic("t", 1)

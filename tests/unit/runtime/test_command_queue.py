@@ -20,7 +20,7 @@ from kafka_keyshared.runtime.flush import FlushOrder, flush
 from kafka_keyshared.runtime.lane_orders import closed_lanes, give
 from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.scaling import Moving, bring_to
-from tests.support.ports import Stage
+from tests.support.loop_ports import Stage
 from tests.support.records import P0, P1, record
 
 WAIT = 30.0

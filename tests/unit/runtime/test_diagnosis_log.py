@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.runtime.diagnosis_log import AGAIN_WITHIN, LINE_EVERY, STEADY, DiagnosisLog
-from tests.support.looked_at import blocked, instance, rate
+from tests.support.doctor_survey import blocked, instance, rate
 
 BLOCKED = {"lanes": {"blocked": 1}, "blocked": [blocked(7) | {"slot": 0x3F2A}]}
 OTHER = {"lanes": {"blocked": 1}, "blocked": [blocked(8) | {"slot": 0x3F2A}]}

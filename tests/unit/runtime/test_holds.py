@@ -23,9 +23,9 @@ from kafka_keyshared.runtime.manual_pause import Those
 from kafka_keyshared.runtime.shutdown import stop
 from kafka_keyshared.runtime.status_board import Observer, StatusBoard
 from kafka_keyshared.status import PartitionStatus, Status
-from tests.support.ports import Stage
+from tests.support.http_scrapes import samples
+from tests.support.loop_ports import Stage
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
-from tests.support.scrapes import samples
 
 ROOT = Path(__file__).resolve().parents[3]
 

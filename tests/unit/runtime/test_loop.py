@@ -25,7 +25,7 @@ from kafka_keyshared.model import Record, Retry, TopicPartition
 from kafka_keyshared.runtime.fetch_quota import FULL_WAIT, Room
 from kafka_keyshared.runtime.loop import MAIL_TURNS
 from kafka_keyshared.runtime.shutdown import REFUSED_MOST, stop
-from tests.support.ports import Stage
+from tests.support.loop_ports import Stage
 from tests.support.records import P0, P1, FakeRecord, failure, record
 
 STATE = KafkaException(KafkaError(KafkaError._STATE))

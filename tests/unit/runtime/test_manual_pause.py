@@ -13,7 +13,7 @@ from kafka_keyshared.runtime.command_queue import OrderRefusedError
 from kafka_keyshared.runtime.manual_pause import Those
 from kafka_keyshared.runtime.pause_commands import pause, resume
 from kafka_keyshared.runtime.shutdown import stop
-from tests.support.ports import Stage
+from tests.support.loop_ports import Stage
 from tests.support.records import P0, P1, FakeRecord
 
 REFUSED = KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))

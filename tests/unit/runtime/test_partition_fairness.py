@@ -13,7 +13,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.partition_fairness import HELD_MOST, PASSED_OVER, REST, TRIES, Shares
-from tests.support.ports import Stage
+from tests.support.loop_ports import Stage
 from tests.support.records import P0, P1, TOPIC, FakeRecord, failure
 
 WORKERS = tuple(f"worker-{index}" for index in range(8))

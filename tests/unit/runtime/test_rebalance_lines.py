@@ -10,7 +10,7 @@ import pytest
 
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.logs import JsonFormatter
-from tests.support.ports import Stage
+from tests.support.loop_ports import Stage
 from tests.support.records import P0, P1, record
 
 

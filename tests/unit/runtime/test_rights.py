@@ -16,7 +16,7 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.rights import ASK_EVERY, Subject, user_in
 from kafka_keyshared.runtime.shutdown import stop
 from kafka_keyshared.runtime.status_board import Observer, StatusBoard
-from tests.support.ports import Stage
+from tests.support.loop_ports import Stage
 from tests.support.records import P0, FakeRecord, record
 
 Q0 = TopicPartition("payments", 0)

@@ -10,7 +10,7 @@ from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.seeking import ASK_AGAIN_AFTER, GIVEN_BACK_WITHIN, OUT_OF_RANGE_WAIT
 from kafka_keyshared.runtime.shutdown import stop
-from tests.support.ports import Stage
+from tests.support.loop_ports import Stage
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
 
 P2 = TopicPartition("orders", 2)

@@ -16,9 +16,9 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record
 from kafka_keyshared.runtime.flush import FlushOrder
 from kafka_keyshared.runtime.shutdown import AWAIT_WAIT, StopReport, stop
-from tests.support.ports import Stage
+from tests.support.commit_texts import here
+from tests.support.loop_ports import Stage
 from tests.support.records import ERROR, P0, FakeRecord, record
-from tests.support.texts import here
 
 
 @pytest.fixture

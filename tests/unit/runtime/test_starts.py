@@ -17,9 +17,9 @@ from kafka_keyshared.core.offsets.running_section import STARTED, RunningNote
 from kafka_keyshared.core.partitions.careful_starts import FIRST_RECORDS
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.rebalance import NOTHING_AFTER
-from tests.support.ports import Stage
+from tests.support.commit_texts import here
+from tests.support.loop_ports import Stage
 from tests.support.records import P0, P1, record
-from tests.support.texts import here
 
 
 def with_set(partition: TopicPartition, topic_id: str | None = None) -> CommittedOffset:

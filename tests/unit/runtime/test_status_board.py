@@ -15,7 +15,7 @@ from kafka_keyshared.runtime.manual_pause import Those
 from kafka_keyshared.runtime.pause_commands import pause
 from kafka_keyshared.runtime.standstill import StandstillWatch
 from kafka_keyshared.runtime.status_board import DERIVE_AFTER, Observer, StatusBoard, chained
-from tests.support.ports import Stage
+from tests.support.loop_ports import Stage
 from tests.support.records import ERROR, P0, P1, record
 from tests.support.slices import slice_of
 

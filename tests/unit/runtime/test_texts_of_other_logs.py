@@ -15,9 +15,9 @@ from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.topic_ids import ID_UNTOLD_WAIT, ID_WAIT, IDS_ASKED_LEAST
-from tests.support.ports import Stage
+from tests.support.commit_texts import here
+from tests.support.loop_ports import Stage
 from tests.support.records import ERROR, P0, P1, record
-from tests.support.texts import here
 
 ONE, OTHER = "QwxnKJjnSJOv0Oyrd6vZoA", "3iGJijykR5SJPf-wdNEjKQ"
 

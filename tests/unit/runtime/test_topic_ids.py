@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError
 from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
 from kafka_keyshared.runtime.seeking import ASK_AGAIN_AFTER, IDS_ASKED_MOST, OUT_OF_RANGE_WAIT
 from kafka_keyshared.runtime.topic_ids import ANSWER_WITHIN, LOOK_EVERY, LOOK_SELDOM
-from tests.support.ports import Stage
+from tests.support.loop_ports import Stage
 from tests.support.records import P0, FakeRecord, record
 from tests.unit.runtime.test_seeking import out_of_range
 

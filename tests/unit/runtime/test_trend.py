@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_keyshared.runtime.trend import GAP_MOST, MINUTE, Minute
-from tests.support.looked_at import instance, partition, worker
+from tests.support.doctor_survey import instance, partition, worker
 
 
 def seen(

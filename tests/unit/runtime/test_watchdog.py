@@ -12,7 +12,7 @@ from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.status_board import Observer, StatusBoard
-from tests.support.ports import Stage
+from tests.support.loop_ports import Stage
 from tests.support.records import P0, P1, FakeRecord, record
 
 

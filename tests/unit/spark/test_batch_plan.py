@@ -14,7 +14,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings, wor
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.batch_plan import leaves_nothing, outcome, plan
 from kafka_keyshared.spark.task import Settled, TaskReport
-from tests.support.texts import here
+from tests.support.commit_texts import here
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 BLOCK = SubscriptionSettings(workers=worker_names(2))

@@ -16,7 +16,7 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.driver import group
 from kafka_keyshared.spark.driver.group import GroupLostError, SoleMember
 from kafka_keyshared.spark.driver.stop import Stop
-from tests.support.ports import IdsTold
+from tests.support.loop_ports import IdsTold
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 BOTH = [P0, P1]

@@ -29,7 +29,7 @@ from kafka_keyshared.spark.task import (
     TaskReport,
 )
 from kafka_keyshared.testing import record
-from tests.support.texts import here
+from tests.support.commit_texts import here
 
 P0 = TopicPartition("t", 0)
 

@@ -18,7 +18,7 @@ from kafka_keyshared.observability.audit.processed import ProcessedRow
 from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.spark.task import Drive, SparkJob
 from kafka_keyshared.spark.task_log import LogRow, TaskLedger, open_lines, write_whole
-from tests.support.rows import read_rows
+from tests.support.processed_rows import read_rows
 from tests.unit.spark.test_task import P0, of, share
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_keyshared.core.backpressure.pause_reasons import NOT_PAUSED, Holds, Reason
 from kafka_keyshared.errors import InvariantError
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import P0, P1
 
 

@@ -6,7 +6,7 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.commit import CutSets
 from kafka_keyshared.core.offsets.metadata import Encoded
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
 
 BUDGET = 60

@@ -12,7 +12,7 @@ from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.lab.simulator.handlers import Ending
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, GIVE_UP, P0, P1, record
 
 SMALL = DlqLimit(share=0.5, records=10, in_a_row=4)

@@ -23,7 +23,7 @@ from kafka_keyshared.core.records.pristine import Chunk, Originals
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, record
 from tests.support.slices import scattered, slice_of
 

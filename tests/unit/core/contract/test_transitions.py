@@ -27,8 +27,8 @@ from kafka_keyshared.core.workers.worker import WORKER_TABLE, Worker, WorkerEven
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.lab.simulator import transition_coverage
 from tests.setup import states_page
-from tests.support.frozen import frozen
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
+from tests.support.object_state import frozen
 from tests.support.records import P0, P1, record
 from tests.support.slices import slice_of
 

@@ -20,7 +20,7 @@ from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, record
 
 TWO = ("worker-0", "worker-1")

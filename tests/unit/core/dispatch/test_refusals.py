@@ -20,8 +20,8 @@ from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import TopicPartition
-from tests.support.frozen import frozen
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
+from tests.support.object_state import frozen
 from tests.support.records import ERROR, GIVE_UP, P0, P1, failure, record
 
 GONE = TopicPartition("orders", 9)

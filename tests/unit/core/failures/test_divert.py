@@ -19,9 +19,9 @@ from kafka_keyshared.lab.simulator.commit_text import read_notes
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.lab.simulator.stepped import PoolKind
 from kafka_keyshared.model import TopicPartition
-from tests.support.harness import Harness
+from tests.support.commit_texts import here
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, TOPIC, FakeRecord, record
-from tests.support.texts import here
 
 ONE_TRY = RetryPolicy(attempts=1)
 

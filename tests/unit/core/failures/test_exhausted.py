@@ -15,7 +15,7 @@ from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.lab.simulator.commit_text import read_notes
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, GIVE_UP, P0, record
 
 ONE_TRY = RetryPolicy(attempts=1)

@@ -15,7 +15,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.workers.run_queue import RunQueue
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import Drop
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, GIVE_UP, NOT_NOW, P0, failure, record
 
 ONE_TRY = RetryPolicy(attempts=1)

@@ -16,9 +16,9 @@ from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, lane_by, lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, TopicPartition, Undecodable
-from tests.support.harness import Harness
+from tests.support.commit_texts import here
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, NOT_NOW, P0, P1, record
-from tests.support.texts import here
 
 RELEASE, DROP, DEAD_LETTER = LaneAction.RELEASE, LaneAction.DROP, LaneAction.DEAD_LETTER
 A = lane_of(record(0, "a"))

@@ -21,7 +21,7 @@ from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.lab.simulator.stepped import PoolKind, SteppedWorker
 from kafka_keyshared.model import Drop
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
 
 LIMIT = 5.0

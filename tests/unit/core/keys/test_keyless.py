@@ -12,7 +12,7 @@ from kafka_keyshared.core.keys.keyless import ALL_KEYLESS
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import SlotFunction
 from kafka_keyshared.model import Record, TopicPartition
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import P0, P1, FakeRecord
 
 CDC = TopicPartition("cdc", 0)

@@ -17,7 +17,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
 
 FOUR = tuple(f"worker-{index}" for index in range(4))

@@ -11,7 +11,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings, wor
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, _blake3
 from kafka_keyshared.model import Record
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import record
 
 KEYS = [number.to_bytes(16, "little") for number in range(40)]

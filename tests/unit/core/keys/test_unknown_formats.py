@@ -11,7 +11,7 @@ from kafka_keyshared.core.failures.undecodable import reason_of
 from kafka_keyshared.core.keys.unknown_formats import LATELY, NOTHING_BEHIND
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable, UnknownFormat
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import P0, P1, FakeRecord
 
 GOOD, BROKEN, NEW, OTHER, ANY = b"a", b"\xff", b"new", b"other", b"any"

@@ -20,7 +20,7 @@ from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import TopicPartition
 from tests.setup import states_page
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, colliding_keys, record
 
 FOUR = tuple(f"worker-{index}" for index in range(4))

@@ -25,7 +25,7 @@ from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.executors.pull.pool import PullPool
 from kafka_keyshared.lab.simulator.commit_text import read_commit
 from kafka_keyshared.model import TopicPartition
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import P0, P1, FakeRecord, failure
 
 LEASES = 4

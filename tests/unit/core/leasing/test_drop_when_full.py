@@ -11,7 +11,7 @@ from kafka_keyshared.core.status import builder
 from kafka_keyshared.core.status.environment import StatusInputs
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import Drop
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, GIVE_UP, NOT_NOW, P0, FakeRecord, record
 
 

@@ -9,7 +9,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import P0, P1, failure, record
 
 

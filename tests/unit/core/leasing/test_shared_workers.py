@@ -26,7 +26,7 @@ from kafka_keyshared.core.workers.shards import SharedRow, shard_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.lab.simulator.stepped import SteppedWorker
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
 
 NAMES = ("a", "b", "c", "d")

@@ -15,7 +15,7 @@ from kafka_keyshared.core.records.pristine import Chunk
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, failure, record
 
 WINDOW = 400

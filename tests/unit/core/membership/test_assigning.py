@@ -17,7 +17,7 @@ from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.lab.simulator.stepped import TIMED_OUT
 from kafka_keyshared.model import Record
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, record
 
 HALF = SLOTS // 2

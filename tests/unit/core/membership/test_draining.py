@@ -26,8 +26,8 @@ from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.lab.simulator.stepped import SteppedWorker
 from kafka_keyshared.model import Record, Retry
 from kafka_keyshared.status import DrainingHash
-from tests.support.harness import Harness
-from tests.support.observed import status_of
+from tests.support.core_harness import Harness
+from tests.support.core_status import status_of
 from tests.support.records import ERROR, P0, P1, FakeRecord, colliding_keys, record
 
 HALF = SLOTS // 2

@@ -11,7 +11,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Recall
 from kafka_keyshared.core.membership import draining
 from kafka_keyshared.model import TopicPartition
-from tests.support.held import held_by_a, keys_by_slot, ranges
+from tests.support.leased_slots import held_by_a, keys_by_slot, ranges
 from tests.support.records import FakeRecord
 
 MOST = 400_000

@@ -10,7 +10,7 @@ from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.subscription.settings import OnEvict, SubscriptionSettings
 from kafka_keyshared.lab.simulator.stepped import SteppedWorker
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, FakeRecord, record
 
 TWO = ("worker-0", "worker-1")

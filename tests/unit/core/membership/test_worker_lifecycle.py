@@ -10,7 +10,7 @@ from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.core.workers.worker import Worker, WorkerState
 from kafka_keyshared.errors import ConfigError
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import P0, FakeRecord, failure, record
 
 KEYS = [b"key-%d" % number for number in range(40)]

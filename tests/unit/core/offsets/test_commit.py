@@ -9,7 +9,7 @@ from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult, Rig
 from kafka_keyshared.core.offsets.commit import DOUBT, UNANSWERED_MOST, CommitPolicy, Commits
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import P0, P1, record
 
 ACCEPTED, RETRY = CommitResult.ACCEPTED, CommitResult.RETRY

@@ -28,8 +28,8 @@ from kafka_keyshared.core.offsets.ranges import MAX_OFFSET
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.lab.simulator.commit_text import read_commit, read_notes
+from tests.support.commit_texts import here
 from tests.support.records import P0, P1, record
-from tests.support.texts import here
 from tests.unit.core.offsets.test_metadata_format import block, every_second, numbers, sealed, sized
 
 A, B = b"a" * 16, b"b" * 16

@@ -25,8 +25,8 @@ from kafka_keyshared.core.offsets.metadata import (
 from kafka_keyshared.core.offsets.ranges import MAX_OFFSET, bitmap_span
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
+from tests.support.commit_texts import here
 from tests.support.records import P1
-from tests.support.texts import here
 
 ONE, OTHER = "QwxnKJjnSJOv0Oyrd6vZoA", "3iGJijykR5SJPf-wdNEjKQ"
 """Ids of topics, as Kafka writes them."""

@@ -13,9 +13,9 @@ import pytest
 from kafka_keyshared.core.offsets.lane_section import LANES_MOST, LaneNotes, Tried
 from kafka_keyshared.core.offsets.metadata import Decoded, Runs, clip, decode, encode
 from kafka_keyshared.lab.simulator.commit_text import Whose, read_commit
+from tests.support.commit_texts import here
 from tests.support.records import P0
 from tests.support.seeds import examples
-from tests.support.texts import here
 
 
 def varint(value: int) -> bytes:

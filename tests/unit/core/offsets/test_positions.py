@@ -9,9 +9,9 @@ from kafka_keyshared.core.offsets.metadata import encode
 from kafka_keyshared.core.offsets.positions import OffsetSnapshot, PartitionState, collect, derive
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
-from tests.support.harness import Harness
+from tests.support.commit_texts import here
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
-from tests.support.texts import here
 
 
 def test_of_10_to_13_all_but_11_settled_are_safe_up_to_11_and_then_up_to_14() -> None:

@@ -16,7 +16,7 @@ from kafka_keyshared.core.offsets.running_section import (
     pack_running,
 )
 from kafka_keyshared.lab.simulator.commit_text import read_notes
-from tests.support.texts import here
+from tests.support.commit_texts import here
 from tests.unit.core.offsets.test_metadata_format import block, every_second, numbers, sealed
 
 RUNNING = RunningNote({503: STARTED, 600: WAITING}, 3)

@@ -13,9 +13,9 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.metadata import SET_BUDGET, TEXT_LIMIT, decode
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
-from tests.support.harness import Harness
+from tests.support.commit_texts import here
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, record
-from tests.support.texts import here
 
 MANY = 4_000
 

@@ -12,9 +12,9 @@ from kafka_keyshared.core.offsets.running_section import STARTED, RunningNote
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
-from tests.support.harness import Harness
+from tests.support.commit_texts import here
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, GIVE_UP, P0, P1, record
-from tests.support.texts import here
 
 
 def started_with(*offsets: int, key: str | None = "k") -> Harness:

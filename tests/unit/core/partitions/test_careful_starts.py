@@ -20,9 +20,9 @@ from kafka_keyshared.core.partitions.careful_starts import (
 )
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import Record, TopicPartition
-from tests.support.harness import Harness
+from tests.support.commit_texts import here
+from tests.support.core_harness import Harness
 from tests.support.records import P0, P1, failure, record
-from tests.support.texts import here
 
 UNCLEAN = RunningNote({5_000: STARTED})
 """What an owner that ended without a clean stop has left, of a record that has not come yet."""

@@ -16,9 +16,9 @@ from kafka_keyshared.core.partitions.lease_limit import Ceilings, lease_end
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
-from tests.support.harness import Harness
+from tests.support.commit_texts import here
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
-from tests.support.texts import here
 
 SPAN = 17_000
 """Offsets of which any pattern fits in the metadata as a bitmap; a little more do."""

@@ -10,9 +10,9 @@ from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.offsets import metadata
 from kafka_keyshared.core.partitions.lost_progress import KEPT_SECONDS
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from tests.support.harness import Harness
+from tests.support.commit_texts import here
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, record
-from tests.support.texts import here
 
 
 def begun(*workers: str) -> Harness:

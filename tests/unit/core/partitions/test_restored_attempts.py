@@ -15,9 +15,9 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator.commit_text import read_notes
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import Drop
-from tests.support.harness import Harness
+from tests.support.commit_texts import here
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, failure, record
-from tests.support.texts import here
 
 SOON = RetryPolicy(attempts=3, backoff=0.0)
 PUT_OFF = failure(Disposition.PUT_OFF, after=60.0)

@@ -10,7 +10,7 @@ from kafka_keyshared.core.records.container import WaitingPlace, without
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import P0, P1, record
 
 

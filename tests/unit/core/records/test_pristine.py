@@ -12,7 +12,7 @@ from kafka_keyshared.core.records.pristine import Chunk, Originals
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import P0, TOPIC, FakeRecord, record
 
 

@@ -18,7 +18,7 @@ from kafka_keyshared.core.workers.run_queue import SLICE_SECONDS
 from kafka_keyshared.core.workers.worker import FIRST_SLICE, Worker
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.headers import HeadersError, read_headers
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, FakeRecord, record
 from tests.support.slices import slice_of
 

@@ -16,7 +16,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.telemetry.meters import OutcomeCounts
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.testing import record as message
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, TOPIC, FakeRecord, record
 from tests.support.slices import slice_of
 

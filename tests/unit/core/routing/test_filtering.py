@@ -12,7 +12,7 @@ from kafka_keyshared.core.routing.filters import OnUnmatched, shown
 from kafka_keyshared.core.routing.modes import RoutingMode, RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, record
 
 SHIPS, FLIGHTS = {"A": ["ship-*"]}, {"A": ["ship-*"], "B": ["flight-*"]}

@@ -24,7 +24,7 @@ from kafka_keyshared.core.routing import (
 from kafka_keyshared.core.routing.filters import KEYS_KNOWN, matches
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, slot_of
-from tests.support.filtered import owner_by
+from tests.support.filtered_keys import owner_by
 
 # --- patterns ---
 

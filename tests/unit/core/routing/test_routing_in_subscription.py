@@ -17,7 +17,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings, wor
 from kafka_keyshared.core.workers.worker import Worker, WorkerState
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, slot_of
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import P0, P1, FakeRecord, failure, record
 
 HALF = SLOTS // 2

@@ -14,8 +14,8 @@ from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.lab.simulator.stepped import PoolKind
 from kafka_keyshared.observability.web.families import FAMILIES
 from kafka_keyshared.status import Status, SubscriptionStatus
-from tests.support.harness import Harness
-from tests.support.observed import WALL, status_of
+from tests.support.core_harness import Harness
+from tests.support.core_status import WALL, status_of
 from tests.support.records import ERROR, P0, P1, record
 
 

@@ -23,8 +23,8 @@ from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.lab.simulator.stepped import SteppedWorker
 from kafka_keyshared.shared_status import HotKey, SharedStatus
 from kafka_keyshared.status import SubscriptionStatus
-from tests.support.harness import Harness
-from tests.support.observed import status_of
+from tests.support.core_harness import Harness
+from tests.support.core_status import status_of
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
 
 LONG = 4 * DETACH_AFTER

@@ -11,7 +11,7 @@ from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.telemetry.blocked_reminder import REMIND_EVERY
 from kafka_keyshared.core.telemetry.burst import INTERVAL, Burst, EventLine
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, record
 
 ONCE = RetryPolicy(attempts=1)

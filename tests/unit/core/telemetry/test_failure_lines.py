@@ -10,7 +10,7 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.telemetry.burst import INTERVAL
 from kafka_keyshared.core.telemetry.failure_lines import KINDS_MAX, WHOLE_A_SECOND
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import GIVE_UP, NOT_NOW, P0, record
 
 STACK = '  File "/app/app.py", line 12, in handle\n    total = order["customer_id"]\n'

@@ -10,8 +10,8 @@ from kafka_keyshared.core.contract.events import DeadLetterAnswer, Flush
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
-from tests.support.harness import Harness
-from tests.support.outages import (
+from tests.support.core_harness import Harness
+from tests.support.failing_dependency import (
     REFUSED,
     Handler,
     Traffic,

@@ -19,9 +19,9 @@ from kafka_keyshared.core.telemetry.meters import (
 )
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import Drop, TopicPartition
-from tests.support.harness import Harness
+from tests.support.commit_texts import here
+from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, TOPIC, FakeRecord, record
-from tests.support.texts import here
 
 OTHER = TopicPartition("payments", 0)
 DLQ = SubscriptionSettings(poison="dead_letter", dlq=True, retry=RetryPolicy(attempts=2))

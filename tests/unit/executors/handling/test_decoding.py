@@ -13,7 +13,7 @@ from kafka_keyshared.executors.handling.decoding import Deserializer, decoding
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.handling.registry_faults import AGAIN_AFTER
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.live import Member, client_conf, group_name, read_all, write
+from tests.support.live_cluster import Member, client_conf, group_name, read_all, write
 from tests.support.records import P0, FakeRecord, record
 
 

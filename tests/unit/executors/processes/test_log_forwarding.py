@@ -20,7 +20,7 @@ from kafka_keyshared.executors.processes.log_forwarding import (
     only,
     send_home,
 )
-from tests.support.told import PLACE, Told
+from tests.support.handler_pipe import PLACE, Told
 from tests.unit.executors.processes.test_pool import WAIT, WORKER, Bench
 
 NAME = "tests.painter"

@@ -47,9 +47,9 @@ from kafka_keyshared.headers import NOT_UTF_8, UnreadableHeaders, headers_of_all
 from kafka_keyshared.model import Drop, Retry
 from kafka_keyshared.testing.records import record as message
 from tests.conftest import Eventually
+from tests.support.handler_pipe import PLACE, Told, tell, wait_for_go
 from tests.support.records import P0, FakeRecord
 from tests.support.slices import slice_of
-from tests.support.told import PLACE, Told, tell, wait_for_go
 
 WAIT = 60.0
 WORKER = ("default", 0)
@@ -731,7 +731,7 @@ from kafka_keyshared.executors.processes.pool import ProcessPool
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.testing.records import record
 from tests.support.slices import slice_of
-from tests.support.told import PLACE, Told, tell, wait_for_go
+from tests.support.handler_pipe import PLACE, Told, tell, wait_for_go
 from tests.unit.executors.processes.test_pool import handle
 
 pool = ProcessPool([WorkerSpec("default", 0, "worker-0", Making(handle))], SimpleQueue(), Clock())

@@ -18,7 +18,7 @@ from kafka_keyshared.observability.audit.processed import (
     to_lines,
 )
 from kafka_keyshared.observability.audit.wrap import audited
-from tests.support.rows import read_rows
+from tests.support.processed_rows import read_rows
 
 
 def message(offset: int = 5, key: bytes | None = b"k\xff") -> Any:

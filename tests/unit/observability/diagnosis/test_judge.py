@@ -11,7 +11,7 @@ from kafka_keyshared.observability.diagnosis import hot, judge
 from kafka_keyshared.observability.diagnosis.causes import CAUSES
 from kafka_keyshared.observability.diagnosis.findings import Diagnosis, Finding
 from kafka_keyshared.observability.diagnosis.judge import diagnose
-from tests.support.looked_at import blocked, instance, partition, rate, worker
+from tests.support.doctor_survey import blocked, instance, partition, rate, worker
 
 AT = {"topic": "orders", "partition": 1, "offset": 17}
 KEY = {"key": "customer-7", "slot": 0x3F2A}

@@ -17,7 +17,7 @@ from kafka_keyshared.observability.doctor.findings import Check, CheckStatus, Fi
 from kafka_keyshared.observability.doctor.instance import ask_status, status_address
 from kafka_keyshared.status import Status as InstanceStatus
 from kafka_keyshared.testing.clusters.node import free_ports
-from tests.support.looked_at import URL, blocked, instance, partition, worker
+from tests.support.doctor_survey import URL, blocked, instance, partition, worker
 
 
 def judged(held_after: float = 60.0, **told: Any) -> Check:

@@ -43,10 +43,10 @@ from kafka_keyshared.observability.doctor.findings import (
 )
 from kafka_keyshared.observability.doctor.group_checks import GroupFacts
 from kafka_keyshared.observability.doctor.progress_checks import Nothing, UnreadPosition
-from tests.support.looked_at import HELD, SILENT, URL, blocked, progress, worker
-from tests.support.looked_at import instance as status_of
+from tests.support.commit_texts import here
+from tests.support.doctor_survey import HELD, SILENT, URL, blocked, progress, worker
+from tests.support.doctor_survey import instance as status_of
 from tests.support.spark_parts import CONNECTOR, Machine, command, java_command
-from tests.support.texts import here
 from tests.tidy.links import anchors
 from tests.tidy.sources import ROOT, modules
 

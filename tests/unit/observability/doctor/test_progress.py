@@ -31,7 +31,8 @@ from kafka_keyshared.observability.doctor.progress_checks import (
     UnreadPosition,
 )
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.looked_at import (
+from tests.support.commit_texts import here
+from tests.support.doctor_survey import (
     HELD,
     NOW,
     ORDERS,
@@ -44,7 +45,6 @@ from tests.support.looked_at import (
     worker,
 )
 from tests.support.records import P1
-from tests.support.texts import here
 
 
 def settled(position: int, *runs: tuple[int, int]) -> str:

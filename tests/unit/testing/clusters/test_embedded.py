@@ -22,7 +22,7 @@ from kafka_keyshared.errors import (
 from kafka_keyshared.testing.clusters.cluster import Cluster, await_metadata
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from kafka_keyshared.testing.clusters.native import SIGNATURES, bind, native
-from tests.support.wire import coordinator
+from tests.support.kafka_requests import coordinator
 
 
 def run_script(script: str) -> str:

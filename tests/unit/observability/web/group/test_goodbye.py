@@ -11,7 +11,7 @@ from kafka_keyshared.observability.web.group import goodbye
 from kafka_keyshared.observability.web.group.goodbye import Farewell
 from kafka_keyshared.observability.web.group.subscribe import GroupListener
 from kafka_keyshared.observability.web.group.view import Looker
-from tests.support.beats import GROUP, beat
+from tests.support.instance_reports import GROUP, beat
 
 STOPPING = {"phase": "stopping"}
 

@@ -13,7 +13,7 @@ from kafka_keyshared.observability.web.commands import NAME_HEADER
 from kafka_keyshared.observability.web.group import pull_reports
 from kafka_keyshared.observability.web.group.pull_reports import Address, AddressesEar, address_of
 from kafka_keyshared.observability.web.group.report import MOST_BYTES, packed
-from tests.support.beats import GROUP, beat
+from tests.support.instance_reports import GROUP, beat
 
 
 class _Handler(BaseHTTPRequestHandler):

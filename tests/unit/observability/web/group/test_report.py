@@ -13,8 +13,8 @@ from kafka_keyshared.observability.web.group.report import (
     packed,
     unpacked,
 )
-from tests.support.beats import EVERY, beat, who
-from tests.support.looked_at import blocked, instance, worker
+from tests.support.doctor_survey import blocked, instance, worker
+from tests.support.instance_reports import EVERY, beat, who
 
 SECRET = "customer-7"
 AT = {"topic": "orders", "partition": 1, "offset": 17}

@@ -13,7 +13,7 @@ from kafka_keyshared.observability.web.group import subscribe
 from kafka_keyshared.observability.web.group.report import InstanceReport, key_of
 from kafka_keyshared.observability.web.group.subscribe import GroupListener, News, ReportSource
 from kafka_keyshared.observability.web.group.view import Looker
-from tests.support.beats import GROUP, beat
+from tests.support.instance_reports import GROUP, beat
 
 Eventually = Callable[..., None]
 

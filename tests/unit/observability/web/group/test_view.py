@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafka_keyshared.observability.web.group import view
 from kafka_keyshared.observability.web.group.view import Looker, group_view
-from tests.support.beats import EVERY, beat, codes, heard, seen
+from tests.support.instance_reports import EVERY, beat, codes, heard, seen
 
 
 def test_a_group_of_which_nothing_is_to_be_said_is_healthy() -> None:

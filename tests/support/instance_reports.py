@@ -8,7 +8,7 @@ import msgspec
 
 from kafka_keyshared.observability.web.group.report import InstanceReport, Who, beat_of
 from kafka_keyshared.observability.web.group.view import GroupView, Heard, Looker, group_view
-from tests.support.looked_at import instance, partition
+from tests.support.doctor_survey import instance, partition
 
 EVERY = 5.0
 GROUP = "billing"

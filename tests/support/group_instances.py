@@ -9,7 +9,7 @@ from typing import Any
 from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.web.group.view import GroupView
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.live import Member, client_conf, group_name
+from tests.support.live_cluster import Member, client_conf, group_name
 
 Eventually = Callable[..., None]
 

@@ -7,7 +7,7 @@ from typing import Any
 from kafka_keyshared.core.status.builder import take
 from kafka_keyshared.core.status.environment import StatusInputs
 from kafka_keyshared.status import Status
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 
 WALL = 2_000.0
 

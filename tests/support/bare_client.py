@@ -14,7 +14,7 @@ from kafka_keyshared.client.port import Rebalance
 from kafka_keyshared.lab.demo.ledgers import AuditedClient
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.live import client_conf
+from tests.support.live_cluster import client_conf
 
 PROTOCOLS = {
     "eager": {"partition.assignment.strategy": "range"},

@@ -12,7 +12,7 @@ from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds, R
 from kafka_keyshared.core.contract.commands import Commit
 from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult
 from kafka_keyshared.model import Record, TopicPartition
-from tests.support.ports import IdsTold, LimitTold
+from tests.support.loop_ports import IdsTold, LimitTold
 from tests.support.records import P0
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "billing", "log_level": 0}

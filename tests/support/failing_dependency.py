@@ -15,7 +15,7 @@ from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.observability.diagnosis.findings import Finding
 from kafka_keyshared.observability.diagnosis.judge import diagnose
 from kafka_keyshared.status import FailureRate
-from tests.support.harness import Harness
+from tests.support.core_harness import Harness
 from tests.support.records import P0, P1, record
 
 REFUSED = Failure(Disposition.ERROR, "ConnectionError", "refused", "", 0, where="app.py:9")

@@ -6,8 +6,8 @@ import threading
 from typing import Any
 
 from kafka_keyshared import Retry
-from tests.support.causes import WAIT
-from tests.support.live import Written, numbered
+from tests.support.diagnosis_causes import WAIT
+from tests.support.live_cluster import Written, numbered
 
 ODD = b"odd"
 RECORDS: list[Written] = [*numbered(100), (ODD, b"it")]

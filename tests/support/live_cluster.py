@@ -39,7 +39,7 @@ from kafka_keyshared.observability.audit.ledger import CommitSent, MemoryLedger,
 from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing.clusters.cluster import Cluster
-from tests.support.wire import NOT_YET
+from tests.support.kafka_requests import NOT_YET
 
 Written: TypeAlias = tuple[bytes | None, bytes | None]
 """Key and value of a record to be written."""
