@@ -100,7 +100,7 @@ def test_each_word_of_the_glossary_is_explained_once() -> None:
 
 
 def test_a_decision_that_is_replaced_says_so() -> None:
-    folder = ROOT / "docs" / "decisions"
+    folder = ROOT / "docs" / "internals" / "decisions"
     pages = [(page.name, page.read_text("utf-8")) for page in sorted(folder.glob("0*.md"))]
     assert unanswered_replacements(pages) == []
     planted = [("0002-b.md", "Status: accepted; it replaces [1](0001-a.md)\n"), ("0001-a.md", "")]
