@@ -1,10 +1,10 @@
 """Write what ``keyshared bench compare --json`` found into the documents: tables and plots.
 
 ``python -m tests.setup.compare_page [RESULT.json...]`` keeps these results, of one call each, as
-the lines of ``docs/compare.jsonl``, and writes from all that stands there ``docs/compare-WORK.svg``
-for each kind of work, and between the marks the tables of ``docs/performance.md`` and the one of
-``README.md``. A result with two systems is a pair that was measured for its ratio, and has a table
-of its own.
+the lines of ``docs/assets/compare.jsonl``, and writes from all that stands there
+``docs/assets/compare-WORK.svg`` for each kind of work, and between the marks the tables of
+``docs/internals/notebook.md`` and the one of ``README.md``. A result with two systems is a pair
+that was measured for its ratio, and has a table of its own.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ sys.path.insert(0, str(ROOT))
 
 from kafka_keyshared.spark.plots import bars  # noqa: E402 - found through the line above
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "internals" / "notebook.md"
 README = ROOT / "README.md"
-KEPT = ROOT / "docs" / "compare.jsonl"
+PLOTS = ROOT / "docs" / "assets"
+KEPT = PLOTS / "compare.jsonl"
 BEGIN = "<!-- compare: tests/setup/compare_page.py writes what follows -->"
 END = "<!-- end of compare -->"
 KINDS = ("keeps the order of each key", "does not")
@@ -205,10 +206,10 @@ def written(text: str, page: str) -> str:
     return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
 
 
-def write(found: Sequence[Found], page: Path, readme: Path) -> None:
-    """Write the plots beside the page, and the tables into the page and README.md."""
+def write(found: Sequence[Found], page: Path, readme: Path, folder: Path) -> None:
+    """Write the plots into a folder, and the tables into the page and README.md."""
     for name, text in plots(found):
-        (page.parent / name).write_text(text, encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
     for path, text in ((page, tables(found)), (readme, in_short(found))):
         path.write_text(written(text, path.read_text(encoding="utf-8")), encoding="utf-8")
 
@@ -217,7 +218,7 @@ def main(arguments: Sequence[str]) -> int:
     """Keep what the files named hold, if any are, and write what is kept."""
     if arguments:
         keep([json.loads(Path(each).read_text(encoding="utf-8")) for each in arguments], KEPT)
-    write(read_kept(), PAGE, README)
+    write(read_kept(), PAGE, README, PLOTS)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""docs/internals/sources.md names for each rule its module and its test, or says "not built yet"."""
+"""The sources page names for each rule its module and its test, or says "not built yet"."""
 
 from __future__ import annotations
 
