@@ -97,7 +97,7 @@ def test_decisions_are_folded_away_and_how_tos_stand_in_the_order_of_need(site: 
 
 
 def test_there_is_a_search_and_a_choice_of_light_and_dark(site: Path) -> None:
-    text = (site / "tutorial.html").read_text(encoding="utf-8")
+    text = (site / "guide" / "tutorial.html").read_text(encoding="utf-8")
     assert 'data-md-component="search-query"' in text
     assert set(re.findall(r'data-md-color-media="\(prefers-color-scheme: (\w+)\)"', text)) == {
         *("light", "dark")
