@@ -95,7 +95,7 @@ def test_a_metric_or_a_variable_that_does_not_exist_is_found() -> None:
 
 
 def test_each_word_of_the_glossary_is_explained_once() -> None:
-    assert doubled_terms((ROOT / "docs/glossary.md").read_text("utf-8")) == []
+    assert doubled_terms((ROOT / "docs/reference/glossary.md").read_text("utf-8")) == []
     assert doubled_terms("- **Held.** One.\n- **Release, held.** Another.") == ["held"]
 
 
