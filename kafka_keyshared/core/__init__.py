@@ -6,5 +6,5 @@ value. One thread calls it, so it has no lock.
 
 What can happen stands in :mod:`kafka_keyshared.core.contract.events`, what follows from it in
 :mod:`kafka_keyshared.core.contract.commands`; which module decides what,
-docs/internals/architecture.md says.
+docs/internals/reading-order.md says.
 """

@@ -10,7 +10,12 @@ from tests.tidy.layers import ORDER, ROOT_PART
 from tests.tidy.sources import PACKAGE, ROOT, Finding, report
 
 PAGE = "docs/internals/architecture.md"
-PAGES = (PAGE, "docs/internals/sources.md", "docs/internals/reliability.md")
+FOLDER = "docs/internals"
+PAGES = (
+    PAGE,
+    *(f"{FOLDER}/{name}.md" for name in ("reading-order", "states", "traps", "client-behavior")),
+    *(f"{FOLDER}/{name}.md" for name in ("sources", "reliability")),
+)
 
 _PATH = re.compile(r"`((?:[\w-]+/)*[\w-]+\.py|(?:[\w-]+/)+)`")
 # Names in brackets right behind a module are in it: `core/lanes/closed.py` (`LANE_TABLE`,
