@@ -2,9 +2,10 @@
 
 ``python -m tests.setup.compare_page [RESULT.json...]`` keeps these results, of one call each, as
 the lines of ``docs/assets/compare.jsonl``, and writes from all that stands there
-``docs/assets/compare-WORK.svg`` for each kind of work, and between the marks the tables of
-``docs/internals/notebook.md`` and the one of ``README.md``. A result with two systems is a pair
-that was measured for its ratio, and has a table of its own.
+``docs/assets/compare-WORK.svg`` for each kind of work. Between the marks it writes the tables of
+``docs/internals/notebook.md``, two of them into ``docs/operate/performance.md``, and one into
+``README.md``. A result with two systems is a pair that was measured for its ratio, and has a table
+of its own.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from kafka_keyshared.spark.plots import bars  # noqa: E402 - found through the line above
+from tests.setup.page_tables import filled  # noqa: E402
 
 PAGE = ROOT / "docs" / "internals" / "notebook.md"
+SHORT = ROOT / "docs" / "operate" / "performance.md"
 README = ROOT / "README.md"
 PLOTS = ROOT / "docs" / "assets"
 KEPT = PLOTS / "compare.jsonl"
@@ -84,6 +87,16 @@ def in_short(found: Sequence[Found]) -> str:
     ]
     heads = ["records/s", *(DOES[work] for work in IN_SHORT), "order per key", "at least once"]
     return _table(heads, lines)
+
+
+def short(found: Sequence[Found], page: str) -> str:
+    """Return the performance page with its tables of throughput and latency."""
+    whole = list(filterfalse(_is_pair, found))
+    tables = {
+        "throughput": lambda: _speed(_all(whole, "rows"), PLOTTED),
+        "latency": lambda: _latency(_all(whole, "latency")),
+    }
+    return filled(SHORT.name, page, tables)
 
 
 def _is_pair(found: Found) -> bool:
@@ -219,6 +232,7 @@ def main(arguments: Sequence[str]) -> int:
     if arguments:
         keep([json.loads(Path(each).read_text(encoding="utf-8")) for each in arguments], KEPT)
     write(read_kept(), PAGE, README, PLOTS)
+    SHORT.write_text(short(read_kept(), SHORT.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
 
 

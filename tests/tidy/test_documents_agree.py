@@ -31,11 +31,14 @@ NO_SETTINGS = {
 }
 """Variables of the command line, of the tests, and what Kubernetes makes of a service's name."""
 
+PERFORMANCE_LINES = 120
+
 _METRIC = re.compile(r"\bkeyshared_[a-z_]*[a-z]\b")
 _SAMPLE = re.compile(r"_(total|bucket|count|sum|created)$")
 _VARIABLE = re.compile(r"\bKEYSHARED_[A-Z0-9_]*[A-Z0-9]\b")
 _TERM = re.compile(r"^- \*\*(.+?)\.\*\*", re.M)
 _DECISION = re.compile(r"\[(\d{4})\]\((\d{4}-[\w-]+\.md)\)")
+_NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 _LINKS = r"\[\d{4}\]\(\S+\)(?:(?:,|\s+and)\s+\[\d{4}\]\(\S+\))*"
 _STATUS = re.compile(
     rf"(?:accepted|(?:partly\s+)?superseded\s+by\s+(?P<later>{_LINKS}))(?=[.;]\s|$)"
@@ -112,6 +115,12 @@ def superseded(text: str) -> list[str]:
     return [page for part in parts for _, page in _DECISION.findall(part)]
 
 
+def unmeasured(page: str, notebook: str) -> set[str]:
+    """Return the numbers in the tables of a page that the notebook does not have."""
+    cells = " ".join(line for line in page.splitlines() if line.startswith("|"))
+    return set(_NUMBER.findall(cells)) - set(_NUMBER.findall(notebook))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_metrics_and_variables_of_a_page_exist(page: Path) -> None:
     text = page.read_text("utf-8")
@@ -130,6 +139,15 @@ def test_a_metric_or_a_variable_that_does_not_exist_is_found() -> None:
 def test_each_word_of_the_glossary_is_explained_once() -> None:
     assert doubled_terms((ROOT / "docs/reference/glossary.md").read_text("utf-8")) == []
     assert doubled_terms("- **Held.** One.\n- **Release, held.** Another.") == ["held"]
+
+
+def test_the_performance_page_is_short_and_has_only_numbers_of_the_notebook() -> None:
+    page = (ROOT / "docs/operate/performance.md").read_text("utf-8")
+    notebook = (ROOT / "docs/internals/notebook.md").read_text("utf-8")
+    assert len(page.splitlines()) <= PERFORMANCE_LINES
+    assert len(re.findall(r"^\|(?:-+\|)+$|^\| --- ", page, re.M)) == 4, "tables"
+    assert unmeasured(page, notebook) == set()
+    assert unmeasured("| rate | 1,234.5 | 0.97 |\nno table: 17", "1,234.5/s") == {"0.97"}
 
 
 def test_each_decision_has_a_status_and_says_what_superseded_it() -> None:

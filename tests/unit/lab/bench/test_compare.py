@@ -351,6 +351,8 @@ def test_the_page_and_the_plots_are_those_of_the_results_that_are_kept() -> None
     assert compare_page.written(compare_page.tables(found), page) == page
     readme = compare_page.README.read_text(encoding="utf-8")
     assert compare_page.written(compare_page.in_short(found), readme) == readme
+    performance = compare_page.SHORT.read_text(encoding="utf-8")
+    assert compare_page.short(found, performance) == performance
     drawn = dict(compare_page.plots(found))
     kept = {path.name: path.read_text("utf-8") for path in compare_page.PLOTS.glob("compare-*.svg")}
     assert drawn == kept
