@@ -33,6 +33,14 @@ NO_SETTINGS = {
 
 PERFORMANCE_LINES = 120
 
+PLANS = re.compile(
+    r"\b(?:not (?:yet )?(?:built|implemented)|not yet supported|not (?:supported|possible) yet"
+    r"|will be (?:built|added|implemented)|(?:is|are) planned for|(?:is|are) planned(?=[.,;]|$)"
+    r"|in a (?:later|future) (?:release|version))\b",
+    re.I,
+)
+"""Words about what is planned: pages for users and operators have what is there."""
+
 _METRIC = re.compile(r"\bkeyshared_[a-z_]*[a-z]\b")
 _SAMPLE = re.compile(r"_(total|bucket|count|sum|created)$")
 _VARIABLE = re.compile(r"\bKEYSHARED_[A-Z0-9_]*[A-Z0-9]\b")
@@ -121,6 +129,11 @@ def unmeasured(page: str, notebook: str) -> set[str]:
     return set(_NUMBER.findall(cells)) - set(_NUMBER.findall(notebook))
 
 
+def plans(text: str) -> list[str]:
+    """Return the words of a text that are about something planned."""
+    return PLANS.findall(" ".join(text.split()))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_metrics_and_variables_of_a_page_exist(page: Path) -> None:
     text = page.read_text("utf-8")
@@ -139,6 +152,23 @@ def test_a_metric_or_a_variable_that_does_not_exist_is_found() -> None:
 def test_each_word_of_the_glossary_is_explained_once() -> None:
     assert doubled_terms((ROOT / "docs/reference/glossary.md").read_text("utf-8")) == []
     assert doubled_terms("- **Held.** One.\n- **Release, held.** Another.") == ["held"]
+
+
+@pytest.mark.parametrize("section", ["guide", "operate", "reference"])
+def test_no_page_for_users_or_operators_says_what_is_planned(section: str) -> None:
+    pages = sorted((ROOT / "docs" / section).glob("*.md"))
+    assert pages
+    found = {page.name: plans(page.read_text("utf-8")) for page in pages}
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["It is *not built\nyet*.", "Not yet implemented.", "This will be added.", "It is planned."],
+)
+def test_a_planted_plan_is_found(text: str) -> None:
+    assert len(plans(text)) == 1
+    assert plans("The batch is planned and run again; the image is built.") == []
 
 
 def test_the_performance_page_is_short_and_has_only_numbers_of_the_notebook() -> None:
