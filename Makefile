@@ -77,6 +77,7 @@ docs: $(VENV)/.installed-test ## Write the generated pages and build the documen
 	@$(BIN)/python tests/setup/config_page.py
 	@$(BIN)/python tests/setup/states_page.py
 	@$(BIN)/python tests/setup/modes_page.py
+	@$(BIN)/python tests/setup/python_page.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 format: $(VENV)/.installed-test ## Rewrite the sources in the agreed format

@@ -1,8 +1,8 @@
 """The real Kafka client: :class:`.port.Client` over ``confluent_kafka.Consumer``.
 
-``docs/architecture.md`` lists the client's known behavior and the consequences for the loop. Two
-rules shape this module. No callback ever raises: an exception out of one loses records that were
-already taken off the client's queue. And nothing here commits synchronously.
+``docs/internals/client-behavior.md`` lists the client's known behavior and the consequences for the
+loop. Two rules shape this module. No callback ever raises: an exception out of one loses records
+that were already taken off the client's queue. And nothing here commits synchronously.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Client settings that would break the contract, each with the reason.
 
 The doctor warns of settings that are merely dangerous. Each rule comes from the client's measured
-behavior (*The client, as measured* in the architecture page), or from a named decision.
+behavior (``docs/internals/client-behavior.md``), or from a named decision.
 """
 
 from __future__ import annotations

@@ -5,5 +5,6 @@ Time arrives as an argument, jitter inside the events that need it, and everythi
 value. One thread calls it, so it has no lock.
 
 What can happen stands in :mod:`kafka_keyshared.core.contract.events`, what follows from it in
-:mod:`kafka_keyshared.core.contract.commands`; which module decides what, docs/architecture.md says.
+:mod:`kafka_keyshared.core.contract.commands`; which module decides what,
+docs/internals/reading-order.md says.
 """

@@ -1,7 +1,7 @@
 """A check that the interpreter lock is on.
 
 Some places rely on the lock. They are marked by ``GIL`` and a colon, and listed in
-``docs/architecture.md``.
+``docs/internals/architecture.md``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The cases of the scheduler, which ``verify.py --case scheduler`` runs.
 
 They are fairness, long records, makespan, threads, cost, coroutines, scaling and memory. The goals
-and the figures are in docs/performance.md.
+and the figures are in docs/internals/notebook.md.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import yaml
 
 from tests.helm.chart import CHART, ROOT, Values, case, merged, pod, render
 
-PAGES = ("docs/how-to/deploy.md", "helm/kafka-keyshared/README.md", "docs/how-to/alerts.md")
+PAGES = ("docs/operate/deploy.md", "helm/kafka-keyshared/README.md", "docs/operate/alerts.md")
 BLOCKS = [
     (page, number, yaml.safe_load(text))
     for page in PAGES

@@ -97,7 +97,7 @@ def test_every_example_test_passes(tmp_path: Path) -> None:
 
 
 def test_the_example_is_the_one_that_the_page_shows() -> None:
-    page = (EXAMPLE.parents[1] / "docs" / "how-to" / "testing.md").read_text("utf-8")
+    page = (EXAMPLE.parents[1] / "docs" / "guide" / "testing.md").read_text("utf-8")
     for path in EXAMPLE.glob("*.py"):
         assert f"```python\n{path.read_text('utf-8')}```" in page, path.name
 

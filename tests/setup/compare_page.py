@@ -1,8 +1,9 @@
 """Write what ``keyshared bench compare --json`` found into the documents: tables and plots.
 
 ``python -m tests.setup.compare_page [RESULT.json...]`` keeps these results, of one call each, as
-the lines of ``docs/compare.jsonl``, and writes from all that stands there ``docs/compare-WORK.svg``
-for each kind of work, and between the marks the tables of ``docs/performance.md`` and the one of
+the lines of ``docs/assets/compare.jsonl``, and writes from all that stands there
+``docs/assets/compare-WORK.svg`` for each kind of work. Between the marks it writes the tables of
+``docs/internals/notebook.md``, two of them into ``docs/operate/performance.md``, and one into
 ``README.md``. A result with two systems is a pair that was measured for its ratio, and has a table
 of its own.
 """
@@ -21,10 +22,13 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from kafka_keyshared.spark.plots import bars  # noqa: E402 - found through the line above
+from tests.setup.page_tables import filled  # noqa: E402
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "internals" / "notebook.md"
+SHORT = ROOT / "docs" / "operate" / "performance.md"
 README = ROOT / "README.md"
-KEPT = ROOT / "docs" / "compare.jsonl"
+PLOTS = ROOT / "docs" / "assets"
+KEPT = PLOTS / "compare.jsonl"
 BEGIN = "<!-- compare: tests/setup/compare_page.py writes what follows -->"
 END = "<!-- end of compare -->"
 KINDS = ("keeps the order of each key", "does not")
@@ -83,6 +87,16 @@ def in_short(found: Sequence[Found]) -> str:
     ]
     heads = ["records/s", *(DOES[work] for work in IN_SHORT), "order per key", "at least once"]
     return _table(heads, lines)
+
+
+def short(found: Sequence[Found], page: str) -> str:
+    """Return the performance page with its tables of throughput and latency."""
+    whole = list(filterfalse(_is_pair, found))
+    tables = {
+        "throughput": lambda: _speed(_all(whole, "rows"), PLOTTED),
+        "latency": lambda: _latency(_all(whole, "latency")),
+    }
+    return filled(SHORT.name, page, tables)
 
 
 def _is_pair(found: Found) -> bool:
@@ -205,10 +219,10 @@ def written(text: str, page: str) -> str:
     return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
 
 
-def write(found: Sequence[Found], page: Path, readme: Path) -> None:
-    """Write the plots beside the page, and the tables into the page and README.md."""
+def write(found: Sequence[Found], page: Path, readme: Path, folder: Path) -> None:
+    """Write the plots into a folder, and the tables into the page and README.md."""
     for name, text in plots(found):
-        (page.parent / name).write_text(text, encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
     for path, text in ((page, tables(found)), (readme, in_short(found))):
         path.write_text(written(text, path.read_text(encoding="utf-8")), encoding="utf-8")
 
@@ -217,7 +231,8 @@ def main(arguments: Sequence[str]) -> int:
     """Keep what the files named hold, if any are, and write what is kept."""
     if arguments:
         keep([json.loads(Path(each).read_text(encoding="utf-8")) for each in arguments], KEPT)
-    write(read_kept(), PAGE, README)
+    write(read_kept(), PAGE, README, PLOTS)
+    SHORT.write_text(short(read_kept(), SHORT.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
 
 

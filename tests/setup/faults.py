@@ -3,7 +3,7 @@
 The simulation draws from many kinds of faults at once. Here each seed has faults of one kind only,
 every two seconds, while three members work; then they stop, every member is started anew, and
 it is looked at how long it takes until all is settled and committed. The table stands in
-docs/reliability.md (:mod:`tests.setup.page_tables`).
+docs/internals/reliability.md (:mod:`tests.setup.page_tables`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kafka_keyshared.lab.simulator.run_plan import PROTOCOLS, Plan
 from kafka_keyshared.lab.simulator.world import World
 from tests.setup.page_tables import filled, others, table, written
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "internals" / "reliability.md"
 TABLE = "faults"
 NONE = "none"
 

@@ -1,4 +1,4 @@
-"""Writes the table of docs/explanation/modes.md: what each way of sharing a stream does.
+"""Writes the table of docs/internals/modes.md: what each way of sharing a stream does.
 
 Nothing in it is said by hand. For each cell a core with workers is driven through a small scene,
 and the words are those for what was seen (:mod:`tests.setup.page_tables`).
@@ -21,7 +21,7 @@ from tests.setup.page_tables import filled, table
 from tests.support.core_harness import Harness
 from tests.support.records import P0, failure, record
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "modes.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "internals" / "modes.md"
 
 WORKERS = 4
 

@@ -1,8 +1,8 @@
 """The faults that systems of this kind have had, each planted and caught: what `make planted` runs.
 
 ``tests/mutants/planted.toml`` says which mutant has each fault and which test catches it. The table
-of them in docs/reliability.md is written from there, with the seconds of the last run that was told
-to ``--write`` it.
+of them in docs/internals/reliability.md is written from there, with the seconds of the last run
+that was told to ``--write`` it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.setup.mutants import (
 )
 from tests.setup.page_tables import filled, others, table, written
 
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "internals" / "reliability.md"
 TABLE = "planted faults"
 
 LIMIT = 240.0

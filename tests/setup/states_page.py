@@ -1,4 +1,4 @@
-"""Writes the tables of states in docs/architecture.md from those that the core goes by.
+"""Writes the tables of states in docs/internals/states.md from those that the core goes by.
 
 ``python tests/setup/states_page.py`` puts each between its two comments, below a picture of which
 state leads to which (:mod:`tests.setup.page_tables`).
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.setup.page_tables import filled, table
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "internals" / "states.md"
 
 
 def lanes() -> str:

@@ -1,4 +1,4 @@
-"""Draws docs/terminal.svg: what `make demo` looks like, from a run of it on a terminal.
+"""Draws docs/assets/terminal.svg: what `make demo` looks like, from a run of it on a terminal.
 
 ``python tests/setup/terminal.py`` runs the whole demo, so what the picture says has happened on the
 machine that drew it. The picture names no font and no file from elsewhere.
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-PICTURE = Path(__file__).resolve().parents[2] / "docs" / "terminal.svg"
+PICTURE = Path(__file__).resolve().parents[2] / "docs" / "assets" / "terminal.svg"
 PROMPT = "\x1b[1;32m$\x1b[0m \x1b[1mmake demo\x1b[0m"
 WIDTH = 80
 

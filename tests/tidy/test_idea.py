@@ -11,7 +11,7 @@ import pytest
 from tests.tidy.sources import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
-PICTURE = ElementTree.parse(ROOT / "docs" / "idea.svg").getroot()
+PICTURE = ElementTree.parse(ROOT / "docs" / "assets" / "idea.svg").getroot()
 SETTLED = {"done", "dead"}
 
 

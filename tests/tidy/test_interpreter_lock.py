@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 PACKAGE = Path("kafka_keyshared")
-PAGE = Path("docs/architecture.md")
+PAGE = Path("docs/internals/architecture.md")
 MARK = re.compile(r"# GIL: ")
 ROW = re.compile(r"^\| `([\w/]+\.py)` \|", re.MULTILINE)
 

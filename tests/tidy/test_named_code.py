@@ -9,8 +9,13 @@ import pytest
 from tests.tidy.layers import ORDER, ROOT_PART
 from tests.tidy.sources import PACKAGE, ROOT, Finding, report
 
-PAGE = "docs/architecture.md"
-PAGES = (PAGE, "docs/sources.md", "docs/reliability.md")
+PAGE = "docs/internals/architecture.md"
+FOLDER = "docs/internals"
+PAGES = (
+    PAGE,
+    *(f"{FOLDER}/{name}.md" for name in ("reading-order", "states", "traps", "client-behavior")),
+    *(f"{FOLDER}/{name}.md" for name in ("sources", "reliability")),
+)
 
 _PATH = re.compile(r"`((?:[\w-]+/)*[\w-]+\.py|(?:[\w-]+/)+)`")
 # Names in brackets right behind a module are in it: `core/lanes/closed.py` (`LANE_TABLE`,

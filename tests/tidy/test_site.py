@@ -82,22 +82,21 @@ def nav(site: Path) -> list[tuple[str, list[str]]]:
     return found
 
 
-def test_decisions_are_folded_away_and_how_tos_stand_in_the_order_of_need(site: Path) -> None:
+def test_the_four_sections_are_folded_and_the_guide_stands_in_the_order_of_need(site: Path) -> None:
     parts = dict(nav(site))
-    first_part, *_, last_part = parts
-    assert (first_part, last_part) == ("How to", "Decisions")
+    assert [*parts] == ["Guide", "Operate", "Reference", "Internals", "Decisions"]
     assert len(parts["Decisions"]) > 30
     text = (site / "index.html").read_text(encoding="utf-8")
     open_parts = re.findall(r"<input[^>]*md-nav__toggle[^>]*\bchecked\b[^>]*>", text)
     assert open_parts == [], "on the front page every part is folded"
-    how_tos = [Path(page).stem for page in parts["How to"]]
-    first = ["decide", "wrapping", "keys", "long-handlers", "dead-letters", "testing", "deploy"]
-    assert [name for name in how_tos if name in first] == first
-    assert how_tos[-1] == "troubleshooting"
+    guide = [Path(page).stem for page in parts["Guide"]]
+    first = ["decide", "tutorial", "wrapping", "keys", "pools", "dead-letters", "testing"]
+    assert [name for name in guide if name in first] == first
+    assert guide[-1] == "spark"
 
 
 def test_there_is_a_search_and_a_choice_of_light_and_dark(site: Path) -> None:
-    text = (site / "tutorial.html").read_text(encoding="utf-8")
+    text = (site / "guide" / "tutorial.html").read_text(encoding="utf-8")
     assert 'data-md-component="search-query"' in text
     assert set(re.findall(r'data-md-color-media="\(prefers-color-scheme: (\w+)\)"', text)) == {
         *("light", "dark")

@@ -1,4 +1,4 @@
-"""docs/sources.md says of each rule which module and which test hold it, or that none does yet."""
+"""The sources page names for each rule its module and its test, or says "not built yet"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.tidy.sources import ROOT, Finding, report
 
-PAGE = "docs/sources.md"
+PAGE = "docs/internals/sources.md"
 NOT_BUILT = "*not built yet*"
 
 _ROW = re.compile(r"^\| (?!rule \||---)")

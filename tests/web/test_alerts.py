@@ -33,8 +33,8 @@ from tests.web.queries import grouped, promtool, selectors, strangers
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "helm" / "kafka-keyshared" / "alerts.yaml"
-PAGE = ROOT / "docs" / "how-to" / "alerts.md"
-RUNBOOK = ROOT / "docs" / "how-to" / "runbook.md"
+PAGE = ROOT / "docs" / "operate" / "alerts.md"
+RUNBOOK = ROOT / "docs" / "operate" / "runbook.md"
 ALERTS = {each["alert"]: each for each in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]}
 Eventually = Callable[..., None]
 

@@ -1,7 +1,8 @@
 """Kafka client of one simulated process: :class:`~kafka_keyshared.client.port.Client`.
 
-It obeys the table of client facts in ``docs/architecture.md``. ``tests/conformance/test_client.py``
-tests it like the real client. A caller that waits in it lets the timeline run.
+It obeys the table of client facts in ``docs/internals/client-behavior.md``.
+``tests/conformance/test_client.py`` tests it like the real client. A caller that waits in it lets
+the timeline run.
 """
 
 from __future__ import annotations

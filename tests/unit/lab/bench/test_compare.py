@@ -37,8 +37,6 @@ from kafka_keyshared.lab.bench.workloads import (
 )
 from tests.setup import compare_page
 
-KEPT_PLOTS = compare_page.PAGE.parent
-
 
 def a_job(**more: Any) -> BenchJob:
     about = {"family": "bare", "size": "", "bootstrap": "x", "topic": "t", "group": "g"}
@@ -324,7 +322,7 @@ def test_the_page_has_tables_and_plots_of_what_was_found(tmp_path: Path) -> None
     readme = tmp_path / "README.md"
     readme.write_text(f"first\n{compare_page.BEGIN}\n{compare_page.END}\nlast\n")
     page.write_text(f"before\n{compare_page.BEGIN}\nold\n{compare_page.END}\nafter\n")
-    compare_page.write(found, page, readme)
+    compare_page.write(found, page, readme, tmp_path)
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
@@ -343,7 +341,7 @@ def test_the_page_has_tables_and_plots_of_what_was_found(tmp_path: Path) -> None
     drawn = Xml.parse(tmp_path / "compare-empty.svg").getroot()
     assert "<b>" in [each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert [path.name for path in tmp_path.glob("*.svg")] == ["compare-empty.svg"]
-    compare_page.write(found, page, readme)
+    compare_page.write(found, page, readme, tmp_path)
     assert page.read_text() == text
 
 
@@ -353,6 +351,8 @@ def test_the_page_and_the_plots_are_those_of_the_results_that_are_kept() -> None
     assert compare_page.written(compare_page.tables(found), page) == page
     readme = compare_page.README.read_text(encoding="utf-8")
     assert compare_page.written(compare_page.in_short(found), readme) == readme
+    performance = compare_page.SHORT.read_text(encoding="utf-8")
+    assert compare_page.short(found, performance) == performance
     drawn = dict(compare_page.plots(found))
-    kept = {path.name: path.read_text("utf-8") for path in KEPT_PLOTS.glob("compare-*.svg")}
+    kept = {path.name: path.read_text("utf-8") for path in compare_page.PLOTS.glob("compare-*.svg")}
     assert drawn == kept
