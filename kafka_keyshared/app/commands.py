@@ -9,9 +9,9 @@ from typing import Any
 from kafka_keyshared.app.command_targets import those_of
 from kafka_keyshared.app.pools import limit_to
 from kafka_keyshared.config import Options
-from kafka_keyshared.config.pooled import refuse_more
+from kafka_keyshared.config.worker_options import refuse_more
 from kafka_keyshared.core.contract.events import AssignRange, LaneAction, LaneOrder, SetFilters
-from kafka_keyshared.core.offsets.metadata import DEFAULT_SUBSCRIPTION
+from kafka_keyshared.core.offsets.commit_metadata import DEFAULT_SUBSCRIPTION
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.errors import ConfigError

@@ -13,7 +13,7 @@ from kafka_keyshared.app.commands import Orderable
 from kafka_keyshared.app.pools import specs_of
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options
-from kafka_keyshared.config.pooled import PROCESS, suited
+from kafka_keyshared.config.worker_options import PROCESS, suited
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.batching import (

@@ -13,13 +13,13 @@ from confluent_kafka import libversion
 
 from kafka_keyshared.app.group import GroupLink
 from kafka_keyshared.config import Layers, Options
-from kafka_keyshared.config.served import LOOPBACK
+from kafka_keyshared.config.http_options import LOOPBACK
 from kafka_keyshared.config.show import in_force
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.observability.diagnosis.findings import Diagnosis
 from kafka_keyshared.observability.web.commands import Acting
-from kafka_keyshared.observability.web.metrics import Exposition, StatusCollector
+from kafka_keyshared.observability.web.prometheus_collector import Exposition, StatusCollector
 from kafka_keyshared.observability.web.server import HttpServer, Probes
 from kafka_keyshared.observability.web.snapshot import Setting, SnapshotOrigin
 from kafka_keyshared.platform.detached_call import Aside

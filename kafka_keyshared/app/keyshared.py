@@ -21,9 +21,9 @@ from kafka_keyshared.app.http_servers import Looked, Served, check_served
 from kafka_keyshared.app.members import PullMember
 from kafka_keyshared.app.pools import own_pool, pull_pool
 from kafka_keyshared.client.consumer import Callback, Subscribed
+from kafka_keyshared.client.consumer_takeover import Wrapped, take_over
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.patterns import topics_meant
-from kafka_keyshared.client.wrap import Wrapped, take_over
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import (
     Layers,
@@ -34,9 +34,9 @@ from kafka_keyshared.config import (
     make_options,
 )
 from kafka_keyshared.config.option_types import GivenOptions
-from kafka_keyshared.config.pooled import PROCESS
 from kafka_keyshared.config.properties import ALIASES
 from kafka_keyshared.config.show import of_program
+from kafka_keyshared.config.worker_options import PROCESS
 from kafka_keyshared.core.contract.commands import RecordsDropped
 from kafka_keyshared.core.contract.events import DeadLetterAnswer
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher

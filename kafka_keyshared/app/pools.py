@@ -9,14 +9,14 @@ from typing import Any
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options
-from kafka_keyshared.config.pooled import PROCESS
+from kafka_keyshared.config.worker_options import PROCESS
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.batches.pool import BatchPool
 from kafka_keyshared.executors.command_interpreter import Mail
-from kafka_keyshared.executors.coroutines.asyncio_batches import CallWorker
+from kafka_keyshared.executors.coroutines.asyncio_batch_worker import CallWorker
 from kafka_keyshared.executors.coroutines.asyncio_pool import MakeWorker, TaskPool
-from kafka_keyshared.executors.coroutines.asyncio_worker import TaskWorker
+from kafka_keyshared.executors.coroutines.asyncio_record_worker import TaskWorker
 from kafka_keyshared.executors.coroutines.event_loop import Host
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import Made

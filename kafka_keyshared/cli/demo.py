@@ -15,7 +15,7 @@ from kafka_keyshared.cli.audit_log import audit_log
 from kafka_keyshared.cli.output import OutputFormat, write_note, write_result, write_table
 from kafka_keyshared.cli.settings import client_settings
 from kafka_keyshared.client.probe import require_broker
-from kafka_keyshared.config.pooled import ASYNCIO, PROCESS, counted_workers
+from kafka_keyshared.config.worker_options import ASYNCIO, PROCESS, counted_workers
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.lab.demo.calls import CALL_SECONDS
 from kafka_keyshared.lab.demo.data import RECORDS

@@ -24,7 +24,7 @@ from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.json_view import in_a_line, when, whole
 from kafka_keyshared.dlq.letter import LetterForm
 from kafka_keyshared.dlq.payload import Decoder
-from kafka_keyshared.dlq.plan import is_replayed
+from kafka_keyshared.dlq.replay_plan import is_replayed
 from kafka_keyshared.dlq.summary import NO_LETTERS, Summary
 from kafka_keyshared.errors import ConfigError, KeySharedError
 

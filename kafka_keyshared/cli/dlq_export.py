@@ -20,7 +20,7 @@ from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.json_view import whole
 from kafka_keyshared.dlq.letter import Letter, as_avro
 from kafka_keyshared.dlq.payload import Decoder
-from kafka_keyshared.dlq.plan import is_replayed
+from kafka_keyshared.dlq.replay_plan import is_replayed
 from kafka_keyshared.errors import ConfigError
 
 FORMATS = ("jsonl", "avro")

@@ -16,9 +16,9 @@ from kafka_keyshared.cli.output import OutputFormat, write_note, write_result
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.payload import Decoder, PayloadFormat
-from kafka_keyshared.dlq.plan import Order, ReplayPlan
 from kafka_keyshared.dlq.replay import BATCH, Replay, ReplayOutcome
 from kafka_keyshared.dlq.replay_log import KafkaProgress
+from kafka_keyshared.dlq.replay_plan import Order, ReplayPlan
 from kafka_keyshared.dlq.send import PARTITIONERS, KafkaSender
 from kafka_keyshared.dlq.topic_identity import SameTopic, can_be_asked, ids_of
 from kafka_keyshared.errors import ConfigError

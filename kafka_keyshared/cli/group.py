@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from kafka_keyshared.cli.diagnosis import UNHEALTHY
 from kafka_keyshared.cli.lag import number, seconds
 from kafka_keyshared.cli.output import Justify, OutputFormat, write_note, write_result, write_table
+from kafka_keyshared.cli.status import UNHEALTHY
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import in_words
 from kafka_keyshared.observability.admin_client import AdminClient

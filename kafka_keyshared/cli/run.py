@@ -16,8 +16,8 @@ from kafka_keyshared.cli.audit_log import audit_log as opened_log
 from kafka_keyshared.cli.audit_log import log_folder
 from kafka_keyshared.cli.output import start_logging
 from kafka_keyshared.cli.output_sinks import checked_place, outputs_to, require_here
+from kafka_keyshared.cli.run_progress import StatusLine
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
-from kafka_keyshared.cli.status import StatusLine
 from kafka_keyshared.cli.status_line import Live, live_on_terminal
 from kafka_keyshared.cli.weights import read_weights
 from kafka_keyshared.client.probe import require_broker
@@ -33,7 +33,7 @@ from kafka_keyshared.config import (
     sources,
     starts_at_beginning,
 )
-from kafka_keyshared.config.pooled import PROCESS
+from kafka_keyshared.config.worker_options import PROCESS
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, lane_by
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.executors.handling.outputs import Take, outputs_taken, place_of
@@ -41,8 +41,8 @@ from kafka_keyshared.lab.demo.ledgers import on_dead_letter, on_dropped
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, Undecodable, UnknownFormat
 from kafka_keyshared.observability.audit.ledger import own_key
+from kafka_keyshared.observability.audit.ledger_wrappers import audited
 from kafka_keyshared.observability.audit.processed import TOPIC, ProcessedLog
-from kafka_keyshared.observability.audit.wrap import audited
 
 log = log_of("kafka_keyshared.cli")
 

@@ -25,8 +25,8 @@ from kafka_keyshared.config import Layers
 from kafka_keyshared.config.local_paths import local_path
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
+from kafka_keyshared.observability.audit.ledger_wrappers import audited
 from kafka_keyshared.observability.audit.processed import TOPIC
-from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.platform.signals import heard_at_once
 from kafka_keyshared.platform.stack_frames import is_users
 from kafka_keyshared.spark.batch_plan import BATCH_OFFSETS, BatchPlan

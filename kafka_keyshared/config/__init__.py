@@ -11,7 +11,6 @@ from kafka_keyshared.config.client import (
 )
 from kafka_keyshared.config.connection import connection_conf
 from kafka_keyshared.config.environment import ours
-from kafka_keyshared.config.faults import Fault, SettingsError, refuse
 from kafka_keyshared.config.file import FileConfig
 from kafka_keyshared.config.layers import (
     Layers,
@@ -24,8 +23,9 @@ from kafka_keyshared.config.layers import (
     sources,
 )
 from kafka_keyshared.config.options import Options
-from kafka_keyshared.config.pooled import POOLS
-from kafka_keyshared.config.retrying import RetryOptions
+from kafka_keyshared.config.retry_options import RetryOptions
+from kafka_keyshared.config.setting_faults import Fault, SettingsError, refuse
+from kafka_keyshared.config.worker_options import POOLS
 
 __all__ = [
     "DEFAULTS",

@@ -7,11 +7,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from kafka_keyshared.config.faults import Fault, guess, refuse
 from kafka_keyshared.config.forbidden_client import REFUSED
 from kafka_keyshared.config.options import Options
 from kafka_keyshared.config.properties import CALLBACKS, CONSUMER, FOR_LETTERS, PRODUCER
 from kafka_keyshared.config.secrets import MASK, is_secret, scrubbed
+from kafka_keyshared.config.setting_faults import Fault, guess, refuse
 from kafka_keyshared.config.tokens import with_guarded_tokens
 from kafka_keyshared.errors import ConfigError
 

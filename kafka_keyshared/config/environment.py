@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from kafka_keyshared.config.faults import Fault, guess
 from kafka_keyshared.config.fields import PREFIX, Field, fields
 from kafka_keyshared.config.properties import CONSUMER, PRODUCER
+from kafka_keyshared.config.setting_faults import Fault, guess
 
 CONFIG = f"{PREFIX}CONFIG"
 CLIENT = f"{PREFIX}KAFKA_"

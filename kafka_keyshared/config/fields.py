@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, get_type_hints
 import msgspec
 from msgspec import inspect
 
-from kafka_keyshared.config.faults import Fault, guess
 from kafka_keyshared.config.file import FileConfig
+from kafka_keyshared.config.setting_faults import Fault, guess
 
 PREFIX = "KEYSHARED_"
 NOTHING = "none"

@@ -17,14 +17,14 @@ import msgspec
 
 from kafka_keyshared.config import environment
 from kafka_keyshared.config.client import conflicts, deadline_faults, setting_fault
-from kafka_keyshared.config.faults import Fault, SettingsError, refuse
 from kafka_keyshared.config.fields import accepted, fields, flattened, from_text, nested, shown
 from kafka_keyshared.config.file import FileConfig
 from kafka_keyshared.config.options import Options
-from kafka_keyshared.config.pooled import PULL, counted_workers, refuse_more, suited
 from kafka_keyshared.config.properties import ALIASES
 from kafka_keyshared.config.secrets import scrubbed
-from kafka_keyshared.config.traced import untraceable
+from kafka_keyshared.config.setting_faults import Fault, SettingsError, refuse
+from kafka_keyshared.config.tracing_checks import untraceable
+from kafka_keyshared.config.worker_options import PULL, counted_workers, refuse_more, suited
 from kafka_keyshared.core.contract.retry_policy import NEED_DLQ
 from kafka_keyshared.errors import ConfigError
 

@@ -12,11 +12,11 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from kafka_keyshared.config import grouped, pooled, served
-from kafka_keyshared.config.poison import DLQ_MEANT, dlq_topic_of, poison_of
-from kafka_keyshared.config.retrying import WEEK, RetryOptions
-from kafka_keyshared.config.routed import key_of, routing_settings
-from kafka_keyshared.config.tracking import refuse_what_needs_tracking
+from kafka_keyshared.config import group_view_options, http_options, worker_options
+from kafka_keyshared.config.dead_letter_options import DLQ_MEANT, dlq_topic_of, poison_of
+from kafka_keyshared.config.reliability_checks import refuse_what_needs_tracking
+from kafka_keyshared.config.retry_options import WEEK, RetryOptions
+from kafka_keyshared.config.routing_options import key_of, routing_settings
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
 from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.keys.extraction import NullKeys, UndecodablePolicy
@@ -34,15 +34,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """All options except the Kafka client's own configuration."""
 
     workers: Annotated[
-        Annotated[int, Meta(ge=1)] | Annotated[str, Meta(pattern=pooled.WORKERS)],
+        Annotated[int, Meta(ge=1)] | Annotated[str, Meta(pattern=worker_options.WORKERS)],
         Meta(
             description="How many workers run handlers, and in what pool. Not given, a "
             "coroutine function has `asyncio:1000`.",
-            extra={"flag": "--workers", "allowed": pooled.WORKERS_ALLOWED},
+            extra={"flag": "--workers", "allowed": worker_options.WORKERS_ALLOWED},
         ),
-    ] = pooled.THREADS
+    ] = worker_options.THREADS
     dlq: Annotated[
-        bool | Annotated[str, Meta(pattern=grouped.TOPIC)],
+        bool | Annotated[str, Meta(pattern=group_view_options.TOPIC)],
         Meta(
             description="Where dead letters go: true or 'auto' is the topic `<topic>.dlq`, a name "
             "is that topic, false nowhere.",
@@ -296,7 +296,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
     detach_after: Annotated[
         Annotated[float, Meta(ge=0, le=WEEK)] | None,
-        Meta(description=pooled.DETACHES, extra={"unit": "s"}),
+        Meta(description=worker_options.DETACHES, extra={"unit": "s"}),
     ] = None
     on_evict: Annotated[
         OnEvict,
@@ -305,23 +305,23 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "runs again at the others (redeliver), or it counts as done and is lost (ack)."
         ),
     ] = "redeliver"
-    http_port: served.HttpPort = None
-    http_host: served.HttpHost = "127.0.0.1"
-    http_token_file: served.TokenFile = None
-    unready_when_unauthorized: served.UnreadyWhenUnauthorized = False
-    console_port: served.ConsolePort = None
-    console_host: served.ConsoleHost = "127.0.0.1"
-    console_url: grouped.ConsoleUrl = None
-    show_keys: served.ShowKeys = False
-    unready_on_outage: served.UnreadyOnOutage = False
-    group_view_topic: grouped.ViewTopic = None
-    group_view_create: grouped.ViewCreate = False
-    group_view_addresses: grouped.ViewAddresses = []
-    group_view_interval: grouped.ViewInterval = 5.0
+    http_port: http_options.HttpPort = None
+    http_host: http_options.HttpHost = "127.0.0.1"
+    http_token_file: http_options.TokenFile = None
+    unready_when_unauthorized: http_options.UnreadyWhenUnauthorized = False
+    console_port: http_options.ConsolePort = None
+    console_host: http_options.ConsoleHost = "127.0.0.1"
+    console_url: group_view_options.ConsoleUrl = None
+    show_keys: http_options.ShowKeys = False
+    unready_on_outage: http_options.UnreadyOnOutage = False
+    group_view_topic: group_view_options.ViewTopic = None
+    group_view_create: group_view_options.ViewCreate = False
+    group_view_addresses: group_view_options.ViewAddresses = []
+    group_view_interval: group_view_options.ViewInterval = 5.0
     partition_metrics: Annotated[
         bool, Meta(description="Whether metrics with one sample per partition are served.")
     ] = True
-    tracing: Annotated[bool, Meta(description=pooled.TRACED)] = False
+    tracing: Annotated[bool, Meta(description=worker_options.TRACED)] = False
     reliable: Annotated[
         bool,
         Meta(
@@ -345,26 +345,26 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
         Raises :class:`ConfigError` for anything else.
         """
-        return pooled.pool_of(self.workers)
+        return worker_options.pool_of(self.workers)
 
     @property
     def serial(self) -> bool:
         """Return whether each worker calls a handler with one record after the other."""
-        return self.pool in pooled.SERIAL
+        return self.pool in worker_options.SERIAL
 
     @property
     def time_limit(self) -> float | None:
         """Return the maximum seconds that a record may run; None for no limit."""
-        return self.ack_timeout or pooled.ACK_TIMEOUTS[self.pool]
+        return self.ack_timeout or worker_options.ACK_TIMEOUTS[self.pool]
 
     @property
     def coroutines(self) -> int | None:
         """Return the number of concurrent records on an event loop; None: they run elsewhere."""
-        return pooled.coroutines_of(self.workers)
+        return worker_options.coroutines_of(self.workers)
 
     def worker_names(self) -> tuple[str, ...]:
         """Return ``worker-0`` to ``worker-(n-1)``. Raise :class:`ConfigError` for no worker."""
-        return worker_names(pooled.ring_workers(self.workers))
+        return worker_names(worker_options.ring_workers(self.workers))
 
     def subscription(self, name: str = "default") -> SubscriptionSettings:
         """Return the core's settings of a subscription with these options."""
@@ -386,11 +386,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             window_records=self.window_records,
             window_bytes=self.window_bytes,
             window_share=self.window_share,
-            leases_per_worker=pooled.leases_of(self.workers, self.leases_per_worker),
+            leases_per_worker=worker_options.leases_of(self.workers, self.leases_per_worker),
             lease_bytes_per_worker=self.lease_bytes_per_worker,
-            max_leases_per_key=self.max_leases_per_key or (1 if self.pool == pooled.PULL else None),
+            max_leases_per_key=self.max_leases_per_key
+            or (1 if self.pool == worker_options.PULL else None),
             individually=not self.serial,
-            slice_records=pooled.slice_records(self.workers, self.time_limit),
+            slice_records=worker_options.slice_records(self.workers, self.time_limit),
             ack_timeout=self.time_limit,
             exit_when_stuck=self.on_stuck == "exit",
             reliable=self.reliable,
@@ -399,7 +400,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             on_evict=self.on_evict,
             detach_after=self.detach_after,
             shards=self.shards,
-            pooled=self.pool in pooled.SHARED,
+            pooled=self.pool in worker_options.SHARED,
         )
         settings.check()
         return settings

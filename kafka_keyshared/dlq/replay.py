@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from kafka_keyshared.dlq.envelope import REPLAYS, Headers
 from kafka_keyshared.dlq.letter import Letter, LetterPlace
-from kafka_keyshared.dlq.plan import PASSED, STOPPED, ReplayPlan, State
+from kafka_keyshared.dlq.replay_plan import PASSED, STOPPED, ReplayPlan, State
 
 BATCH = 500
 HELD_BYTES = 32 << 20

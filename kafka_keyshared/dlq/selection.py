@@ -1,9 +1,9 @@
 """A selection file: dead letters named one by one.
 
 It has JSON lines. A line is an object with the dead letter's place ``at`` (``"0:12"``). It also has
-the ``topic`` and the ``mark`` (:func:`.plan.mark_of`, in hexadecimal digits) if they are known. All
-other fields are ignored. Therefore the output of ``dlq export`` is also a selection, as is any part
-of it that other tools have kept.
+the ``topic`` and the ``mark`` (:func:`.replay_plan.mark_of`, in hexadecimal digits) if they are
+known. All other fields are ignored. Therefore the output of ``dlq export`` is also a selection, as
+is any part of it that other tools have kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from kafka_keyshared.dlq.envelope import INT_MAX, LONG_MAX
 from kafka_keyshared.dlq.letter import Letter
-from kafka_keyshared.dlq.plan import digest_of, mark_of
+from kafka_keyshared.dlq.replay_plan import digest_of, mark_of
 from kafka_keyshared.errors import ConfigError
 
 ANY = 0

@@ -17,10 +17,10 @@ from kafka_keyshared.config import connection_conf
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.letter import Letter, LetterPlace
-from kafka_keyshared.dlq.plan import ReplayPlan, is_replayed
 from kafka_keyshared.dlq.read_timeout import ReadTimeout
 from kafka_keyshared.dlq.replay import Replay, ReplayOutcome
 from kafka_keyshared.dlq.replay_log import DEFAULT_ID, KafkaProgress
+from kafka_keyshared.dlq.replay_plan import ReplayPlan, is_replayed
 from kafka_keyshared.dlq.send import KafkaSender
 from kafka_keyshared.dlq.summary import Summary
 from kafka_keyshared.dlq.topic_identity import SameTopic, can_be_asked, ids_of

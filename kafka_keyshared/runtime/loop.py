@@ -25,7 +25,7 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
-from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
+from kafka_keyshared.core.dispatch.tick import BEAT_SECONDS
 from kafka_keyshared.executors.command_interpreter import Actor
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of

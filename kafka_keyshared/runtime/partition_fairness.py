@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from kafka_keyshared.client.port import Client
 from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
 from kafka_keyshared.core.offsets.positions import PartitionState
-from kafka_keyshared.core.partitions.lease_limit import LOOK_SECONDS_PER_RECORD
+from kafka_keyshared.core.partitions.offset_ceilings import LOOK_SECONDS_PER_RECORD
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
 

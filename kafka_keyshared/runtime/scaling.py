@@ -6,10 +6,10 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TypeAlias
 
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.membership import draining
 from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import written
 from kafka_keyshared.core.subscription.subscription import Subscription
+from kafka_keyshared.core.worker_changes import slot_draining
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.command_queue import OrderRefusedError, T, named
 from kafka_keyshared.runtime.flush import LOOK_EVERY, Runs, running, waits_for
@@ -43,7 +43,7 @@ class Moving:
             busy |= {each.worker for each in sub.hand_overs.out.values()}
         held = {each.slice.id for each in leases if each.slice.worker in busy}
         runs = ((each, each.running(progress)) for each in leases)
-        for leased, _, slot in draining.slots_of(sub, runs):
+        for leased, _, slot in slot_draining.slots_of(sub, runs):
             if owners[slot] != leased.slice.worker:
                 held.add(leased.slice.id)
         self.running = tuple(running(loop, held, progress, loop.ports.clock()))

@@ -21,7 +21,7 @@ from kafka_keyshared.client.port import Client, LogBounds
 from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
-from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.offsets.log_position import LogPosition
 from kafka_keyshared.core.offsets.positions import OffsetSnapshot, PartitionState
 from kafka_keyshared.core.offsets.text_limit import TextLimit
@@ -317,10 +317,10 @@ def anew(  # noqa: PLR0917 - all that is known of one partition
     runs = {
         name: kept
         for name, each in snapshot.runs.items()
-        if (kept := metadata.clip(each, snapshot.position, end))
+        if (kept := commit_metadata.clip(each, snapshot.position, end))
     }
     at = LogPosition(partition, snapshot.position, state.topic_id)
-    text = metadata.encode(
+    text = commit_metadata.encode(
         at, runs, state.unknown, snapshot.notes, set_budget=limit.set_budget, limit=limit.chars
     ).text
     return ev.StartPoint(snapshot.position, text, start, end, False, state.topic_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from kafka_keyshared.core.dispatch.heartbeat import RunningSince
+from kafka_keyshared.core.dispatch.tick import RunningSince
 from kafka_keyshared.model import Coordinates, coordinates_of
 from kafka_keyshared.runtime.loop import Loop
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from kafka_keyshared.core.contract.commands import CommitEntry, Notice
 from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.offsets.commit import encode
+from kafka_keyshared.core.offsets.commit_metadata import set_rooms
 from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
-from kafka_keyshared.core.offsets.metadata import set_rooms
 from kafka_keyshared.core.offsets.positions import OffsetSnapshot, PartitionState
-from kafka_keyshared.core.offsets.ranges import bitmap_span
+from kafka_keyshared.core.offsets.settled_set_codec import bitmap_span
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.partitions.assignment import start
-from kafka_keyshared.core.partitions.lease_limit import lease_end
+from kafka_keyshared.core.partitions.offset_ceilings import lease_end
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition

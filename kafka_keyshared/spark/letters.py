@@ -26,7 +26,7 @@ from kafka_keyshared.dlq.letter import (
     read_letter,
 )
 from kafka_keyshared.dlq.payload import Decoder, PayloadFormat
-from kafka_keyshared.dlq.plan import digest_of, mark_of
+from kafka_keyshared.dlq.replay_plan import digest_of, mark_of
 from kafka_keyshared.spark.rows import COLUMNS, records_of
 from kafka_keyshared.spark.time_buckets import by_time
 

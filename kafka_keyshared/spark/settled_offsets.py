@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafka_keyshared.core.offsets.ranges import Runs
+from kafka_keyshared.core.offsets.settled_set_codec import Runs
 
 
 def from_begin(begin: int, position: int, beyond: Runs) -> Runs:

@@ -24,10 +24,10 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
+from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
 from kafka_keyshared.core.offsets.lane_section import LaneNotes
-from kafka_keyshared.core.offsets.metadata import SET_BUDGET
 from kafka_keyshared.core.offsets.positions import OffsetSnapshot
-from kafka_keyshared.core.offsets.ranges import Runs
+from kafka_keyshared.core.offsets.settled_set_codec import Runs
 from kafka_keyshared.core.partitions.assignment import unreceived
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.dlq import envelope

@@ -26,9 +26,9 @@ from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.dlq.envelope import headers_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.command_interpreter import Mail
-from kafka_keyshared.executors.coroutines.asyncio_batches import CallWorker
+from kafka_keyshared.executors.coroutines.asyncio_batch_worker import CallWorker
 from kafka_keyshared.executors.coroutines.asyncio_pool import MakeWorker
-from kafka_keyshared.executors.coroutines.asyncio_worker import TaskWorker
+from kafka_keyshared.executors.coroutines.asyncio_record_worker import TaskWorker
 from kafka_keyshared.executors.coroutines.task_frames import awaitable
 from kafka_keyshared.executors.handling.batching import for_all, outcomes_of
 from kafka_keyshared.executors.handling.handlers import Made, awaits

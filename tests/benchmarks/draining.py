@@ -13,7 +13,7 @@ from typing import Any
 
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.membership import draining
+from kafka_keyshared.core.worker_changes import slot_draining
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import TopicPartition, partition_of
@@ -42,7 +42,7 @@ class Run:
         self._core.handle(ev.Assigned(dict.fromkeys((OTHERS, WAITING), ev.StartPoint(0))), 0.0)
         sub = self._core.subscriptions["default"]
         if drains:
-            for command in draining.change(sub, ranges(plan.slots, of="B")):
+            for command in slot_draining.change(sub, ranges(plan.slots, of="B")):
                 if isinstance(command, cmd.Recall):
                     self._core.handle(ev.Recalled("default", command.worker), 0.0)
             waiting = keys_by_slot()[: plan.slots : 10]

@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import Any
 
-from kafka_keyshared.observability.web.metrics import Exposition
+from kafka_keyshared.observability.web.prometheus_collector import Exposition
 from tests.support.doctor_survey import instance, partition, worker
 
 PARTITIONS = 1_000

@@ -27,7 +27,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
-from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
+from kafka_keyshared.core.dispatch.tick import BEAT_SECONDS
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.telemetry.failure_lines import Attempts
 from kafka_keyshared.errors import KeySharedError

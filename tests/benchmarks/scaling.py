@@ -16,7 +16,7 @@ import msgspec
 from confluent_kafka import Message
 
 from kafka_keyshared.config.keys.sources import from_header
-from kafka_keyshared.config.pooled import slice_records
+from kafka_keyshared.config.worker_options import slice_records
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import LeaseSlice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher

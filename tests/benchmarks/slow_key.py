@@ -16,7 +16,7 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress, SerialProgress, Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
-from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
+from kafka_keyshared.core.dispatch.tick import BEAT_SECONDS
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.hashing import slot_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.membership import draining
+from kafka_keyshared.core.worker_changes import slot_draining
 from kafka_keyshared.errors import KeySharedError
 from tests.benchmarks import verify
 from tests.benchmarks.draining import DrainingPlan, measure
@@ -19,6 +19,6 @@ def test_the_other_slots_are_measured_while_many_drain() -> None:
 
 
 def test_where_nothing_drains_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draining, "change", lambda *_: [])
+    monkeypatch.setattr(slot_draining, "change", lambda *_: [])
     with pytest.raises(KeySharedError, match="0 slots drain, and not 500"):
         measure(DrainingPlan(slots=500, records=1_000, pairs=1))

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless, lane_of
 from kafka_keyshared.observability.audit.ledger import FileLedger
-from kafka_keyshared.observability.audit.wrap import audited
+from kafka_keyshared.observability.audit.ledger_wrappers import audited
 from tests.chaos.faults import faulty_handler
 
 Pool = Literal["thread", "asyncio", "process", "batch"]

@@ -15,7 +15,7 @@ from kafka_keyshared.core.contract.commands import StartWorker
 from kafka_keyshared.core.records.lane_identity import Lane, lane_of
 from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.executors.batches.pool import BatchPool
-from kafka_keyshared.executors.coroutines.asyncio_batches import CallWorker
+from kafka_keyshared.executors.coroutines.asyncio_batch_worker import CallWorker
 from kafka_keyshared.executors.coroutines.asyncio_pool import TaskPool
 from kafka_keyshared.executors.coroutines.event_loop import CallersLoop, Host
 from kafka_keyshared.executors.failed_lanes import Lanes, own_lanes

@@ -34,9 +34,9 @@ from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.executors.batches.pool import BatchPool
-from kafka_keyshared.executors.coroutines.asyncio_batches import CallWorker
+from kafka_keyshared.executors.coroutines.asyncio_batch_worker import CallWorker
 from kafka_keyshared.executors.coroutines.asyncio_pool import MakeWorker, TaskPool
-from kafka_keyshared.executors.coroutines.asyncio_worker import TaskWorker
+from kafka_keyshared.executors.coroutines.asyncio_record_worker import TaskWorker
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.pull.pool import PullPool

@@ -1,8 +1,9 @@
 """What the client was seen to do, asked of the simulated one and of the real one alike.
 
-Rows of the table of client facts in ``docs/internals/client-behavior.md`` that need more of a cluster
-than records: transactions, commits, retention, brokers that go away. Each runs on the clusters that
-can do it; nothing that the simulation makes up may be kinder than what is measured here.
+Rows of the table of client facts in ``docs/internals/client-behavior.md`` that need more of a
+cluster than records: transactions, commits, retention, brokers that go away. Each runs on the
+clusters that can do it; nothing that the simulation makes up may be kinder than what is measured
+here.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult
 from kafka_keyshared.lab.simulator.client import SimClient
 from kafka_keyshared.lab.simulator.cluster import SimulatedCluster as SimCluster
-from kafka_keyshared.lab.simulator.faults import GroupSettings
+from kafka_keyshared.lab.simulator.fault_rates import GroupSettings
 from kafka_keyshared.lab.simulator.history import History
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.timeline import SimulatedProcess, Timeline

@@ -23,7 +23,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.observability.audit.judge import RuleFinding, judge
 from kafka_keyshared.observability.audit.ledger import MemoryLedger
-from kafka_keyshared.observability.audit.wrap import audited
+from kafka_keyshared.observability.audit.ledger_wrappers import audited
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.ports import Ports
 from tests.conformance.instance_pools import MAKERS

@@ -15,7 +15,7 @@ from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import Committed, CommittedOffset
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult
-from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.lab.demo.ledgers import AuditedClient
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import MemoryLedger, Started
@@ -133,14 +133,14 @@ def test_the_longest_text_of_the_codec_lands_and_reads_back(
     runs = tuple((start, start + 1) for start in range(1, 4_001, 2))
     # Another subscription's block fills what its own sets leave.
     filler = bytes(range(256)) * 3
-    encoded = metadata.encode(here(0), {"default": runs}, {"other": filler})
-    while len(encoded.text) < metadata.TEXT_LIMIT:
+    encoded = commit_metadata.encode(here(0), {"default": runs}, {"other": filler})
+    while len(encoded.text) < commit_metadata.TEXT_LIMIT:
         filler += bytes((len(filler) % 251,))
-        longer = metadata.encode(here(0), {"default": runs}, {"other": filler})
+        longer = commit_metadata.encode(here(0), {"default": runs}, {"other": filler})
         if longer.dropped_unknown:
             break
         encoded = longer
-    assert metadata.TEXT_LIMIT - len(encoded.text) < 3
+    assert commit_metadata.TEXT_LIMIT - len(encoded.text) < 3
 
     real_cluster.create_topic(topic, 1)
     partition = TopicPartition(topic, 0)
@@ -155,7 +155,7 @@ def test_the_longest_text_of_the_codec_lands_and_reads_back(
     finally:
         client.close()
     assert found == CommittedOffset(0, encoded.text)
-    assert metadata.decode(encoded.text, here(0), {"default"}).sections == {"default": runs}
+    assert commit_metadata.decode(encoded.text, here(0), {"default"}).sections == {"default": runs}
 
 
 def test_brokers_tell_how_much_metadata_they_take_and_an_embedded_cluster_keeps_nobody_waiting(
@@ -336,7 +336,9 @@ def test_a_start_uses_the_offset_that_came_with_the_set(
     write(real_cluster, topic, [(b"key-%d" % number, b"") for number in range(10)])
     group = group_name()
     with bare(real_cluster, group) as other:
-        text = metadata.encode(here(2, TopicPartition(topic, 0)), {"default": ((4, 6),)}).text
+        text = commit_metadata.encode(
+            here(2, TopicPartition(topic, 0)), {"default": ((4, 6),)}
+        ).text
         eventually_commit(other, ClientPartition(topic, 0, 2, text))
     conf = client_conf(real_cluster, group)
     member = Member(conf, [topic], lambda record: None, client=Overtaken).start()

@@ -18,7 +18,7 @@ from kafka_keyshared.lab.demo.expected import Answer, read_answers
 from kafka_keyshared.lab.demo.flights import Flights
 from kafka_keyshared.lab.demo.run import Demo, DemoProgress
 from kafka_keyshared.model import Record
-from kafka_keyshared.observability.audit.wrap import audited
+from kafka_keyshared.observability.audit.ledger_wrappers import audited
 from kafka_keyshared.testing.clusters.producer import MeteredProducer
 
 PART = 20_000

@@ -16,7 +16,7 @@ import pytest
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.offsets.metadata import encode
+from kafka_keyshared.core.offsets.commit_metadata import encode
 from kafka_keyshared.core.offsets.positions import collect, derive
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.lab.simulator.handlers import Ending

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_keyshared.core.offsets.ranges import (
+from kafka_keyshared.core.offsets.settled_set_codec import (
     Runs,
     bitmap_span,
     clip,
@@ -14,7 +14,7 @@ from kafka_keyshared.core.offsets.ranges import (
     runs_size,
     settled_runs,
 )
-from kafka_keyshared.core.partitions.lease_limit import lease_end
+from kafka_keyshared.core.partitions.offset_ceilings import lease_end
 
 positions = st.one_of(st.integers(0, 300), st.integers(0, 1 << 40))
 gaps = st.one_of(st.integers(1, 4), st.integers(1, 400), st.integers(100, 20_000))

@@ -8,8 +8,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
-from kafka_keyshared.core.offsets.metadata import (
+from kafka_keyshared.core.offsets.commit_metadata import (
     SET_BUDGET,
     TEXT_LIMIT,
     Decoded,
@@ -21,7 +20,8 @@ from kafka_keyshared.core.offsets.metadata import (
     settled_runs,
     size_bound,
 )
-from kafka_keyshared.core.offsets.ranges import pack, payload_bound, union, unpack
+from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
+from kafka_keyshared.core.offsets.settled_set_codec import pack, payload_bound, union, unpack
 from kafka_keyshared.lab.simulator.commit_text import NOTHING, read_notes
 from tests.support.commit_texts import here
 from tests.support.seeds import examples

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafka_keyshared.core.contract.events import StartPoint
-from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.offsets.positions import OffsetSnapshot, PartitionState, derive
 from kafka_keyshared.core.partitions.assignment import start, unreceived
 from kafka_keyshared.model import Record
@@ -28,7 +28,7 @@ WHAT = (
     *["commit"] * 2,
     *("end", "go"),
 )
-BUDGETS = st.sampled_from([0, 20, 60, *[metadata.SET_BUDGET] * 3])
+BUDGETS = st.sampled_from([0, 20, 60, *[commit_metadata.SET_BUDGET] * 3])
 
 
 class Positions(RuleBasedStateMachine):
@@ -115,13 +115,15 @@ class Positions(RuleBasedStateMachine):
     def commit(self, stored: bool, budget: int) -> None:
         """The broker has it, or it was lost on its way. A small budget cuts the set."""
         snapshot = self.snapshot()
-        encoded = metadata.encode(here(snapshot.position), snapshot.runs, set_budget=budget)
+        encoded = commit_metadata.encode(here(snapshot.position), snapshot.runs, set_budget=budget)
         text = encoded.text
         assert encoded.set_chars <= budget, "a set keeps to its budget"
-        assert len(text) <= budget + metadata.OVERHEAD_CHARS, "little is written besides the set"
+        assert len(text) <= budget + commit_metadata.OVERHEAD_CHARS, (
+            "little is written besides the set"
+        )
         if stored:
             self.stored = snapshot.position, text
-            sections = metadata.decode(text, here(snapshot.position)).sections
+            sections = commit_metadata.decode(text, here(snapshot.position)).sections
             kept = {
                 offset
                 for start_, end in sections.get(ME, ())
@@ -130,7 +132,7 @@ class Positions(RuleBasedStateMachine):
             }
             self.covered = {offset for offset in self.log if offset < snapshot.position} | kept
             assert self.covered <= self.settled, "a commit covers nothing that is not settled"
-            if budget == metadata.SET_BUDGET:
+            if budget == commit_metadata.SET_BUDGET:
                 ahead = {offset for offset in self.settled if offset >= snapshot.position}
                 assert ahead <= self.covered, "a set that has room says everything"
 
@@ -158,7 +160,7 @@ class Positions(RuleBasedStateMachine):
         self.settled = set(self.covered)
         if self.state.outdated:
             # At once: when the log has grown, no later life can tell.
-            self.commit(stored=True, budget=metadata.SET_BUDGET)
+            self.commit(stored=True, budget=commit_metadata.SET_BUDGET)
 
     # --- what always holds ---
 

@@ -29,9 +29,9 @@ from kafka_keyshared.lab.simulator.disturbances import Disturbances
 from kafka_keyshared.lab.simulator.handlers import Habits
 from kafka_keyshared.lab.simulator.keys import DerivedKey
 from kafka_keyshared.lab.simulator.member import MemberPlan
+from kafka_keyshared.lab.simulator.plan_model import PROTOCOLS, Plan
 from kafka_keyshared.lab.simulator.publisher import LetterFaults
 from kafka_keyshared.lab.simulator.run import HEALED_WITHIN, TURN, all_done
-from kafka_keyshared.lab.simulator.run_plan import PROTOCOLS, Plan
 from kafka_keyshared.lab.simulator.world import World
 from tests.setup.page_tables import filled, others, table, written
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.worker_changes.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.hashing import SLOTS
 from tests.setup.page_tables import filled, table
 from tests.support.core_harness import Harness

@@ -86,7 +86,7 @@ def _command_line() -> Iterator[str]:
 
 
 def _metrics() -> Iterator[str]:
-    from kafka_keyshared.observability.web.families import FAMILIES
+    from kafka_keyshared.observability.web.metric_catalog import FAMILIES
 
     for family in FAMILIES:
         yield f"{family.name}{{{','.join(family.labels)}}}"

@@ -88,7 +88,9 @@ def _base(base: type) -> str:
 
 def _constructor(found: type) -> Signature | None:
     """Return how a user makes an instance; None where only the package does."""
-    if getattr(found, "_is_protocol", False) or found.__init__ is object.__init__:
+    if getattr(found, "_is_protocol", False) or vars(object)["__init__"] is inspect.getattr_static(
+        found, "__init__"
+    ):
         return None
     try:
         signature = inspect.signature(found)
@@ -138,6 +140,10 @@ def _call(name: str, signature: Signature) -> str:
     return "\n".join([f"{name}(", *(f"    {part}," for part in parts), f"){returns}"])
 
 
+_STARS: dict[Any, str] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
+"""Stars by the kind of a parameter."""
+
+
 def _parameters(signature: Signature) -> list[str]:
     parts: list[str] = []
     starred = False
@@ -145,7 +151,7 @@ def _parameters(signature: Signature) -> list[str]:
         if each.kind is Parameter.KEYWORD_ONLY and not starred:
             parts.append("*")
         starred = starred or each.kind in (Parameter.KEYWORD_ONLY, Parameter.VAR_POSITIONAL)
-        stars = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}.get(each.kind, "")
+        stars = _STARS.get(each.kind, "")
         text = f"{stars}{each.name}"
         if stars != "**" and each.annotation is not Parameter.empty:
             text += f": {_annotation(each.annotation)}"

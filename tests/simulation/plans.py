@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.lab.simulator.keys import DerivedKey
-from kafka_keyshared.lab.simulator.run_plan import Plan
+from kafka_keyshared.lab.simulator.plan_model import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.no_repeats import NoRepeats
-from kafka_keyshared.lab.simulator.happenings import CallbackRaised, LogsAsked
+from kafka_keyshared.lab.simulator.member_events import CallbackRaised, LogsAsked
 from tests.simulation.told import SUB, T0, T1, Told, text
 from tests.simulation.watched import assert_found, assert_right, begun, settings
 

@@ -10,9 +10,9 @@ import pytest
 
 from kafka_keyshared.core.contract.events import Failed, Recalled
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.lab.simulator.coroutine_pool import SimTasks
 from kafka_keyshared.lab.simulator.pool import PoolHabits
 from kafka_keyshared.lab.simulator.run import SeedOutcome, run_seed
-from kafka_keyshared.lab.simulator.tasks import SimTasks
 from tests.setup.faults import plan_of
 
 DISTURBED = {

@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import replace
 
 from kafka_keyshared.lab.simulator.detachments import RARE
-from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.plan_model import Draw, Plan
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run import run_seed
-from kafka_keyshared.lab.simulator.run_plan import Draw, Plan
 from kafka_keyshared.lab.simulator.scenarios import shared
+from kafka_keyshared.lab.simulator.seed_plan import plan_of
 
 STEPS = 700
 SEEDS = (4, 45, 48, 51, 60)

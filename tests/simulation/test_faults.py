@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import EventKind, classify_event
 from kafka_keyshared.core.contract.events import CommitResult
-from kafka_keyshared.lab.simulator.faults import FaultRates
+from kafka_keyshared.lab.simulator.fault_rates import FaultRates
 from kafka_keyshared.lab.simulator.pause_history import PauseHeard, PauseRefused
 from kafka_keyshared.model import TopicPartition
 from tests.support.simulated_members import TOPIC, Reading, Simulation

@@ -7,7 +7,7 @@ import pytest
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.lab.simulator import history as happened
-from kafka_keyshared.lab.simulator.happenings import (
+from kafka_keyshared.lab.simulator.member_events import (
     FiltersDeclared,
     WorkerJoined,
     WorkerLeft,

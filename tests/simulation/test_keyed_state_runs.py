@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.plan_model import Plan
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.routings import Kind, with_routing
 from kafka_keyshared.lab.simulator.run import run_seed
-from kafka_keyshared.lab.simulator.run_plan import Plan
+from kafka_keyshared.lab.simulator.seed_plan import plan_of
 
 
 def plan_of_handlers_with_state(seed: int, kind: Kind) -> Plan:

@@ -11,12 +11,12 @@ import pytest
 from kafka_keyshared.core.keys.extraction import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator.keys import DerivedKey, key_by, keyed
-from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.plan_model import Plan
 from kafka_keyshared.lab.simulator.records import SimRecord, group_of
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.routings import with_routing
 from kafka_keyshared.lab.simulator.run import run_seed
-from kafka_keyshared.lab.simulator.run_plan import Plan
+from kafka_keyshared.lab.simulator.seed_plan import plan_of
 from kafka_keyshared.model import Retry, TopicPartition, Undecodable, UnknownFormat
 from tests.simulation.told import Told
 from tests.simulation.watched import Story, assert_found, assert_right, settings

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kafka_keyshared.core.routing.modes import RoutingSettings
-from kafka_keyshared.lab.simulator.happenings import FiltersDeclared, WorkerJoined
-from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.member_events import FiltersDeclared, WorkerJoined
+from kafka_keyshared.lab.simulator.plan_model import Plan
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.routings import may_filter_later
 from kafka_keyshared.lab.simulator.run import run_seed
-from kafka_keyshared.lab.simulator.run_plan import Plan
+from kafka_keyshared.lab.simulator.seed_plan import plan_of
 from tests.simulation.told import SUB, Told
 from tests.simulation.watched import Story, assert_found, assert_right, begun, settings
 

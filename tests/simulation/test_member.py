@@ -10,13 +10,13 @@ import pytest
 
 from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.records.lane_identity import NULL_KEY
-from kafka_keyshared.lab.simulator import crews
 from kafka_keyshared.lab.simulator import history as happened
+from kafka_keyshared.lab.simulator import worker_faults
 from kafka_keyshared.lab.simulator.handlers import Habits, Handlers
-from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.plan_model import Plan
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run import run_seed
-from kafka_keyshared.lab.simulator.run_plan import Plan
+from kafka_keyshared.lab.simulator.seed_plan import plan_of
 from kafka_keyshared.lab.simulator.world import World
 
 CALM = Habits(failing=0.0, poisoned=0.0, dropping=0.0, hanging=0.0)
@@ -92,7 +92,7 @@ def test_a_worker_that_joins_goes_only_where_its_process_is(killed: bool) -> Non
     (member,) = world.present()
     before = len(member.pool.workers)
     dice = Mock(wraps=Random(1), random=lambda: 0.0)  # it dies
-    assert crews.come_and_go(world, dice)
+    assert worker_faults.come_and_go(world, dice)
     for _ in range(200):
         if len(member.pool.workers) == before:
             timeline.run(timeline.now + 0.01)

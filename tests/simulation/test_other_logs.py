@@ -7,9 +7,9 @@ from dataclasses import replace
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.history import ReadsOn
-from kafka_keyshared.lab.simulator.plan import plan_of
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run import run_seed
+from kafka_keyshared.lab.simulator.seed_plan import plan_of
 from tests.simulation.test_logs import P0, Reader
 from tests.simulation.told import T0, Told, text
 from tests.simulation.watched import assert_found, assert_right, begun, settings

@@ -15,10 +15,10 @@ from kafka_keyshared.lab.simulator.pause_history import (
     PauseRefused,
     PauseTaken,
 )
-from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.plan_model import Plan
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run import run_seed
-from kafka_keyshared.lab.simulator.run_plan import Plan
+from kafka_keyshared.lab.simulator.seed_plan import plan_of
 from kafka_keyshared.model import TopicPartition
 from tests.simulation.told import T0, T1, Told
 from tests.simulation.watched import Story, assert_found, assert_right, begun, settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.lab.simulator.happenings import LeftGroup, PendingGivenUp, StoppedJoining
+from kafka_keyshared.lab.simulator.member_events import LeftGroup, PendingGivenUp, StoppedJoining
 from tests.simulation.told import Told
 from tests.simulation.watched import assert_found, assert_right, begun
 from tests.support.simulated_members import Simulation

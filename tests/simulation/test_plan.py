@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_keyshared.lab.simulator import plan, scenarios
+from kafka_keyshared.lab.simulator import scenarios
+from kafka_keyshared.lab.simulator import seed_plan as plan
 from kafka_keyshared.lab.simulator.disturbance_rates import ON_REQUEST, RATES
 from kafka_keyshared.lab.simulator.disturbances import DISTURBANCES
-from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.plan_model import Draw, Plan
 from kafka_keyshared.lab.simulator.rng import Chance
-from kafka_keyshared.lab.simulator.run_plan import Draw, Plan
 from kafka_keyshared.lab.simulator.scenarios import EMPHASES
+from kafka_keyshared.lab.simulator.seed_plan import plan_of
 
 SEEDS = range(1, 201)
 

@@ -9,12 +9,12 @@ import pytest
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.hashing import SLOTS, slot_of
-from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.plan_model import Plan
 from kafka_keyshared.lab.simulator.range_history import RangeAssigned, SettledUnrun
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.routings import whole_ranges, with_routing
 from kafka_keyshared.lab.simulator.run import run_seed
-from kafka_keyshared.lab.simulator.run_plan import Plan
+from kafka_keyshared.lab.simulator.seed_plan import plan_of
 from tests.simulation.told import SUB, T0, Told
 from tests.simulation.watched import Story, assert_found, assert_right, begun, settings
 

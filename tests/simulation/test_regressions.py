@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.lab.simulator.plan import plan_of
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run import run_seed
+from kafka_keyshared.lab.simulator.seed_plan import plan_of
 from tests.simulation.plans import Found, read, write
 
 FILES = sorted((Path(__file__).parent / "regressions").glob("*.json"))

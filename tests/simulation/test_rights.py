@@ -10,12 +10,12 @@ import pytest
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.checker import Violation
 from kafka_keyshared.lab.simulator.checkers.rights import FOR_RIGHTS, PatientWithRights
-from kafka_keyshared.lab.simulator.happenings import RightsChanged
 from kafka_keyshared.lab.simulator.member import MemberPlan
-from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.member_events import RightsChanged
+from kafka_keyshared.lab.simulator.plan_model import Protocol
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run import run_seed
-from kafka_keyshared.lab.simulator.run_plan import Protocol
+from kafka_keyshared.lab.simulator.seed_plan import plan_of
 from kafka_keyshared.lab.simulator.world import World
 from tests.simulation.told import Told
 from tests.simulation.watched import settings

@@ -11,11 +11,11 @@ from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.lab.simulator.checkers.declared import Declared
-from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.plan_model import Plan
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.routings import KINDS, Kind, routed, with_routing
 from kafka_keyshared.lab.simulator.run import run_seed
-from kafka_keyshared.lab.simulator.run_plan import Plan
+from kafka_keyshared.lab.simulator.seed_plan import plan_of
 from tests.simulation.told import Told
 from tests.simulation.watched import Story, assert_found, assert_right, begun, settings
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.lab.simulator.plan_model import Plan
 from kafka_keyshared.lab.simulator.pool import PoolHabits
 from kafka_keyshared.lab.simulator.run import run_seed
-from kafka_keyshared.lab.simulator.run_plan import Plan
 from tests.setup.faults import plan_of
 
 STEPS = 6_000

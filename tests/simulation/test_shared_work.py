@@ -8,7 +8,7 @@ from typing import Any
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.lab.simulator import history as happened
-from kafka_keyshared.lab.simulator.happenings import WorkerLeft, WorkersResized
+from kafka_keyshared.lab.simulator.member_events import WorkerLeft, WorkersResized
 from tests.simulation.told import SUB, Told
 from tests.simulation.watched import assert_found, assert_right
 

@@ -16,8 +16,8 @@ from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.coverage import RARE, Sometimes
-from kafka_keyshared.lab.simulator.happenings import KeysAway
 from kafka_keyshared.lab.simulator.keys import DerivedKey
+from kafka_keyshared.lab.simulator.member_events import KeysAway
 from kafka_keyshared.lab.simulator.pause_history import PauseOrdered, PauseTaken
 from kafka_keyshared.lab.simulator.range_history import RangeAssigned, SettledUnrun
 from kafka_keyshared.lab.simulator.state_history import StateAdopted

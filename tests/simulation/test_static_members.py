@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from kafka_keyshared.lab.simulator.history import CameBack
-from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.plan_model import PROTOCOLS, Protocol
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run import run_seed
-from kafka_keyshared.lab.simulator.run_plan import PROTOCOLS, Protocol
+from kafka_keyshared.lab.simulator.seed_plan import plan_of
 from tests.support.simulated_members import Reading, Simulation
 
 STEPS = 600

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_keyshared.lab.simulator.plan import KINDS, plan_of
+from kafka_keyshared.lab.simulator.plan_model import Plan
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run import run_seed
-from kafka_keyshared.lab.simulator.run_plan import Plan
+from kafka_keyshared.lab.simulator.seed_plan import KINDS, plan_of
 from kafka_keyshared.lab.simulator.stepped import PoolKind
 from kafka_keyshared.lab.simulator.world import World
 

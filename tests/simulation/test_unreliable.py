@@ -9,10 +9,10 @@ import pytest
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.no_repeats import NoRepeats
-from kafka_keyshared.lab.simulator.plan import plan_of, without_reliability
+from kafka_keyshared.lab.simulator.plan_model import Plan
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.run import run_seed
-from kafka_keyshared.lab.simulator.run_plan import Plan
+from kafka_keyshared.lab.simulator.seed_plan import plan_of, without_reliability
 from tests.simulation.told import SUB, Told, text
 from tests.simulation.watched import Story, assert_found, assert_right, begun, settings
 

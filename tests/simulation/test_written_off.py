@@ -7,7 +7,7 @@ import pytest
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.lab.simulator import history as happened
-from kafka_keyshared.lab.simulator.happenings import LimitLifted
+from kafka_keyshared.lab.simulator.member_events import LimitLifted
 from tests.simulation.told import SUB, T0, Told
 from tests.simulation.watched import assert_found, assert_right, begun, settings
 

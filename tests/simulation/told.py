@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kafka_keyshared.core.contract.events import CommitResult
-from kafka_keyshared.core.offsets.metadata import Runs, encode
+from kafka_keyshared.core.offsets.commit_metadata import Runs, encode
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.history import History, Stored
 from kafka_keyshared.lab.simulator.timeline import Timeline

@@ -24,7 +24,7 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.observability.audit.wrap import audited
+from kafka_keyshared.observability.audit.ledger_wrappers import audited
 from kafka_keyshared.platform.detached_call import Aside
 from kafka_keyshared.spark.audit import audit
 from kafka_keyshared.spark.driver import batch

@@ -12,7 +12,7 @@ from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.failures.detaching import LOOK_EVERY
 from kafka_keyshared.core.leasing import recall
 from kafka_keyshared.core.offsets.commit import CommitPolicy
-from kafka_keyshared.core.offsets.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
 from kafka_keyshared.core.routing.port import Unowned
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.subscription import Subscription

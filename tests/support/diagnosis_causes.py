@@ -17,7 +17,7 @@ import pytest
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
-from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
+from kafka_keyshared.core.dispatch.tick import BEAT_SECONDS
 from kafka_keyshared.observability.diagnosis import judge
 from kafka_keyshared.observability.diagnosis.findings import Finding
 from kafka_keyshared.runtime import status_board, trend

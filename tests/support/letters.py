@@ -12,7 +12,7 @@ from kafka_keyshared.core.contract.commands import Publish
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.dlq.letter import Letter, LetterFailure, LetterForm, LetterPlace, LetterSource
-from kafka_keyshared.dlq.plan import Order, ReplayPlan, digest_of, mark_of
+from kafka_keyshared.dlq.replay_plan import Order, ReplayPlan, digest_of, mark_of
 from kafka_keyshared.testing.clusters.cluster import Cluster
 
 # As version 1 wrote it: whatever comes later has to read it.

@@ -23,7 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.app.keyshared import Hooks, KeyShared
 from kafka_keyshared.client.topic_ids import id_in
-from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.offsets.log_position import LogPosition, topic_id_in
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.dlq.envelope import source_of
@@ -36,7 +36,7 @@ from kafka_keyshared.lab.demo.ledgers import (
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.judge import Judgement, judge
 from kafka_keyshared.observability.audit.ledger import CommitSent, MemoryLedger, OwnershipChanged
-from kafka_keyshared.observability.audit.wrap import audited
+from kafka_keyshared.observability.audit.ledger_wrappers import audited
 from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.kafka_requests import NOT_YET
@@ -294,7 +294,9 @@ def settled_sets(
     """
     position, text = committed(cluster, group, topic, partition)
     id_ = topic_id(cluster, topic) if topic_id_in(text) is not None else None
-    decoded = metadata.decode(text, LogPosition(TopicPartition(topic, partition), position, id_))
+    decoded = commit_metadata.decode(
+        text, LogPosition(TopicPartition(topic, partition), position, id_)
+    )
     assert decoded.problem is None, decoded.problem
     return position, decoded.sections
 

@@ -26,7 +26,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "core": (
         ROOT_PART,
         *("records", "contract", "lanes", "workers", "routing", "keys", "telemetry", "offsets"),
-        *("limits", "subscription", "leasing", "backpressure", "membership", "failures"),
+        *("limits", "subscription", "leasing", "backpressure", "worker_changes", "failures"),
         *("partitions", "dispatch", "status"),
     ),
     "executors": (

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kafka_keyshared.config.environment import variables
-from kafka_keyshared.observability.web.families import FAMILIES
-from kafka_keyshared.observability.web.metrics import BUILD_INFO
+from kafka_keyshared.observability.web.metric_catalog import FAMILIES
+from kafka_keyshared.observability.web.prometheus_collector import BUILD_INFO
 from tests.tidy.sources import ROOT
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "helm").rglob("*.md")])

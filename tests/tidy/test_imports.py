@@ -100,7 +100,7 @@ def test_the_tables_name_only_what_is_there() -> None:
         ),
         ("runtime/loop.py", "from ..app import service", "runtime may not import app"),
         (
-            "observability/web/metrics.py",
+            "observability/web/prometheus_collector.py",
             "from kafka_keyshared.executors.port import Pool",
             "observability.web may not import executors",
         ),

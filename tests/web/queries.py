@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from kafka_keyshared.observability.web.families import FAMILIES
-from kafka_keyshared.observability.web.family import MetricFamily
+from kafka_keyshared.observability.web.metric_catalog import FAMILIES
+from kafka_keyshared.observability.web.metric_family import MetricFamily
 from tests.web.labels import ENUMERATED
 
 BY_NAME = {family.name: family for family in FAMILIES}

@@ -22,7 +22,7 @@ from kafka_keyshared.observability.web.commands import (
     Acting,
     read_token,
 )
-from kafka_keyshared.observability.web.metrics import Exposition
+from kafka_keyshared.observability.web.prometheus_collector import Exposition
 from kafka_keyshared.observability.web.server import HttpServer, Probes
 from kafka_keyshared.runtime.status_board import StatusBoard
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from kafka_keyshared.observability.web.metrics import FORMATS_MOST, SERVED_FOR, Exposition
+from kafka_keyshared.observability.web.prometheus_collector import (
+    FORMATS_MOST,
+    SERVED_FOR,
+    Exposition,
+)
 from kafka_keyshared.status import Status
 from tests.support.doctor_survey import instance, partition
 from tests.support.http_scrapes import OPEN_METRICS, samples

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from kafka_keyshared.observability.web.families import FAMILIES
-from kafka_keyshared.observability.web.family import MetricFamily
-from kafka_keyshared.observability.web.metrics import BUILD_HELP, BUILD_INFO, BUILD_LABELS
+from kafka_keyshared.observability.web.metric_catalog import FAMILIES
+from kafka_keyshared.observability.web.metric_family import MetricFamily
+from kafka_keyshared.observability.web.prometheus_collector import (
+    BUILD_HELP,
+    BUILD_INFO,
+    BUILD_LABELS,
+)
 from tests.support.doctor_survey import instance
 from tests.web.labels import ENUMERATED, OF_THE_WORLD
 

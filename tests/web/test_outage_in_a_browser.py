@@ -14,8 +14,8 @@ import pytest
 from playwright.sync_api import Browser, Locator
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.cli.diagnosis import UNHEALTHY, status_verb
 from kafka_keyshared.cli.output import OutputFormat
+from kafka_keyshared.cli.status import UNHEALTHY, status_verb
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.browser import TOO_WIDE, live_page, until
 from tests.support.http_scrapes import get, running

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.observability.web.metrics import Exposition
+from kafka_keyshared.observability.web.prometheus_collector import Exposition
 from tests.support.doctor_survey import instance, partition, worker
 
 MOST = 50

@@ -20,8 +20,8 @@ import pytest
 from kafka_keyshared import KeyShared
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.observability.web.commands import Acting
-from kafka_keyshared.observability.web.families import FAMILIES
-from kafka_keyshared.observability.web.metrics import SERVED_FOR, Exposition
+from kafka_keyshared.observability.web.metric_catalog import FAMILIES
+from kafka_keyshared.observability.web.prometheus_collector import SERVED_FOR, Exposition
 from kafka_keyshared.observability.web.server import HttpServer, Probes
 from kafka_keyshared.runtime.status_board import SILENT_MAX, StatusBoard
 from kafka_keyshared.status import Status

@@ -14,7 +14,7 @@ import pytest
 from kafka_keyshared import KeyShared
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.observability.web import http_limits
-from kafka_keyshared.observability.web.admin import impatient
+from kafka_keyshared.observability.web.admin import slow_request_timeout
 from kafka_keyshared.observability.web.admin.server import CONNECTIONS_MOST
 from kafka_keyshared.observability.web.http_limits import WAITING_MOST
 from kafka_keyshared.testing.clusters.cluster import Cluster
@@ -108,7 +108,7 @@ def test_who_asks_byte_by_byte_is_hung_up_on(
     topic: str,
     opened: Callable[[int, bytes], socket.socket],
 ) -> None:
-    for module in (http_limits, impatient):
+    for module in (http_limits, slow_request_timeout):
         monkeypatch.setattr(module, "ASKED_WITHIN", 0.3)
     serving = Serving(embedded_cluster, topic)
     with running(serving.app):
@@ -139,7 +139,7 @@ def test_a_flood_of_what_is_no_http_is_a_line(
 ) -> None:
     now = [0.0]
     few = Seldom(log_of("kafka_keyshared.web"), lambda: now[0])
-    monkeypatch.setattr(impatient, "_seldom", few)
+    monkeypatch.setattr(slow_request_timeout, "_seldom", few)
     caplog.set_level(logging.WARNING)
 
     def garbage(count: int) -> None:

@@ -21,7 +21,7 @@ from kafka_keyshared import KeyShared
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.web.admin import app as admin_app
-from kafka_keyshared.observability.web.admin import impatient
+from kafka_keyshared.observability.web.admin import slow_request_timeout
 from kafka_keyshared.observability.web.commands import MOST_BYTES
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.cli import in_process
@@ -239,7 +239,7 @@ HEAD = b"POST /api/v1/actions/pause HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def test_who_asks_slowly_is_hung_up_on(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(impatient, "ASKED_WITHIN", 0.2)
+    monkeypatch.setattr(slow_request_timeout, "ASKED_WITHIN", 0.2)
     assert slowly(instance, b"") == b""
     assert slowly(instance, HEAD) == b""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from itertools import product
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.observability.web.families import FAMILIES
+from kafka_keyshared.observability.web.metric_catalog import FAMILIES
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.http_scrapes import Samples, running, scraped
 from tests.support.live_cluster import client_conf, group_name

@@ -46,6 +46,6 @@ def status(
         from kafka_keyshared.cli.group import group_verb
 
         return group_verb(url, token_file, shown)
-    from kafka_keyshared.cli.diagnosis import status_verb
+    from kafka_keyshared.cli.status import status_verb
 
     return status_verb(url, shown, keys=show_keys)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kafka_keyshared.core.backpressure import rules
+from kafka_keyshared.core.backpressure import pause_rules
 from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.events import Event
 from kafka_keyshared.core.contract.slices import Book, Epochs, Progress, SliceState
-from kafka_keyshared.core.dispatch import heartbeat, report_intake
+from kafka_keyshared.core.dispatch import report_intake, tick
 from kafka_keyshared.core.dispatch.invariants import check_subscription
 from kafka_keyshared.core.dispatch.lease_step import go_on, hand_out
 from kafka_keyshared.core.failures import (
@@ -28,21 +28,21 @@ from kafka_keyshared.core.failures import (
     undecodable,
 )
 from kafka_keyshared.core.leasing import recall, shared_workers
-from kafka_keyshared.core.membership import draining, reassignment, worker_lifecycle
-from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.offsets.commit import CommitPolicy, Commits, longest_text
 from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.partitions import assignment
 from kafka_keyshared.core.partitions.careful_starts import CarefulStarts
-from kafka_keyshared.core.partitions.lease_limit import Ceilings
 from kafka_keyshared.core.partitions.lost_progress import Regained
+from kafka_keyshared.core.partitions.offset_ceilings import Ceilings
 from kafka_keyshared.core.partitions.offset_snapshots import Snapshots
 from kafka_keyshared.core.partitions.states import PartitionEvent, refuse_impossible
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.subscription import Subscription, Subscriptions
 from kafka_keyshared.core.telemetry.meters import Meters
+from kafka_keyshared.core.worker_changes import slot_draining, slot_reassignment, worker_lifecycle
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record, TopicPartition
 
@@ -62,7 +62,7 @@ class Dispatcher:
         subscriptions: Sequence[SubscriptionSettings],
         commit: CommitPolicy = CommitPolicy(),  # noqa: B008 - an immutable value
         *,
-        set_budget: int = metadata.SET_BUDGET,
+        set_budget: int = commit_metadata.SET_BUDGET,
         check_invariants: bool = False,
         careful: bool = False,
     ) -> None:
@@ -89,7 +89,7 @@ class Dispatcher:
         self.snapshots = Snapshots(self.partitions, self.ceilings, arrivals, self.careful)
         self._share_lanes()
         self.topic: str | None = None  # the only topic of the partitions
-        self.watches = {name: heartbeat.RunningWatch() for name in names}
+        self.watches = {name: tick.RunningWatch() for name in names}
         self._changed = self._restored = self._stopping = False
         self._progress: Progress = {}
         self._leased = 0  # after the last event; only events change it
@@ -106,7 +106,7 @@ class Dispatcher:
             ev.CommitDue: self._commit_due,
             ev.CommitAnswer: self._commit_answered,
             ev.Tick: self._beat,
-            **dict.fromkeys(reassignment.EVENTS, self._membership),
+            **dict.fromkeys(slot_reassignment.EVENTS, self._membership),
             ev.LaneOrder: self._lane_order,
             ev.DlqLimitLifted: self._dlq_limit_lifted,
             ev.Flush: self._flush,
@@ -128,7 +128,7 @@ class Dispatcher:
 
     def room(self) -> int:
         """Return how many records may be fetched now."""
-        return min(heartbeat.fetch(sub) for sub in self.subscriptions.values())
+        return min(tick.fetch(sub) for sub in self.subscriptions.values())
 
     def outstanding(self) -> int:
         """Return how many records are leased."""
@@ -236,7 +236,7 @@ class Dispatcher:
 
     def _ready(self, sub: Subscription, now: float) -> list[Command]:
         """Ready the records that are due: retries, and those whose key could not be read."""
-        commands = heartbeat.retries(sub, now)
+        commands = tick.retries(sub, now)
         due = sub.keys.next_due()
         if due is not None and due <= now:
             self._changed = True
@@ -264,14 +264,14 @@ class Dispatcher:
         sub = self.subscriptions[event.subscription]
         worker, said = stuck.recalled(sub, event, now)
         detaching.recalled(sub, worker)
-        draining.given_back(sub, worker, event)
+        slot_draining.given_back(sub, worker, event)
         self._changed = self.ceilings.stirred = True
         return [*said, *worker_lifecycle.recall_answered(sub, worker), *self._flush_one(sub, now)]
 
-    def _membership(self, event: reassignment.Ordered, now: float) -> list[Command]:
+    def _membership(self, event: slot_reassignment.Ordered, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
         self._changed = self.ceilings.stirred = True  # records without an owner may be skipped
-        return reassignment.change(sub, event, self.partitions) + self._go_on(sub, now)
+        return slot_reassignment.change(sub, event, self.partitions) + self._go_on(sub, now)
 
     def _lane_order(self, event: ev.LaneOrder, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
@@ -280,7 +280,7 @@ class Dispatcher:
         return commands + self._flush_one(sub, now)
 
     def _dlq_limit_lifted(self, event: ev.DlqLimitLifted, now: float) -> list[Command]:
-        rules.lift_dlq_limit(self.holds, self.subscriptions.values(), event.partitions)
+        pause_rules.lift_dlq_limit(self.holds, self.subscriptions.values(), event.partitions)
         return self._flush(ev.Flush(), now)
 
     def _dead_lettered(self, event: ev.DeadLetterAnswer, now: float) -> list[Command]:
@@ -377,9 +377,9 @@ class Dispatcher:
             self._changed = False
         if not event.final:
             for sub in self.subscriptions.values():
-                draining.looked_at(sub, event.progress)
+                slot_draining.looked_at(sub, event.progress)
                 sub.commit_at_once = False
-                commands += rules.look_at_closed(self.holds, sub, len(self.partitions), now)
+                commands += pause_rules.look_at_closed(self.holds, sub, len(self.partitions), now)
                 if (sub.parking and sub.unpark()) or sub.draining.cleared:
                     commands += self._go_on(sub, now)
         return commands
@@ -419,7 +419,7 @@ class Dispatcher:
     def _share_lanes(self) -> None:
         """Bound the lanes that may be diverted to the number that the metadata can name."""
         limit = self.text_limit.chars
-        for name, most in metadata.lane_rooms(self.subscriptions, limit).items():
+        for name, most in commit_metadata.lane_rooms(self.subscriptions, limit).items():
             self.subscriptions[name].diverted.most = most
 
     # --- time ---
@@ -428,10 +428,10 @@ class Dispatcher:
         commands: list[Command] = []
         self._sample(event, now)
         for name, sub in self.subscriptions.items():
-            commands += heartbeat.ack_timeouts(sub, self.watches[name], event.progress, now)
-            commands += heartbeat.poison(sub, now)
+            commands += tick.ack_timeouts(sub, self.watches[name], event.progress, now)
+            commands += tick.poison(sub, now)
             commands += self._ready(sub, now)
-            commands += heartbeat.reminders(sub, now)
+            commands += tick.reminders(sub, now)
             sub.failure_watch.beat(now)
             commands += worker_lifecycle.eviction(sub, event)
             left = [id_ for each, id_ in event.departed if each == name]
@@ -439,7 +439,7 @@ class Dispatcher:
             worker_lifecycle.caught_up(sub)
             shared_workers.separate_hot(sub, now)
             commands += self._flush_one(sub, now)
-            commands += rules.look_at_closed(self.holds, sub, len(self.partitions), now)
+            commands += pause_rules.look_at_closed(self.holds, sub, len(self.partitions), now)
         if self._check_invariants:
             self.check()
         return commands
@@ -453,4 +453,4 @@ class Dispatcher:
         assigned = self.holds.assigned(self.partitions)
         self.meters.paused_seconds += seconds * len(self.holds.paused(assigned))
         for name, sub in self.subscriptions.items():
-            heartbeat.count(sub, event.late.get(name, 0), seconds)
+            tick.count(sub, event.late.get(name, 0), seconds)

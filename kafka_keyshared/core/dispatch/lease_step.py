@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
-from kafka_keyshared.core.backpressure.rules import stop_lettered, weigh_closed, weigh_parked
+from kafka_keyshared.core.backpressure.pause_rules import stop_lettered, weigh_closed, weigh_parked
 from kafka_keyshared.core.contract.commands import Command, RecordsDropped
 from kafka_keyshared.core.failures import undecodable
 from kafka_keyshared.core.failures.divert import next_letters, recognise
 from kafka_keyshared.core.leasing import drop_when_full, shared_workers, unmatched_records
-from kafka_keyshared.core.membership import draining, state_transfer
 from kafka_keyshared.core.subscription.subscription import Subscription
+from kafka_keyshared.core.worker_changes import slot_draining, state_transfer
 
 
 def go_on(
@@ -38,7 +38,7 @@ def hand_out(
     ``assigned`` is the number of partitions. ``wall_offset`` turns ``now`` into seconds since 1970.
     """
     if sub.draining.cleared:
-        draining.open_cleared(sub, now)
+        slot_draining.open_cleared(sub, now)
     if sub.diverted.arrived:
         recognise(sub)
     commands: list[Command] = []

@@ -8,9 +8,9 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.slices import Book, SliceState
 from kafka_keyshared.core.failures import failed_attempts
-from kafka_keyshared.core.membership import draining, state_transfer, worker_lifecycle
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.meters import Meters
+from kafka_keyshared.core.worker_changes import slot_draining, state_transfer, worker_lifecycle
 
 
 def see_to(
@@ -23,13 +23,13 @@ def see_to(
     """Apply reports, oldest first; return the commands that follow, and the subscriptions."""
     commands: list[Command] = []
     touched: dict[str, Subscription] = {}
-    drained: dict[str, draining.Ended] = {}
+    drained: dict[str, slot_draining.Ended] = {}
     for report in reports:
         if isinstance(report, ev.SliceEnded | ev.SomeEnded):
             leased = book.find(report.slice)
             sub = subscriptions[leased.slice.subscription]
             some = _ended(sub, leased, report, meters, now)
-            if sub.draining.count and draining.is_waited_for(sub, leased):
+            if sub.draining.count and slot_draining.is_waited_for(sub, leased):
                 drained.setdefault(sub.name, []).append((leased, some))
         elif isinstance(report, ev.FencePassed):
             sub = subscriptions[report.subscription]
@@ -47,7 +47,7 @@ def see_to(
         touched[sub.name] = sub
     # In one call, so that the originals of these records are looked up once.
     for name, those in drained.items():
-        draining.ended(touched[name], those)
+        slot_draining.ended(touched[name], those)
     # Last: the state of drained slots has to be requested before a leaving worker is gone.
     for sub in touched.values():
         if sub.changing:

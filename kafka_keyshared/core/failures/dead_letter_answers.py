@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kafka_keyshared.core.contract.commands import Command
 from kafka_keyshared.core.contract.events import DeadLetterAnswer
-from kafka_keyshared.core.failures.exhausted import attempts_of, block
+from kafka_keyshared.core.failures.poison_records import attempts_of, block
 from kafka_keyshared.core.lanes.closed import LETTERS_ON_THEIR_WAY, ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.leasing.reopening import settle_head
 from kafka_keyshared.core.subscription.subscription import Subscription

@@ -18,7 +18,7 @@ from itertools import chain
 
 from kafka_keyshared.core.contract.commands import Command, Fence, Publish
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
-from kafka_keyshared.core.failures.exhausted import attempts_of, block, letter_of
+from kafka_keyshared.core.failures.poison_records import attempts_of, block, letter_of
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.records.lane_identity import Lane, NullKey
 from kafka_keyshared.core.subscription.subscription import Subscription

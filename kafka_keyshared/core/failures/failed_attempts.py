@@ -5,7 +5,7 @@
 2. When the worker has passed the fence, every leased record of the lane has come back, in order.
    Nothing of the lane, not even the retry, is leased before that.
 3. The head runs again alone when its delay is over, at the owner that its slot has then. Otherwise
-   it goes to the dead-letter topic, is dropped, or blocks the lane (:mod:`.exhausted`), or the
+   it goes to the dead-letter topic, is dropped, or blocks the lane (:mod:`.poison_records`), or the
    whole lane is diverted (:mod:`.divert`).
 4. In the same ``handle`` call in which the head settles, the lane opens and its waiting records go
    first.
@@ -29,7 +29,7 @@ from kafka_keyshared.core.contract.outcomes import NO_ATTEMPT, Disposition, Fail
 from kafka_keyshared.core.contract.retry_policy import decide
 from kafka_keyshared.core.contract.slices import Slice, SliceState
 from kafka_keyshared.core.failures.divert import divert, join
-from kafka_keyshared.core.failures.exhausted import archive, block, letter_of
+from kafka_keyshared.core.failures.poison_records import archive, block, letter_of
 from kafka_keyshared.core.keys.extraction import UnreadableKey
 from kafka_keyshared.core.lanes.closed import (
     DIVERTS,

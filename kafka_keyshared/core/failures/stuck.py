@@ -17,10 +17,10 @@ from kafka_keyshared.core.failures import failed_attempts
 from kafka_keyshared.core.failures.divert import suspend
 from kafka_keyshared.core.lanes.closed import LaneEvent, LaneState
 from kafka_keyshared.core.leasing import recall
-from kafka_keyshared.core.membership import draining
 from kafka_keyshared.core.records.lane_identity import is_keyless
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.burst import EventLine
+from kafka_keyshared.core.worker_changes import slot_draining
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, Record, name_of, named_key
@@ -119,8 +119,8 @@ def _set_apart(sub: Subscription, worker: Worker, leased: SliceState, stuck: Stu
         )
         dropped = [each for each in stuck.dropped if each in rest]
         failed_attempts.ended(sub, done, SliceEnded(leased.slice.id, 0.0, dropped))
-        if draining.is_waited_for(sub, done):
-            draining.ended(sub, [(done, None)])
+        if slot_draining.is_waited_for(sub, done):
+            slot_draining.ended(sub, [(done, None)])
         leased.back |= rest
         leased.unsettled = frozenset(leased.unsettled) & {index}
         leased.let_go &= {index}

@@ -6,7 +6,7 @@ reached only by fetching these. One key that always fails or hangs would fill th
 records behind it. All other keys would wait. So these records may fill a quarter of the window
 together (half of ``window_share``), in records or in bytes.
 
-:mod:`kafka_keyshared.core.backpressure.rules` holds back the partitions beyond the bound. A
+:mod:`kafka_keyshared.core.backpressure.pause_rules` holds back the partitions beyond the bound. A
 partition with less than an even share of the quarter goes on. Otherwise a single poison record
 would stop a partition because of the records of another.
 
@@ -32,7 +32,7 @@ from kafka_keyshared.core.contract.slices import Epochs
 from kafka_keyshared.core.lanes.closed import HEAD_HELD_UP, ClosedLane, ClosedLanes
 from kafka_keyshared.core.lanes.single_inflight import OneLease
 from kafka_keyshared.core.limits.slow_records import LongRunning, Slow
-from kafka_keyshared.core.records.container import WaitingPlace
+from kafka_keyshared.core.records.waiting_places import WaitingPlace
 from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.core.workers.shards import Shard
 from kafka_keyshared.core.workers.worker import Worker

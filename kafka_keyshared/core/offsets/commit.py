@@ -20,11 +20,11 @@ from types import MappingProxyType
 
 from kafka_keyshared.core.contract.commands import Command, Commit, CommitEntry, Level, Notice
 from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult
-from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets import commit_metadata
+from kafka_keyshared.core.offsets.commit_metadata import Encoded
 from kafka_keyshared.core.offsets.denials import Denials
 from kafka_keyshared.core.offsets.lane_section import LaneNotes
 from kafka_keyshared.core.offsets.log_position import LogPosition
-from kafka_keyshared.core.offsets.metadata import Encoded
 from kafka_keyshared.core.offsets.positions import OffsetSnapshot, PartitionState
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.errors import ConfigError
@@ -72,7 +72,9 @@ def encode(
             }
             notes = {**notes, **noted}
         at = LogPosition(partition, position, state.topic_id)
-        text = metadata.encode(at, runs, state.unknown, notes, set_budget=budget, limit=limit)
+        text = commit_metadata.encode(
+            at, runs, state.unknown, notes, set_budget=budget, limit=limit
+        )
         encoded[partition] = text
         settled = snapshot._replace(leader_epoch=-1, notes=dict(snapshot.notes), running={})
         entries[partition] = CommitEntry(

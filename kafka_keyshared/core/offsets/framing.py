@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import zlib
 
-from kafka_keyshared.core.offsets.ranges import MalformedError
+from kafka_keyshared.core.offsets.settled_set_codec import MalformedError
 
 TEXT_LIMIT = 4095
 """Most characters of the whole text: the broker's default limit less the binding's NUL.

@@ -2,14 +2,14 @@
 
 The next owner of a partition reads them. A diverted lane stays diverted. A record that was tried
 three times gets its fourth attempt. A record whose copy is in the dead-letter topic gets no second
-copy. In the commit metadata (:mod:`.metadata`) the notes are two sections of a subscription's
-block. Readers that do not know these sections skip them::
+copy. In the commit metadata (:mod:`.commit_metadata`) the notes are two sections of a
+subscription's block. Readers that do not know these sections skip them::
 
     kind 3  = base hash*              diverted lanes, 16 bytes each, ascending
     kind 4  = base (gap number)*      records by offset: attempts doubled, plus 1 if archived
 
-Bases and gaps are as in a settled set (:mod:`.ranges`). The first gap counts from the base, each
-other one from behind the previous offset.
+Bases and gaps are as in a settled set (:mod:`.settled_set_codec`). The first gap counts from the
+base, each other one from behind the previous offset.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafka_keyshared.core.offsets.ranges import (
+from kafka_keyshared.core.offsets.running_section import NONE_RUNNING, RunningNote
+from kafka_keyshared.core.offsets.settled_set_codec import (
     MAX_OFFSET,
     ByteReader,
     MalformedError,
     put_varint,
     varint_size,
 )
-from kafka_keyshared.core.offsets.running_section import NONE_RUNNING, RunningNote
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.hashing import lane_hash
 

@@ -23,7 +23,7 @@ import zlib
 from typing import NamedTuple
 
 from kafka_keyshared.core.offsets.framing import unseal
-from kafka_keyshared.core.offsets.ranges import ByteReader, MalformedError, put_varint
+from kafka_keyshared.core.offsets.settled_set_codec import ByteReader, MalformedError, put_varint
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.model import TopicPartition
 

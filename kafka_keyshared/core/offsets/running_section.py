@@ -3,8 +3,8 @@
 A commit that is made while records run names the lowest of them. A clean stop leaves no names, nor
 does a revoke during which all records ended. Names at an assignment therefore mean that the last
 owner ended without a clean stop. One of the named records may have caused it. In the commit
-metadata (:mod:`.metadata`) this is one more section of a subscription's block. Readers that do not
-know it skip it::
+metadata (:mod:`.commit_metadata`) this is one more section of a subscription's block. Readers that
+do not know it skip it::
 
     kind 5  = base more (gap number)*   running records, by offset
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafka_keyshared.core.offsets.ranges import (
+from kafka_keyshared.core.offsets.settled_set_codec import (
     MAX_OFFSET,
     ByteReader,
     MalformedError,

@@ -22,12 +22,12 @@ from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.contract.slices import Progress, SliceState
 from kafka_keyshared.core.lanes.closed import LETTERS_ON_THEIR_WAY
 from kafka_keyshared.core.leasing.reopening import advance
-from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
 from kafka_keyshared.core.offsets.log_position import LogPosition
 from kafka_keyshared.core.offsets.positions import PartitionState
-from kafka_keyshared.core.offsets.ranges import MAX_OFFSET
 from kafka_keyshared.core.offsets.running_section import NONE_RUNNING, RunningNote
+from kafka_keyshared.core.offsets.settled_set_codec import MAX_OFFSET
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
@@ -64,13 +64,13 @@ def start(
         position = point.log_start
     log_end = MAX_OFFSET if point.log_end is None else point.log_end
     at = LogPosition(partition, point.position, point.topic_id)
-    decoded = metadata.decode(point.metadata, at, list(known))
+    decoded = commit_metadata.decode(point.metadata, at, list(known))
     if decoded.problem is not None:
         commands.append(Notice(Level.WARNING, f"{partition}: {decoded.problem}"))
     restored = {
         name: runs
         for name, section in decoded.sections.items()
-        if (runs := metadata.clip(section, position, log_end))
+        if (runs := commit_metadata.clip(section, position, log_end))
     }
     notes = {
         name: LaneNotes(
@@ -86,7 +86,7 @@ def start(
     return state, position, commands
 
 
-def _names_beyond(decoded: metadata.Decoded, log_end: int) -> bool:
+def _names_beyond(decoded: commit_metadata.Decoded, log_end: int) -> bool:
     """Return whether the commit metadata names offsets that the log does not have."""
     if any(runs and runs[-1][1] > log_end for runs in decoded.sections.values()):
         return True

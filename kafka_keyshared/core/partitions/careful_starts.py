@@ -10,9 +10,9 @@ A commit that names running records, with no owner to settle them, shows that an
 a clean stop. The new owner then starts records only after the broker has accepted a commit that
 names them (a write-ahead log). It begins with few records and doubles their number with each
 accepted commit. A commit follows every :data:`LOOK_EVERY` seconds. The records that the last commit
-names as running are *suspects* (:mod:`kafka_keyshared.core.subscription.suspects`). They start
-last, a few at a time, and only after a commit names them. An unanswered commit delays each of these
-steps by :data:`PATIENCE` at most.
+names as running are *suspects* (:mod:`kafka_keyshared.core.subscription.crash_suspects`). They
+start last, a few at a time, and only after a commit names them. An unanswered commit delays each of
+these steps by :data:`PATIENCE` at most.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kafka_keyshared.core.contract.commands import Command, Commit, Level, Notic
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.offsets.positions import PartitionState, Unsettled, collect
 from kafka_keyshared.core.offsets.running_section import STARTED, WAITING, RunningNote
-from kafka_keyshared.core.partitions.lease_limit import (
+from kafka_keyshared.core.partitions.offset_ceilings import (
     LOOK_SECONDS,
     LOOK_SECONDS_PER_RECORD,
     LOOK_SHARE,

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 from kafka_keyshared.core.contract.commands import Command, CommitEntry, Level, Notice
 from kafka_keyshared.core.contract.events import StartPoint
-from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.offsets.lane_section import LaneNotes, from_position, merged
 from kafka_keyshared.core.offsets.log_position import LogPosition, topic_id_in
-from kafka_keyshared.core.offsets.ranges import clip, union
+from kafka_keyshared.core.offsets.settled_set_codec import clip, union
 from kafka_keyshared.model import TopicPartition, some
 
 KEPT_SECONDS = 300.0
@@ -122,7 +122,9 @@ def _both(
     """
     position = max(stored.position, left.position)
     parts = [
-        metadata.decode(each.metadata, LogPosition(partition, each.position, topic_id), known)
+        commit_metadata.decode(
+            each.metadata, LogPosition(partition, each.position, topic_id), known
+        )
         for each in (stored, left)
     ]
     if any(part.problem for part in parts):
@@ -139,5 +141,7 @@ def _both(
         for name in known
     }
     at = LogPosition(partition, position, topic_id)
-    text = metadata.encode(at, sections, unknown, notes, set_budget=metadata.TEXT_LIMIT)
+    text = commit_metadata.encode(
+        at, sections, unknown, notes, set_budget=commit_metadata.TEXT_LIMIT
+    )
     return CommitEntry(position, text.text)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.offsets.commit import encode
-from kafka_keyshared.core.offsets.metadata import Encoded
+from kafka_keyshared.core.offsets.commit_metadata import Encoded
 from kafka_keyshared.core.offsets.positions import (
     Derived,
     OffsetSnapshot,
@@ -20,7 +20,7 @@ from kafka_keyshared.core.offsets.positions import (
 from kafka_keyshared.core.offsets.running_section import RunningNote
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.partitions.careful_starts import CarefulStarts
-from kafka_keyshared.core.partitions.lease_limit import Ceilings
+from kafka_keyshared.core.partitions.offset_ceilings import Ceilings
 from kafka_keyshared.core.partitions.restored_attempts import notes
 from kafka_keyshared.core.telemetry.meters import Arrivals
 from kafka_keyshared.model import TopicPartition

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from kafka_keyshared.core.records.container import without
 from kafka_keyshared.core.records.pristine import Chunk, Originals, kept_from
+from kafka_keyshared.core.records.waiting_places import without
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition
 

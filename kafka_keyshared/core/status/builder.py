@@ -10,7 +10,6 @@ from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.keys.key_text import key_text
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
-from kafka_keyshared.core.membership import draining
 from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import nobodys, written
 from kafka_keyshared.core.status.details import (
@@ -36,6 +35,7 @@ from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.blocked_reminder import oldest_blocked
 from kafka_keyshared.core.telemetry.failure_lines import in_short
 from kafka_keyshared.core.telemetry.meters import Histogram, Rebalance
+from kafka_keyshared.core.worker_changes import slot_draining
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import TopicPartition, partition_of
@@ -250,7 +250,7 @@ def _drains(sub: Subscription, lasting: Lasting, now: float) -> dict[int, tuple[
             )
             for slot, pending, blocked in those
         )
-        for id_, those in draining.listing(sub).items()
+        for id_, those in slot_draining.listing(sub).items()
     }
 
 

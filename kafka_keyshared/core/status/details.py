@@ -9,7 +9,7 @@ from typing import Any
 from kafka_keyshared.core.failures.lane_actions import shown as lane_shown
 from kafka_keyshared.core.failures.lane_actions import urgency
 from kafka_keyshared.core.failures.undecodable import reason_of
-from kafka_keyshared.core.offsets.metadata import Runs
+from kafka_keyshared.core.offsets.commit_metadata import Runs
 from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import written
 from kafka_keyshared.core.status.since import Lasting

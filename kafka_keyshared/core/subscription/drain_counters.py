@@ -3,7 +3,7 @@
 PIP-379 keeps an entry for each draining hash. Here there is one array of counts, made for the first
 slot that drains and gone with the last. One row without a holder has all waiting records. The
 slot-table entry of a draining slot *is* the list of that row.
-:mod:`kafka_keyshared.core.membership.draining` decides when slots drain, and what follows.
+:mod:`kafka_keyshared.core.worker_changes.slot_draining` decides when slots drain, and what follows.
 """
 
 from __future__ import annotations

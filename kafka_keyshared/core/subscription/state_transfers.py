@@ -36,7 +36,7 @@ class HandOvers:
     the one lane that contains them has drained. ``back`` is the state of slots that have a worker
     again. ``kept`` is the state of slots that no worker owns now.
 
-    :mod:`kafka_keyshared.core.membership.state_transfer` decides when a release is requested.
+    :mod:`kafka_keyshared.core.worker_changes.state_transfer` decides when a release is requested.
     """
 
     def __init__(self) -> None:

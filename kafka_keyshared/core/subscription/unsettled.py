@@ -13,8 +13,8 @@ from itertools import chain
 from kafka_keyshared.core.contract.slices import Epochs, Progress, SliceState
 from kafka_keyshared.core.lanes.single_inflight import OneLease
 from kafka_keyshared.core.records.backlog import Backlog
-from kafka_keyshared.core.records.container import WaitingPlace
 from kafka_keyshared.core.records.pristine import column
+from kafka_keyshared.core.records.waiting_places import WaitingPlace
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.unmatched import UnownedRows
 from kafka_keyshared.core.workers.run_queue import RunQueue

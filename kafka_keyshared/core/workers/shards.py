@@ -23,8 +23,8 @@ from itertools import chain, islice
 from operator import attrgetter, itemgetter
 
 from kafka_keyshared.core.records.backlog import Backlog, came_in
-from kafka_keyshared.core.records.container import without
 from kafka_keyshared.core.records.pristine import Chunk
+from kafka_keyshared.core.records.waiting_places import without
 from kafka_keyshared.core.workers.run_queue import SLICE_SECONDS, RunQueue
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, TopicPartition

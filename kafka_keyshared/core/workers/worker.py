@@ -6,7 +6,7 @@ That limits how much a fence, a revoke or a joining or leaving worker has to wai
 worker whose records end in any order may hold any number of slices. No waiting record has another
 one in front of it there.
 
-:mod:`kafka_keyshared.core.membership.worker_lifecycle` has the actions when a worker joins or
+:mod:`kafka_keyshared.core.worker_changes.worker_lifecycle` has the actions when a worker joins or
 leaves.
 """
 

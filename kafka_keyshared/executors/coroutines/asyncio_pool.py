@@ -2,8 +2,8 @@
 
 A worker starts a record when no other record of its lane runs there and fewer than its *limit* run.
 A record that waits for an earlier one of its lane is *chained* to it. Long-lived tasks, the runners
-of :mod:`.asyncio_worker`, run one record after the other. A task for each record would cost three
-times that.
+of :mod:`.asyncio_record_worker`, run one record after the other. A task for each record would cost
+three times that.
 
 All data of a worker belongs to the loop's thread. The owner's commands reach it in order, through
 one inbox. A recall, a fence and a time-out are answered when the loop processes them.
@@ -33,7 +33,7 @@ from kafka_keyshared.core.contract.commands import (
 from kafka_keyshared.core.contract.slices import Progress, Slice
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.executors.coroutines.asyncio_base import LoopWorker, Post
-from kafka_keyshared.executors.coroutines.asyncio_worker import TaskWorker
+from kafka_keyshared.executors.coroutines.asyncio_record_worker import TaskWorker
 from kafka_keyshared.executors.coroutines.event_loop import END_PATIENCE, Host, OwnLoop
 from kafka_keyshared.executors.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.executors.thread_state import WorkerSpec

@@ -14,7 +14,7 @@ from typing import Any
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.coroutines.asyncio_pool import MakeWorker, TaskPool
-from kafka_keyshared.executors.coroutines.asyncio_worker import TaskWorker
+from kafka_keyshared.executors.coroutines.asyncio_record_worker import TaskWorker
 from kafka_keyshared.executors.coroutines.event_loop import end_tasks
 from kafka_keyshared.executors.coroutines.task_frames import turning
 from kafka_keyshared.executors.thread_state import WorkerSpec

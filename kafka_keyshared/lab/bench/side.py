@@ -196,7 +196,7 @@ def run_bare(task: Task, note: Noted = _unnoted) -> SideResult:
 def run_keyshared(task: Task, note: Noted = _unnoted) -> SideResult:
     """Run the package until every record is settled and its commit acknowledged."""
     # Imported here, so that the bare side does not load it.
-    from kafka_keyshared.config.pooled import coroutines_of
+    from kafka_keyshared.config.worker_options import coroutines_of
 
     answered_at, busy_from, busy_until = 0.0, 0.0, 0.0
     patience = StallDetector()

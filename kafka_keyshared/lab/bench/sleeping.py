@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from kafka_keyshared.config.pooled import counted_workers
+from kafka_keyshared.config.worker_options import counted_workers
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.lab.bench.common import group_of, key_of, produce_rows, run_child
 from kafka_keyshared.lab.bench.sleeping_side import Kind, Makespan, SleepTask

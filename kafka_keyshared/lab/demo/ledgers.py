@@ -8,7 +8,7 @@ from typing import Any
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.core.contract.commands import Commit, RecordsDropped
 from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult, DeadLetterAnswer
-from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.offsets.log_position import topic_id_in
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import Ledger, Ranges
@@ -64,8 +64,8 @@ class AuditedClient(KafkaClient):
 
 def settled_in(text: str, partition: TopicPartition, position: int) -> Ranges:
     """Return the settled offsets in the metadata, as inclusive ranges."""
-    at = metadata.LogPosition(partition, position, topic_id_in(text))
-    runs = metadata.decode(text, at).sections.get(metadata.DEFAULT_SUBSCRIPTION, ())
+    at = commit_metadata.LogPosition(partition, position, topic_id_in(text))
+    runs = commit_metadata.decode(text, at).sections.get(commit_metadata.DEFAULT_SUBSCRIPTION, ())
     return tuple((start, end - 1) for start, end in runs)
 
 

@@ -24,7 +24,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.app.keyshared import Hooks, KeyShared
 from kafka_keyshared.config import RetryOptions
-from kafka_keyshared.config.pooled import ASYNCIO, PROCESS, counted_workers
+from kafka_keyshared.config.worker_options import ASYNCIO, PROCESS, counted_workers
 from kafka_keyshared.core.contract.events import DeadLetterAnswer
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.errors import ConfigError, KeySharedError
@@ -37,8 +37,8 @@ from kafka_keyshared.lab.demo.sabotage import check_kind, client_class, handler_
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.judge import Judgement, judge
 from kafka_keyshared.observability.audit.ledger import MemoryLedger, together
+from kafka_keyshared.observability.audit.ledger_wrappers import audited
 from kafka_keyshared.observability.audit.processed import ProcessedLog
-from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from kafka_keyshared.testing.clusters.producer import MeteredProducer

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.lab.simulator import connection
-from kafka_keyshared.lab.simulator.faults import FaultRates, GroupSettings
+from kafka_keyshared.lab.simulator.fault_rates import FaultRates, GroupSettings
 from kafka_keyshared.lab.simulator.history import History
 from kafka_keyshared.lab.simulator.logs import SimulatedLog
 from kafka_keyshared.lab.simulator.rng import Chance

@@ -11,10 +11,10 @@ import enum
 
 from confluent_kafka import KafkaError
 
+from kafka_keyshared.lab.simulator.assignors import Shares, ranges, sticky
 from kafka_keyshared.lab.simulator.brokers import Brokers
 from kafka_keyshared.lab.simulator.group import NO_ERROR, Group, GroupMember, Seat
-from kafka_keyshared.lab.simulator.happenings import PendingGivenUp
-from kafka_keyshared.lab.simulator.sharing import Shares, ranges, sticky
+from kafka_keyshared.lab.simulator.member_events import PendingGivenUp
 from kafka_keyshared.model import TopicPartition
 
 GATHERING = 0.05

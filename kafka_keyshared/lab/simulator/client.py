@@ -22,7 +22,7 @@ from kafka_keyshared.client.port import (
 )
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswer
-from kafka_keyshared.lab.simulator.asking import (
+from kafka_keyshared.lab.simulator.broker_queries import (
     NOTHING,
     ClientQueries,
     LimitOnItsWay,
@@ -33,9 +33,9 @@ from kafka_keyshared.lab.simulator.brokers import Brokers, StoredCommits
 from kafka_keyshared.lab.simulator.connection import Link
 from kafka_keyshared.lab.simulator.fetching import Fetcher
 from kafka_keyshared.lab.simulator.group import Group
-from kafka_keyshared.lab.simulator.happenings import LeftGroup, StoppedJoining
 from kafka_keyshared.lab.simulator.history import Delivered, Joined
 from kafka_keyshared.lab.simulator.leaving import leave_group
+from kafka_keyshared.lab.simulator.member_events import LeftGroup, StoppedJoining
 from kafka_keyshared.lab.simulator.membership import Callbacks, Membership
 from kafka_keyshared.lab.simulator.pause_history import Refusals
 from kafka_keyshared.lab.simulator.records import SimRecord, client_event

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Sequence
 from kafka_keyshared.lab.simulator.classic import Classic
 from kafka_keyshared.lab.simulator.client import SimClient
 from kafka_keyshared.lab.simulator.commits import ClientCommits
-from kafka_keyshared.lab.simulator.faults import FaultRates, GroupSettings
+from kafka_keyshared.lab.simulator.fault_rates import FaultRates, GroupSettings
 from kafka_keyshared.lab.simulator.group import Group
-from kafka_keyshared.lab.simulator.happenings import MetadataTaken
 from kafka_keyshared.lab.simulator.history import Appended, CutOff, History, Remade, Removed
 from kafka_keyshared.lab.simulator.kip848 import Reconciling
 from kafka_keyshared.lab.simulator.logs import New, SimulatedLog
+from kafka_keyshared.lab.simulator.member_events import MetadataTaken
 from kafka_keyshared.lab.simulator.rights import RefusedRights
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.timeline import Timeline

@@ -18,8 +18,8 @@ from kafka_keyshared.core.contract.events import CommitAnswer
 from kafka_keyshared.lab.simulator.client import ClusterPort, SimClient
 from kafka_keyshared.lab.simulator.commit_text import CommitTextError, read_commit, read_notes
 from kafka_keyshared.lab.simulator.group import NO_ERROR, Seat
-from kafka_keyshared.lab.simulator.happenings import TextCopied
 from kafka_keyshared.lab.simulator.history import CommitRequested, CommitStored, CommitTold
+from kafka_keyshared.lab.simulator.member_events import TextCopied
 from kafka_keyshared.model import TopicPartition
 
 LATE = 3.0
@@ -34,7 +34,7 @@ REFUSALS = (
 
 
 class CommitFate(enum.Enum):
-    """Outcomes of a commit that chance decides; see :class:`~.faults.Faults`."""
+    """Outcomes of a commit that chance decides; see :class:`~.fault_rates.Faults`."""
 
     STORED = "stored"
     REFUSED = "refused"

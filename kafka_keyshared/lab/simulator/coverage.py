@@ -17,7 +17,8 @@ from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.checkers.records import Assignment, Delivery, Stage
 from kafka_keyshared.lab.simulator.copied_texts import KINDS
 from kafka_keyshared.lab.simulator.disturbance_rates import ON_REQUEST
-from kafka_keyshared.lab.simulator.happenings import (
+from kafka_keyshared.lab.simulator.history import History, Listener
+from kafka_keyshared.lab.simulator.member_events import (
     BY_A_CALLBACK,
     FiltersDeclared,
     LetterReconnected,
@@ -27,7 +28,6 @@ from kafka_keyshared.lab.simulator.happenings import (
     StoppedJoining,
     WorkerJoined,
 )
-from kafka_keyshared.lab.simulator.history import History, Listener
 from kafka_keyshared.lab.simulator.pause_history import PauseOrdered
 from kafka_keyshared.lab.simulator.range_history import RangeAssigned, SettledUnrun
 from kafka_keyshared.lab.simulator.rare_commits import CommitTexts, MissingRights

@@ -7,7 +7,7 @@ from __future__ import annotations
 from random import Random
 
 from kafka_keyshared.core.contract.outcomes import Disposition
-from kafka_keyshared.lab.simulator.happenings import HealthLooked
+from kafka_keyshared.lab.simulator.member_events import HealthLooked
 from kafka_keyshared.lab.simulator.world import World
 
 LOOK_EVERY = 1.0

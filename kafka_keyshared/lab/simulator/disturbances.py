@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TypeAlias
 
-from kafka_keyshared.lab.simulator import crews
+from kafka_keyshared.lab.simulator import worker_faults
 from kafka_keyshared.lab.simulator.copied_texts import copy_a_text
 from kafka_keyshared.lab.simulator.dependency import dependency_away
 from kafka_keyshared.lab.simulator.disturbance_rates import RATES
@@ -312,14 +312,14 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "a member was thrown out": throw_out,
     "a member that asks was thrown out": throw_out_asking,
     "a callback raised": raise_in_a_callback,
-    "handlers hung": crews.hang,
-    "a worker that joins went": crews.come_and_go,
-    "a worker died": crews.kill_worker,
-    "a worker was added": crews.add_worker,
-    "a worker that filters was added": crews.add_filtering,
-    "a worker was given other filters": crews.change_filters,
-    "a worker was dismissed": crews.dismiss_worker,
-    "a subscription was resized": crews.resize,
+    "handlers hung": worker_faults.hang,
+    "a worker that joins went": worker_faults.come_and_go,
+    "a worker died": worker_faults.kill_worker,
+    "a worker was added": worker_faults.add_worker,
+    "a worker that filters was added": worker_faults.add_filtering,
+    "a worker was given other filters": worker_faults.change_filters,
+    "a worker was dismissed": worker_faults.dismiss_worker,
+    "a subscription was resized": worker_faults.resize,
     "a range was assigned": assign_a_range,
     "an owner stood still": stand_still,
     "an owner stood still for long": stand_still_long,

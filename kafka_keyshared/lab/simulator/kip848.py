@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
+from kafka_keyshared.lab.simulator.assignors import Shares, sticky
 from kafka_keyshared.lab.simulator.brokers import Brokers
 from kafka_keyshared.lab.simulator.group import NO_ERROR, Group, GroupMember, Seat
-from kafka_keyshared.lab.simulator.sharing import Shares, sticky
 from kafka_keyshared.model import TopicPartition
 
 

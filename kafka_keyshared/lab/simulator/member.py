@@ -12,23 +12,24 @@ from kafka_keyshared.core.contract.commands import Command, LaneAnswer, RecordsD
 from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets.commit import CommitPolicy
-from kafka_keyshared.core.offsets.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
 from kafka_keyshared.core.records.lane_identity import NullKey
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator import history as was
 from kafka_keyshared.lab.simulator.client import SimClient
 from kafka_keyshared.lab.simulator.cluster import SimulatedCluster
+from kafka_keyshared.lab.simulator.coroutine_pool import SimTasks
 from kafka_keyshared.lab.simulator.detachments import Detachments
 from kafka_keyshared.lab.simulator.handlers import Habits, Handlers
-from kafka_keyshared.lab.simulator.happenings import (
+from kafka_keyshared.lab.simulator.identity import Site
+from kafka_keyshared.lab.simulator.mailbox import SimMailbox
+from kafka_keyshared.lab.simulator.member_events import (
     BY_A_CALLBACK,
     CallbackRaised,
     FiltersDeclared,
     LimitLifted,
     WorkersResized,
 )
-from kafka_keyshared.lab.simulator.identity import Site
-from kafka_keyshared.lab.simulator.mailbox import SimMailbox
 from kafka_keyshared.lab.simulator.pool import PoolHabits, SimPool, where_from
 from kafka_keyshared.lab.simulator.processes import SimProcesses
 from kafka_keyshared.lab.simulator.publisher import LetterFaults, SimPublisher
@@ -37,7 +38,6 @@ from kafka_keyshared.lab.simulator.range_history import RangeAssigned, SettledUn
 from kafka_keyshared.lab.simulator.rng import Chance
 from kafka_keyshared.lab.simulator.routings import may_be_withdrawn
 from kafka_keyshared.lab.simulator.stepped import PoolKind
-from kafka_keyshared.lab.simulator.tasks import SimTasks
 from kafka_keyshared.lab.simulator.timeline import Killed, SimulatedProcess, Timeline
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.instance import Instance

@@ -22,9 +22,9 @@ from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.lab.simulator import history as was
 from kafka_keyshared.lab.simulator.handlers import Ending, Handlers
-from kafka_keyshared.lab.simulator.happenings import ReleaseFailed, WorkerJoined, WorkerLeft
 from kafka_keyshared.lab.simulator.identity import Site
 from kafka_keyshared.lab.simulator.keys import key_by
+from kafka_keyshared.lab.simulator.member_events import ReleaseFailed, WorkerJoined, WorkerLeft
 from kafka_keyshared.lab.simulator.records import SimRecord
 from kafka_keyshared.lab.simulator.states import States
 from kafka_keyshared.lab.simulator.stepped import PoolKind, SteppedPool, SteppedWorker
@@ -41,9 +41,9 @@ class PoolHabits:
     ``wakes`` is how many seconds a worker takes to begin. ``later`` is the share of recalls that a
     worker answers itself, when it gets to it. ``kind`` says how the pool ends records that run for
     too long. ``release_fails`` is the share of slots' states that cannot be released. With ``loop``
-    the workers are the package's own coroutines (:mod:`.tasks`), with at most ``at_once`` records
-    each. With ``own`` they are its own processes or members, by their ``kind`` (:mod:`.processes`,
-    :mod:`.pulling`).
+    the workers are the package's own coroutines (:mod:`.coroutine_pool`), with at most ``at_once``
+    records each. With ``own`` they are its own processes or members, by their ``kind``
+    (:mod:`.processes`, :mod:`.pulling`).
     """
 
     wakes: float = 0.0001

@@ -40,8 +40,8 @@ from kafka_keyshared.executors.processes.worker_process import (
 )
 from kafka_keyshared.executors.thread_state import WorkerCell, WorkerSpec
 from kafka_keyshared.lab.simulator.handlers import Handlers
-from kafka_keyshared.lab.simulator.happenings import WorkerJoined
 from kafka_keyshared.lab.simulator.identity import Site
+from kafka_keyshared.lab.simulator.member_events import WorkerJoined
 from kafka_keyshared.lab.simulator.pool import PoolHabits, WorkerObservation
 from kafka_keyshared.lab.simulator.pool_probe import Place, PoolProbe
 from kafka_keyshared.lab.simulator.states import States

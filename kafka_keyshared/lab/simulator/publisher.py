@@ -10,8 +10,8 @@ from typing import cast
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.lab.simulator import history as was
-from kafka_keyshared.lab.simulator.happenings import LetterReconnected
 from kafka_keyshared.lab.simulator.identity import Site
+from kafka_keyshared.lab.simulator.member_events import LetterReconnected
 from kafka_keyshared.lab.simulator.records import SimRecord
 
 IDLE_AFTER = 1.0

@@ -20,8 +20,8 @@ from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.executors.pull.pool import PullPool
 from kafka_keyshared.lab.simulator.handlers import CallDuration, Handlers
-from kafka_keyshared.lab.simulator.happenings import WorkerJoined, WorkerLeft
 from kafka_keyshared.lab.simulator.identity import Site
+from kafka_keyshared.lab.simulator.member_events import WorkerJoined, WorkerLeft
 from kafka_keyshared.lab.simulator.pool import PoolHabits, WorkerObservation, outcome_of
 from kafka_keyshared.lab.simulator.pool_probe import Place, PoolProbe
 from kafka_keyshared.lab.simulator.states import States

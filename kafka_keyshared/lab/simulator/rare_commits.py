@@ -13,8 +13,8 @@ from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import METADATA_USUAL, Books
 from kafka_keyshared.lab.simulator.checkers.records import CommitModel
 from kafka_keyshared.lab.simulator.checkers.rights import FOR_RIGHTS
-from kafka_keyshared.lab.simulator.happenings import LimitHeard, RightsChanged, TextCopied
 from kafka_keyshared.lab.simulator.history import History, Listener
+from kafka_keyshared.lab.simulator.member_events import LimitHeard, RightsChanged, TextCopied
 from kafka_keyshared.model import TopicPartition
 
 

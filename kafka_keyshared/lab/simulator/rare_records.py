@@ -11,9 +11,9 @@ from typing import Any
 
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import Books
-from kafka_keyshared.lab.simulator.happenings import EndedByARecord, KeysAway
 from kafka_keyshared.lab.simulator.history import History, Listener
 from kafka_keyshared.lab.simulator.keys import DerivedKey
+from kafka_keyshared.lab.simulator.member_events import EndedByARecord, KeysAway
 from kafka_keyshared.model import TopicPartition
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafka_keyshared.lab.simulator.client import ClusterPort, SimClient
-from kafka_keyshared.lab.simulator.happenings import RightsChanged
+from kafka_keyshared.lab.simulator.member_events import RightsChanged
 
 
 class RefusedRights:

@@ -13,7 +13,7 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 
-from kafka_keyshared.core.offsets.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
 from kafka_keyshared.lab.simulator import history as was
 from kafka_keyshared.lab.simulator.checkers import every_checker
 from kafka_keyshared.lab.simulator.checkers.books import Books
@@ -22,9 +22,9 @@ from kafka_keyshared.lab.simulator.checkers.outages import OutagesChecker
 from kafka_keyshared.lab.simulator.cluster import SimulatedCluster
 from kafka_keyshared.lab.simulator.coverage import Sometimes
 from kafka_keyshared.lab.simulator.disturbances import Disturbances
-from kafka_keyshared.lab.simulator.plan import plan_of
+from kafka_keyshared.lab.simulator.plan_model import Plan
 from kafka_keyshared.lab.simulator.rng import Chance
-from kafka_keyshared.lab.simulator.run_plan import Plan
+from kafka_keyshared.lab.simulator.seed_plan import plan_of
 from kafka_keyshared.lab.simulator.transition_coverage import counted_edges
 from kafka_keyshared.lab.simulator.world import World
 from kafka_keyshared.logs import only_from

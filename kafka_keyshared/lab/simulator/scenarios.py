@@ -17,8 +17,8 @@ from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.routing.filters import ON_UNMATCHED
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.lab.simulator.plan_model import Draw, Plan
 from kafka_keyshared.lab.simulator.routings import whole_ranges
-from kafka_keyshared.lab.simulator.run_plan import Draw, Plan
 from kafka_keyshared.lab.simulator.stepped import PoolKind
 
 Change: TypeAlias = Callable[[SubscriptionSettings], SubscriptionSettings]

@@ -28,9 +28,9 @@ from kafka_keyshared.executors.processes.shm_progress import (
 from kafka_keyshared.executors.processes.worker_process import WorkerProcess
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.lab.simulator.handlers import CallDuration, Ending, Handlers
-from kafka_keyshared.lab.simulator.happenings import ReleaseFailed
 from kafka_keyshared.lab.simulator.identity import Site
 from kafka_keyshared.lab.simulator.keys import key_by
+from kafka_keyshared.lab.simulator.member_events import ReleaseFailed
 from kafka_keyshared.lab.simulator.pool import AT_ONCE_MOST, outcome_of
 from kafka_keyshared.lab.simulator.pool_probe import Place, PoolProbe
 from kafka_keyshared.lab.simulator.states import States

@@ -9,15 +9,15 @@ from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.lab.simulator import detachments
 from kafka_keyshared.lab.simulator import history as was
 from kafka_keyshared.lab.simulator.cluster import SimulatedCluster
-from kafka_keyshared.lab.simulator.faults import GroupSettings
-from kafka_keyshared.lab.simulator.happenings import (
+from kafka_keyshared.lab.simulator.fault_rates import GroupSettings
+from kafka_keyshared.lab.simulator.keys import registries
+from kafka_keyshared.lab.simulator.member import Member, RunEnvironment
+from kafka_keyshared.lab.simulator.member_events import (
     DependencyAway,
     EndedByARecord,
     KeysAway,
     MetadataTaken,
 )
-from kafka_keyshared.lab.simulator.keys import registries
-from kafka_keyshared.lab.simulator.member import Member, RunEnvironment
 from kafka_keyshared.lab.simulator.member_health import names_an_outage
 from kafka_keyshared.lab.simulator.member_orders import (
     EVERYTHING,
@@ -25,8 +25,8 @@ from kafka_keyshared.lab.simulator.member_orders import (
     order_a_pause,
     release_blocked,
 )
+from kafka_keyshared.lab.simulator.plan_model import Plan
 from kafka_keyshared.lab.simulator.rng import Chance
-from kafka_keyshared.lab.simulator.run_plan import Plan
 from kafka_keyshared.lab.simulator.timeline import Timeline
 from kafka_keyshared.model import TopicPartition
 

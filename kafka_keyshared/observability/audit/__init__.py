@@ -13,7 +13,7 @@ from kafka_keyshared.observability.audit.ledger import (
     MemoryLedger,
     read_ledgers,
 )
-from kafka_keyshared.observability.audit.wrap import audited
+from kafka_keyshared.observability.audit.ledger_wrappers import audited
 
 __all__ = [
     "FileLedger",

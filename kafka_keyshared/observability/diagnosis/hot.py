@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.model import counted, does, some
 from kafka_keyshared.observability.diagnosis import causes
+from kafka_keyshared.observability.diagnosis.finding_text import found, key_of
 from kafka_keyshared.observability.diagnosis.findings import Finding
-from kafka_keyshared.observability.diagnosis.say import found, key_of
 from kafka_keyshared.shared_status import HotKey
 from kafka_keyshared.status import PartitionStatus, Status, SubscriptionStatus
 

@@ -14,10 +14,10 @@ from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.model import counted, does, in_words, some
 from kafka_keyshared.observability.diagnosis import causes
 from kafka_keyshared.observability.diagnosis.causes import CAUSES
+from kafka_keyshared.observability.diagnosis.finding_text import found, key_of, place
 from kafka_keyshared.observability.diagnosis.findings import Diagnosis, Finding
 from kafka_keyshared.observability.diagnosis.hot import hot_keys
 from kafka_keyshared.observability.diagnosis.limits import limits
-from kafka_keyshared.observability.diagnosis.say import found, key_of, place
 from kafka_keyshared.status import FailureRate, LaneStatus, Status, SubscriptionStatus, WorkerStatus
 
 SILENT = 10.0

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from kafka_keyshared.observability.diagnosis import causes
+from kafka_keyshared.observability.diagnosis.finding_text import found, key_of
 from kafka_keyshared.observability.diagnosis.findings import Finding
 from kafka_keyshared.observability.diagnosis.hot import hot_key_of, rates
-from kafka_keyshared.observability.diagnosis.say import found, key_of
 from kafka_keyshared.status import Lately, Status
 
 WORK_LEAST = 10.0

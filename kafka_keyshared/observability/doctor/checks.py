@@ -17,7 +17,7 @@ from kafka_keyshared.client.patterns import (
     visible,
 )
 from kafka_keyshared.config import starts_at_beginning
-from kafka_keyshared.core.offsets.metadata import LogPosition, decode
+from kafka_keyshared.core.offsets.commit_metadata import LogPosition, decode
 from kafka_keyshared.model import TopicPartition, counted, some
 from kafka_keyshared.observability.doctor.findings import (
     Check,

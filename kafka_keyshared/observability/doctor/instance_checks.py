@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from kafka_keyshared import status
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.model import TopicPartition, counted, does, in_words, some
-from kafka_keyshared.observability.diagnosis.say import key_of
+from kafka_keyshared.observability.diagnosis.finding_text import key_of
 from kafka_keyshared.observability.doctor.findings import (
     Check,
     CheckStatus,

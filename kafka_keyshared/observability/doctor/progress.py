@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.core.offsets.metadata import LogPosition, Runs, clip, decode
+from kafka_keyshared.core.offsets.commit_metadata import LogPosition, Runs, clip, decode
 from kafka_keyshared.model import Coordinates, TopicPartition, in_words, some
 from kafka_keyshared.observability.doctor.checks import PartitionFacts, running_in
 from kafka_keyshared.observability.doctor.progress_checks import (

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from kafka_keyshared.core.offsets.metadata import Runs
+from kafka_keyshared.core.offsets.commit_metadata import Runs
 from kafka_keyshared.model import TopicPartition, counted, in_words, named_key, some
 from kafka_keyshared.observability.doctor.findings import (
     Check,

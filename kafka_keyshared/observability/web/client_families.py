@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.observability.web.family import (
+from kafka_keyshared.observability.web.metric_family import (
     PARTITION,
     MetricFamily,
     client_lag,

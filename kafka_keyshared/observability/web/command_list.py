@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from kafka_keyshared.core.offsets.metadata import DEFAULT_SUBSCRIPTION
+from kafka_keyshared.core.offsets.commit_metadata import DEFAULT_SUBSCRIPTION
 from kafka_keyshared.hashing import SLOTS
 
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=300)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kafka_keyshared.observability.diagnosis.causes import CAUSES
 from kafka_keyshared.observability.diagnosis.judge import diagnose
-from kafka_keyshared.observability.web.family import MetricFamily, Sample, one
+from kafka_keyshared.observability.web.metric_family import MetricFamily, Sample, one
 from kafka_keyshared.status import Status
 
 

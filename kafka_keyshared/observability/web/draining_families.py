@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.observability.web.family import MetricFamily, summed
+from kafka_keyshared.observability.web.metric_family import MetricFamily, summed
 
 DRAINING = (
     MetricFamily(

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
-from kafka_keyshared.observability.web.family import MetricFamily, counts, of_member, one, summed
+from kafka_keyshared.observability.web.metric_family import (
+    MetricFamily,
+    counts,
+    of_member,
+    one,
+    summed,
+)
 
 GROUP = (
     MetricFamily(

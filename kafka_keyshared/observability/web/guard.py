@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 
-from kafka_keyshared.config.served import LOOPBACK
+from kafka_keyshared.config.http_options import LOOPBACK
 from kafka_keyshared.observability.web.commands import RequestRefusal, without_token
 
 MOST_BYTES = 1 << 20

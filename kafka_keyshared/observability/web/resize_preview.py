@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import msgspec
 
-from kafka_keyshared.core.offsets.metadata import DEFAULT_SUBSCRIPTION
+from kafka_keyshared.core.offsets.commit_metadata import DEFAULT_SUBSCRIPTION
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.errors import ConfigError

@@ -31,7 +31,7 @@ from kafka_keyshared.observability.web.commands import (
 )
 from kafka_keyshared.observability.web.guard import RequestGuard
 from kafka_keyshared.observability.web.http_limits import ASKED_WITHIN, ConnectionLimits
-from kafka_keyshared.observability.web.metrics import Exposition
+from kafka_keyshared.observability.web.prometheus_collector import Exposition
 from kafka_keyshared.observability.web.snapshot import without_record_data
 from kafka_keyshared.status import Health, Status
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafka_keyshared.observability.web.family import MetricFamily, Sample, summed
+from kafka_keyshared.observability.web.metric_family import MetricFamily, Sample, summed
 from kafka_keyshared.status import Status
 
 SHARD_STATES = ("idle", "ready", "held")

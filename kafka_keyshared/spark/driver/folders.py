@@ -13,7 +13,7 @@ from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.driver.placing import java_of
-from kafka_keyshared.spark.written import Note, OutputFate, name_of_batch
+from kafka_keyshared.spark.uncommitted_batches import Note, OutputFate, name_of_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -38,7 +38,7 @@ from kafka_keyshared.spark.java import java_conf
 from kafka_keyshared.spark.placement import RecordPlacement
 from kafka_keyshared.spark.state import Positions, StateFile, StateStore
 from kafka_keyshared.spark.task import SparkJob, TaskReport
-from kafka_keyshared.spark.written import Note, note_of
+from kafka_keyshared.spark.uncommitted_batches import Note, note_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

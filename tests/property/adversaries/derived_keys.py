@@ -13,7 +13,7 @@ from random import Random
 
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.keys.extraction import NullKeys, UndecodablePolicy
-from kafka_keyshared.core.offsets.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
 from tests.property.adversaries.oracle import ALL_NULLS, Lane, Oracle, coordinates_of, partition_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
-from kafka_keyshared.core.offsets.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.worker_changes.worker_lifecycle import EVICT_AFTER
 from tests.property.adversaries.protocol import Adversary
 
 

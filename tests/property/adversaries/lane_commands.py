@@ -21,7 +21,7 @@ from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.contract.retry_policy import NEED_DLQ, PoisonPolicy
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
-from kafka_keyshared.core.offsets.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
 from kafka_keyshared.core.routing.modes import RoutingMode, RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import SLOTS

@@ -14,7 +14,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.offsets.commit import DOUBT
-from kafka_keyshared.core.offsets.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
 from kafka_keyshared.model import TopicPartition
 from tests.property.adversaries.protocol import Adversary
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kafka_keyshared.core.offsets.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
 from tests.property.adversaries.protocol import Adversary
 from tests.support.seeds import enough
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from kafka_keyshared.core.contract.commands import CommitEntry
-from kafka_keyshared.core.offsets.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
 from kafka_keyshared.model import TopicPartition
 from tests.property.adversaries.protocol import Adversary
 

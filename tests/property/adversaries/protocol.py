@@ -14,7 +14,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.lanes.closed import LaneState
-from kafka_keyshared.core.offsets.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
 from kafka_keyshared.model import Coordinates, TopicPartition
 from tests.property.adversaries.oracle import coordinates_of
 from tests.property.adversaries.world import World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from kafka_keyshared.core.offsets.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
 from tests.property.adversaries.protocol import Adversary
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from random import Random
 
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.offsets.metadata import SET_BUDGET
+from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.workers.worker import WorkerState
 from kafka_keyshared.hashing import slot_of

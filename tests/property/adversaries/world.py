@@ -16,7 +16,7 @@ from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.contract.slices import Progress
-from kafka_keyshared.core.offsets.metadata import SET_BUDGET, encode
+from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET, encode
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator.handlers import Ending

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.app.keyshared import KeyShared
-from kafka_keyshared.config.pooled import MOST
+from kafka_keyshared.config.worker_options import MOST
 from kafka_keyshared.errors import ConfigError
 from tests.support.offline_instance import CONF, OfflineBroker
 

@@ -21,7 +21,7 @@ from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.cli.audit_log import audit_log
 from kafka_keyshared.cli.output_sinks import outputs_to
 from kafka_keyshared.cli.run import hand_out, write_down
-from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
+from kafka_keyshared.core.worker_changes.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.executors.handling.outputs import JSON, OutputTarget
 from kafka_keyshared.executors.processes.pool import STARTS, ProcessPool

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_keyshared.app.banner import banner
 from kafka_keyshared.app.keyshared import KeyShared
-from kafka_keyshared.cli.status import StatusLine
+from kafka_keyshared.cli.run_progress import StatusLine
 from kafka_keyshared.config import Options
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError

@@ -12,8 +12,8 @@ import pytest
 
 from kafka_keyshared.dlq.envelope import Headers
 from kafka_keyshared.dlq.letter import Letter, LetterPlace
-from kafka_keyshared.dlq.plan import digest_of, mark_of
 from kafka_keyshared.dlq.replay import BATCH, LetterRefusal, Replay, ReplayOutcome, headers_for
+from kafka_keyshared.dlq.replay_plan import digest_of, mark_of
 from tests.support.letters import a_letter, planned
 
 Tell = Callable[[LetterRefusal | None], None]

@@ -11,7 +11,7 @@ import pytest
 from kafka_keyshared.cli.dlq_options import absent
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.letter import LetterPlace
-from kafka_keyshared.dlq.plan import digest_of, mark_of
+from kafka_keyshared.dlq.replay_plan import digest_of, mark_of
 from kafka_keyshared.dlq.selection import LetterSelection
 from kafka_keyshared.errors import ConfigError
 from tests.support.letters import a_letter

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.executors.coroutines.asyncio_pool import TaskPool
-from kafka_keyshared.executors.coroutines.asyncio_worker import Runner
+from kafka_keyshared.executors.coroutines.asyncio_record_worker import Runner
 from kafka_keyshared.executors.coroutines.task_frames import unmade
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.key_chains import Handed

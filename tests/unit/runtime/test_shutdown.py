@@ -10,8 +10,8 @@ from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.contract.commands import Commit
 from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
-from kafka_keyshared.core.offsets.metadata import decode
+from kafka_keyshared.core.dispatch.tick import BEAT_SECONDS
+from kafka_keyshared.core.offsets.commit_metadata import decode
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record
 from kafka_keyshared.runtime.flush import FlushOrder

@@ -11,7 +11,7 @@ from kafka_keyshared.client.port import CommittedOffset, LogBounds
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Commit
-from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.offsets.lane_section import LaneNotes
 from kafka_keyshared.core.offsets.running_section import STARTED, RunningNote
 from kafka_keyshared.core.partitions.careful_starts import FIRST_RECORDS
@@ -25,7 +25,7 @@ from tests.support.records import P0, P1, record
 def with_set(partition: TopicPartition, topic_id: str | None = None) -> CommittedOffset:
     """At position 17, the records at 18 and 19 are settled."""
     at = here(17, partition, topic_id)
-    return CommittedOffset(17, metadata.encode(at, {"default": ((18, 20),)}).text)
+    return CommittedOffset(17, commit_metadata.encode(at, {"default": ((18, 20),)}).text)
 
 
 @pytest.fixture
@@ -285,13 +285,17 @@ def test_the_first_records_are_named_at_once_and_start_before_the_answer() -> No
 def named(commit: Commit) -> set[int]:
     """Return the records that a commit of P0 names as running."""
     entry = commit.entries[P0]
-    return set(metadata.decode(entry.metadata, here(entry.position)).notes["default"].running[0])
+    return set(
+        commit_metadata.decode(entry.metadata, here(entry.position)).notes["default"].running[0]
+    )
 
 
 def test_after_an_unclean_end_records_start_behind_the_commit_that_names_them() -> None:
     stage = Stage(careful=True)
     ran = {"default": LaneNotes(running=RunningNote({100: STARTED}))}
-    stage.client.stored = {P0: CommittedOffset(0, metadata.encode(here(0), {}, notes=ran).text)}
+    stage.client.stored = {
+        P0: CommittedOffset(0, commit_metadata.encode(here(0), {}, notes=ran).text)
+    }
     stage.fill(*(record(offset) for offset in range(101)))
     stage.assign(P0)
     stage.step(2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
+from kafka_keyshared.core.dispatch.tick import BEAT_SECONDS
 from kafka_keyshared.runtime.seeking import ASK_AGAIN_AFTER, IDS_ASKED_MOST, OUT_OF_RANGE_WAIT
 from kafka_keyshared.runtime.topic_ids import ANSWER_WITHIN, LOOK_EVERY, LOOK_SELDOM
 from tests.support.loop_ports import Stage

@@ -14,8 +14,8 @@ from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import Record
+from kafka_keyshared.observability.audit.ledger_wrappers import audited
 from kafka_keyshared.observability.audit.processed import ProcessedRow
-from kafka_keyshared.observability.audit.wrap import audited
 from kafka_keyshared.spark.task import Drive, SparkJob
 from kafka_keyshared.spark.task_log import LogRow, TaskLedger, open_lines, write_whole
 from tests.support.processed_rows import read_rows

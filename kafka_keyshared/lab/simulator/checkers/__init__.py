@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.checkers.bounded import Bounded
-from kafka_keyshared.lab.simulator.checkers.careful import CarefulStartsChecker
+from kafka_keyshared.lab.simulator.checkers.careful_starts import CarefulStartsChecker
 from kafka_keyshared.lab.simulator.checkers.checker import Checker, FreeSince, always
 from kafka_keyshared.lab.simulator.checkers.commit_sequence import CommitSequence
 from kafka_keyshared.lab.simulator.checkers.conservation import IDLE_MOST, WorkConservation

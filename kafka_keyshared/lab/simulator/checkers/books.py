@@ -17,7 +17,6 @@ from typing import Any
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator import history as happened
-from kafka_keyshared.lab.simulator.checkers.carried import tried
 from kafka_keyshared.lab.simulator.checkers.group import sections_of
 from kafka_keyshared.lab.simulator.checkers.letters import AFTER_THE_LAST, Letters
 from kafka_keyshared.lab.simulator.checkers.logs import HistoryError
@@ -33,8 +32,9 @@ from kafka_keyshared.lab.simulator.checkers.records import (
     RecordFate,
     Stage,
 )
-from kafka_keyshared.lab.simulator.happenings import LimitUnheard, MetadataTaken
+from kafka_keyshared.lab.simulator.checkers.restored_notes import tried
 from kafka_keyshared.lab.simulator.history import History
+from kafka_keyshared.lab.simulator.member_events import LimitUnheard, MetadataTaken
 from kafka_keyshared.model import TopicPartition
 
 Part = tuple[Assignment | None, CommitModel]

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator import history as happened
-from kafka_keyshared.lab.simulator.checkers import carried
+from kafka_keyshared.lab.simulator.checkers import restored_notes
 from kafka_keyshared.lab.simulator.checkers.by_hand import PausedByHand
 from kafka_keyshared.lab.simulator.checkers.logs import HistoryError, LogModels
 from kafka_keyshared.lab.simulator.checkers.records import (
@@ -21,8 +21,8 @@ from kafka_keyshared.lab.simulator.checkers.records import (
     Stage,
 )
 from kafka_keyshared.lab.simulator.commit_text import CommitTextError, Whose, read_commit
-from kafka_keyshared.lab.simulator.happenings import TextCopied
 from kafka_keyshared.lab.simulator.history import History
+from kafka_keyshared.lab.simulator.member_events import TextCopied
 from kafka_keyshared.model import TopicPartition
 
 ENDS = {"stopped": End.STOPPED, "killed": End.KILLED, "halted": End.HALTED}
@@ -190,9 +190,11 @@ class GroupModel(LogModels):
         entries = [each for each in known if each is not None and each[0] == position] or known
         assignment.found = entries[-1]
         covered = [_beyond(each, position, assignment.log) for each in entries]
-        assignment.notes = [carried.noted(each, position, assignment.log) for each in entries]
+        assignment.notes = [
+            restored_notes.noted(each, position, assignment.log) for each in entries
+        ]
         for sub in self.settings:
-            carried.diverted(assignment, sub)
+            restored_notes.diverted(assignment, sub)
             sets = [each.get(sub, set()) if sub in self.tracked else set() for each in covered]
             assignment.sure[sub] = set.intersection(*sets)
             assignment.perhaps[sub] = set.union(*sets)

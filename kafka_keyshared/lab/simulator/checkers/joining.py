@@ -10,13 +10,13 @@ from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.checkers.checker import Checker
 from kafka_keyshared.lab.simulator.checkers.records import Delivery, Stage, not_owed
-from kafka_keyshared.lab.simulator.happenings import (
+from kafka_keyshared.lab.simulator.history import History, Listener
+from kafka_keyshared.lab.simulator.member_events import (
     FiltersDeclared,
     WorkerJoined,
     WorkerLeft,
     WorkersResized,
 )
-from kafka_keyshared.lab.simulator.history import History, Listener
 from kafka_keyshared.model import TopicPartition
 
 Place = tuple[int, str]

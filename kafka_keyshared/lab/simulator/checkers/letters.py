@@ -16,8 +16,8 @@ from kafka_keyshared.lab.simulator.checkers.records import (
     MemberModel,
     Stage,
 )
-from kafka_keyshared.lab.simulator.happenings import LimitLifted
 from kafka_keyshared.lab.simulator.history import History
+from kafka_keyshared.lab.simulator.member_events import LimitLifted
 from kafka_keyshared.lab.simulator.range_history import SettledUnrun
 
 AFTER_THE_LAST = {

@@ -9,17 +9,17 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.checkers.checker import Checker, FreeSince, always
+from kafka_keyshared.lab.simulator.checkers.idle_members import Idle
 from kafka_keyshared.lab.simulator.checkers.records import Delivery, End, MemberModel, Stage
-from kafka_keyshared.lab.simulator.checkers.resumed import Idle
 from kafka_keyshared.lab.simulator.commit_text import NOTHING
-from kafka_keyshared.lab.simulator.happenings import (
+from kafka_keyshared.lab.simulator.history import History, Listener
+from kafka_keyshared.lab.simulator.keys import BACK_WITHIN
+from kafka_keyshared.lab.simulator.member_events import (
     FiltersDeclared,
     KeysAway,
     LeftGroup,
     PendingGivenUp,
 )
-from kafka_keyshared.lab.simulator.history import History, Listener
-from kafka_keyshared.lab.simulator.keys import BACK_WITHIN
 
 START_WITHIN = 1.0
 """Seconds within which a record starts that nothing holds back."""

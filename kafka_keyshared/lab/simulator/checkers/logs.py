@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator import history as happened
-from kafka_keyshared.lab.simulator.checkers import carried
+from kafka_keyshared.lab.simulator.checkers import restored_notes
 from kafka_keyshared.lab.simulator.checkers.declared import Declared
 from kafka_keyshared.lab.simulator.checkers.records import Lane, LogModel, RecordFate
 from kafka_keyshared.lab.simulator.history import History
@@ -80,7 +80,7 @@ class LogModels:
         }["subscription" if settings.routing.mode == "exclusive" else settings.order_scope]
         lane = self._lanes[sub].get(scope)
         if lane is None:
-            hash_ = carried.hash_of(scope[0], scope[1], key)
+            hash_ = restored_notes.hash_of(scope[0], scope[1], key)
             lane = self._lanes[sub][scope] = Lane(key, declared.slot(key), hash_)
         return lane
 
@@ -88,7 +88,9 @@ class LogModels:
         """Return the hash of the lane of a key's records in a partition."""
         scope = self.settings[sub].order_scope
         topic = "" if scope == "subscription" else partition.topic
-        return [carried.hash_of(topic, partition.partition if scope == "partition" else -1, key)]
+        return [
+            restored_notes.hash_of(topic, partition.partition if scope == "partition" else -1, key)
+        ]
 
     def _removed(self, told: happened.Removed) -> None:
         for fates in self._log(told.partition).fates.values():

@@ -20,8 +20,8 @@ from kafka_keyshared.lab.simulator.checkers.records import (
     RecordFate,
     Stage,
 )
-from kafka_keyshared.lab.simulator.happenings import CallbackRaised, LogsAsked
 from kafka_keyshared.lab.simulator.history import History, Listener
+from kafka_keyshared.lab.simulator.member_events import CallbackRaised, LogsAsked
 
 MOMENT = 1e-9
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import METADATA_USUAL
-from kafka_keyshared.lab.simulator.checkers.carried import notes_of
 from kafka_keyshared.lab.simulator.checkers.checker import Checker
 from kafka_keyshared.lab.simulator.checkers.records import Assignment, CommitModel, Stage
+from kafka_keyshared.lab.simulator.checkers.restored_notes import notes_of
 from kafka_keyshared.lab.simulator.commit_text import NOTHING, Notes
 from kafka_keyshared.lab.simulator.history import Listener
 

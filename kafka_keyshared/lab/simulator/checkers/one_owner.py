@@ -11,8 +11,8 @@ from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.checkers.checker import Checker
 from kafka_keyshared.lab.simulator.checkers.records import Delivery, Lane
-from kafka_keyshared.lab.simulator.happenings import FiltersDeclared, WorkerJoined
 from kafka_keyshared.lab.simulator.history import History, Listener
+from kafka_keyshared.lab.simulator.member_events import FiltersDeclared, WorkerJoined
 
 Place = int | tuple[int, bytes | None] | Lane
 """A slot; with later filters, a slot and a key; where workers share all records, a lane."""

@@ -9,8 +9,8 @@ from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.checkers.checker import Checker, FreeSince, always
 from kafka_keyshared.lab.simulator.checkers.records import Lane
-from kafka_keyshared.lab.simulator.happenings import DependencyAway, HealthLooked
 from kafka_keyshared.lab.simulator.history import History, Listener
+from kafka_keyshared.lab.simulator.member_events import DependencyAway, HealthLooked
 
 Named = Callable[[int], Collection[str]]
 """Returns the subscriptions of a member for which its diagnosis says that most attempts fail."""

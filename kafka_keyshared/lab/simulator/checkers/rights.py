@@ -8,8 +8,8 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.checkers.checker import Checker
-from kafka_keyshared.lab.simulator.happenings import RightsChanged
 from kafka_keyshared.lab.simulator.history import History, Listener
+from kafka_keyshared.lab.simulator.member_events import RightsChanged
 
 FOR_RIGHTS = "the brokers have refused all work"
 """Beginning of the reason of a process that has ended for missing rights."""

@@ -17,8 +17,8 @@ from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import METADATA_USUAL, Books
 from kafka_keyshared.lab.simulator.checkers.liveness import START_WITHIN, Liveness, begun_by
 from kafka_keyshared.lab.simulator.checkers.records import Assignment, Delivery, Lane
-from kafka_keyshared.lab.simulator.happenings import WorkerJoined, WorkerLeft, WorkersResized
 from kafka_keyshared.lab.simulator.history import History
+from kafka_keyshared.lab.simulator.member_events import WorkerJoined, WorkerLeft, WorkersResized
 
 LONG_FOR = 0.05
 """Seconds after which a running record may be detached and its lane closed."""

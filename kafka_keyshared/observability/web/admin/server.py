@@ -11,7 +11,7 @@ import uvicorn
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.observability.web.admin.app import application
 from kafka_keyshared.observability.web.admin.feed import Feed
-from kafka_keyshared.observability.web.admin.impatient import Impatient
+from kafka_keyshared.observability.web.admin.slow_request_timeout import Impatient
 from kafka_keyshared.observability.web.commands import Acting
 from kafka_keyshared.observability.web.group.subscribe import GroupListener
 from kafka_keyshared.observability.web.guard import RequestGuard

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kafka_keyshared.config.served import LOOPBACK
+from kafka_keyshared.config.http_options import LOOPBACK
 from kafka_keyshared.model import counted, in_words, some
 from kafka_keyshared.observability.diagnosis.causes import REBALANCE, Level
 from kafka_keyshared.observability.diagnosis.findings import HEALTHY

@@ -8,8 +8,8 @@ from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
 from kafka_keyshared.core.contract.events import DlqLimitLifted
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.core.worker_changes.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.lab.simulator.handlers import Ending
 from tests.support.core_harness import Harness

@@ -18,7 +18,7 @@ from kafka_keyshared.core.contract.slices import (
     Slice,
     SliceState,
 )
-from kafka_keyshared.core.dispatch.heartbeat import NAMED_AT_ONCE
+from kafka_keyshared.core.dispatch.tick import NAMED_AT_ONCE
 from kafka_keyshared.core.records.pristine import Chunk, Originals
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError

@@ -12,10 +12,10 @@ from kafka_keyshared.core.contract.commands import LeaseSlice as LeaseCommand
 from kafka_keyshared.core.contract.events import Fetched, Recalled, Stuck, Tick
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.lanes.closed import LaneState
-from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.subscription import Subscription
+from kafka_keyshared.core.worker_changes.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.workers.worker import WorkerState
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.lab.simulator.handlers import Ending

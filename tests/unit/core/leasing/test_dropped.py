@@ -9,9 +9,9 @@ import pytest
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract.events import AssignRange, LaneAction, LaneOrder
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.core.worker_changes.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, Undecodable
 from tests.support.core_harness import Harness

@@ -10,7 +10,7 @@ import pytest
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.limits.over_limit import Parking
+from kafka_keyshared.core.limits.parked_records import Parking
 from kafka_keyshared.core.records.pristine import Chunk
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_keyshared.core.offsets.commit_metadata import (
+    LANES_BUDGET,
+    OVERHEAD_CHARS,
+    SET_BUDGET,
+    TEXT_LIMIT,
+    TRIED_BUDGET,
+    decode,
+    encode,
+    lane_rooms,
+)
 from kafka_keyshared.core.offsets.lane_section import (
     LANES_MOST,
     LaneNotes,
@@ -14,17 +24,7 @@ from kafka_keyshared.core.offsets.lane_section import (
     pack_lanes,
     pack_tried,
 )
-from kafka_keyshared.core.offsets.metadata import (
-    LANES_BUDGET,
-    OVERHEAD_CHARS,
-    SET_BUDGET,
-    TEXT_LIMIT,
-    TRIED_BUDGET,
-    decode,
-    encode,
-    lane_rooms,
-)
-from kafka_keyshared.core.offsets.ranges import MAX_OFFSET
+from kafka_keyshared.core.offsets.settled_set_codec import MAX_OFFSET
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.lab.simulator.commit_text import read_commit, read_notes

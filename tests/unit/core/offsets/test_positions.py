@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.contract.events import Fetched
-from kafka_keyshared.core.offsets.metadata import encode
+from kafka_keyshared.core.offsets.commit_metadata import encode
 from kafka_keyshared.core.offsets.positions import OffsetSnapshot, PartitionState, collect, derive
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError

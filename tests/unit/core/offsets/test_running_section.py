@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET, TEXT_LIMIT, decode, encode
 from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried, merged
-from kafka_keyshared.core.offsets.metadata import SET_BUDGET, TEXT_LIMIT, decode, encode
-from kafka_keyshared.core.offsets.ranges import MAX_OFFSET
 from kafka_keyshared.core.offsets.running_section import (
     COUNTED_MOST,
     RUNNING_BUDGET,
@@ -15,6 +14,7 @@ from kafka_keyshared.core.offsets.running_section import (
     RunningNote,
     pack_running,
 )
+from kafka_keyshared.core.offsets.settled_set_codec import MAX_OFFSET
 from kafka_keyshared.lab.simulator.commit_text import read_notes
 from tests.support.commit_texts import here
 from tests.unit.core.offsets.test_metadata_format import block, every_second, numbers, sealed

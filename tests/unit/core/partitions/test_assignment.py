@@ -6,7 +6,7 @@ import pytest
 
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
 from kafka_keyshared.core.offsets.running_section import STARTED, RunningNote
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
@@ -343,13 +343,13 @@ def test_a_set_that_the_log_has_no_longer_is_committed_anew_although_nothing_hap
 ) -> None:
     """Found by the property of positions: once the log has grown, the next owner believes it."""
     harness = Harness()
-    text = metadata.encode(here(5), {"default": ((6, 7), (8, 10))}).text
+    text = commit_metadata.encode(here(5), {"default": ((6, 7), (8, 10))}).text
     harness.tell(ev.Assigned({P0: ev.StartPoint(5, text, 0, log_end)}))
     harness.now += 1.0
     assert harness.core.commit_wanted(harness.now)
     (commit,) = harness.commit()
     assert commit.entries[P0].position == 5
-    kept = metadata.decode(commit.entries[P0].metadata, here(5)).sections
+    kept = commit_metadata.decode(commit.entries[P0].metadata, here(5)).sections
     assert kept.get("default", ()) == {5: (), 8: ((6, 7),), 9: ((6, 7), (8, 9))}[log_end]
 
 
@@ -359,7 +359,7 @@ def test_a_set_that_the_log_has_no_longer_is_committed_anew_although_nothing_hap
 def test_a_note_of_an_offset_that_the_log_has_no_longer_is_committed_away(note: LaneNotes) -> None:
     """Else a new record there would be taken for one that has failed, or ended its process."""
     harness = Harness()
-    text = metadata.encode(here(5), {}, notes={"default": note}).text
+    text = commit_metadata.encode(here(5), {}, notes={"default": note}).text
     harness.tell(ev.Assigned({P0: ev.StartPoint(5, text, 0, 9)}))
     harness.now += 1.0
     assert harness.core.commit_wanted(harness.now)
@@ -370,7 +370,7 @@ def test_a_note_of_an_offset_that_the_log_has_no_longer_is_committed_away(note: 
 @pytest.mark.parametrize("log_end", [10, 11, None])
 def test_a_set_that_the_log_has_is_not_committed_again(log_end: int | None) -> None:
     harness = Harness()
-    text = metadata.encode(here(5), {"default": ((6, 7), (8, 10))}).text
+    text = commit_metadata.encode(here(5), {"default": ((6, 7), (8, 10))}).text
     harness.tell(ev.Assigned({P0: ev.StartPoint(5, text, 0, log_end)}))
     harness.now += 1.0
     assert not harness.core.commit_wanted(harness.now)

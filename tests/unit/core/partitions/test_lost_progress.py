@@ -7,7 +7,7 @@ import pytest
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.events import CommitResult
-from kafka_keyshared.core.offsets import metadata
+from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.partitions.lost_progress import KEPT_SECONDS
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from tests.support.commit_texts import here
@@ -72,7 +72,7 @@ def test_what_was_left_is_committed_at_once() -> None:
     assert made.core.commit_wanted(made.now + made.core.commits.policy.interval)
     (commit,) = made.commit()
     entry = commit.entries[P0]
-    assert (entry.position, metadata.decode(entry.metadata, here(1)).sections) == (
+    assert (entry.position, commit_metadata.decode(entry.metadata, here(1)).sections) == (
         1,
         {"default": ((2, 4),)},
     )
@@ -83,7 +83,7 @@ def test_what_somebody_else_has_committed_meanwhile_counts() -> None:
 
 
 def test_a_text_that_is_not_ours_counts_too() -> None:
-    text = metadata.encode(here(1), {"default": ((3, 4),)}, {}).text
+    text = commit_metadata.encode(here(1), {"default": ((3, 4),)}, {}).text
     assert back(lost(), 1, text) == (1, [1, 2])
 
 
@@ -177,7 +177,7 @@ def lost_without_progress() -> tuple[Harness, CommitEntry]:
 
 def test_what_is_committed_is_settled_also_where_the_loss_knew_less() -> None:
     made, stored = lost_without_progress()
-    assert (stored.position, metadata.decode(stored.metadata, here(1)).sections) == (
+    assert (stored.position, commit_metadata.decode(stored.metadata, here(1)).sections) == (
         1,
         {"default": ((2, 3),)},
     )

@@ -10,10 +10,10 @@ import pytest
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.routing import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.routing.modes import RoutingMode, RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.worker_changes.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.workers.worker import Worker, WorkerState
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, slot_of

@@ -12,7 +12,7 @@ from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.lab.simulator.stepped import PoolKind
-from kafka_keyshared.observability.web.families import FAMILIES
+from kafka_keyshared.observability.web.metric_catalog import FAMILIES
 from kafka_keyshared.status import Status, SubscriptionStatus
 from tests.support.core_harness import Harness
 from tests.support.core_status import WALL, status_of

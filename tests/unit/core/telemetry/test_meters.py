@@ -7,7 +7,7 @@ import pytest
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
-from kafka_keyshared.core.offsets.metadata import encode
+from kafka_keyshared.core.offsets.commit_metadata import encode
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.telemetry.meters import (
     ERROR_NAMES_MAX,

@@ -6,8 +6,8 @@ import pytest
 
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.membership.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.core.worker_changes.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.workers.worker import Worker, WorkerState
 from tests.support.core_harness import Harness
 from tests.support.records import ERROR, record

@@ -36,7 +36,7 @@ from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.executors.coroutines import event_loop
 from kafka_keyshared.executors.coroutines.asyncio_pool import TaskPool
-from kafka_keyshared.executors.coroutines.asyncio_worker import TaskWorker
+from kafka_keyshared.executors.coroutines.asyncio_record_worker import TaskWorker
 from kafka_keyshared.executors.coroutines.daemon_threads import MOST, DaemonThreads
 from kafka_keyshared.executors.coroutines.event_loop import CallersLoop, OwnLoop
 from kafka_keyshared.executors.handling.handlers import maker

@@ -35,7 +35,7 @@ from kafka_keyshared.core.contract.commands import (
 )
 from kafka_keyshared.core.contract.events import Failed, Recalled, Released, SliceEnded
 from kafka_keyshared.core.contract.outcomes import Disposition
-from kafka_keyshared.core.dispatch.heartbeat import BEAT_SECONDS
+from kafka_keyshared.core.dispatch.tick import BEAT_SECONDS
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.decoding import Making
 from kafka_keyshared.executors.processes.pool import STARTS, ProcessPool

@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import Message
 
 from kafka_keyshared.observability.audit.ledger import LineFile, MemoryLedger, together
+from kafka_keyshared.observability.audit.ledger_wrappers import audited
 from kafka_keyshared.observability.audit.processed import (
     COLUMNS,
     ProcessedLog,
     ProcessedRow,
     to_lines,
 )
-from kafka_keyshared.observability.audit.wrap import audited
 from tests.support.processed_rows import read_rows
 
 

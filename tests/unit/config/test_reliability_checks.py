@@ -1,0 +1,58 @@
+"""Without reliability: options that say how a record is tracked are refused by their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafka_keyshared.config.options import Options
+from kafka_keyshared.config.reliability_checks import NEEDS_TRACKING
+from kafka_keyshared.config.retry_options import RetryOptions
+from kafka_keyshared.errors import ConfigError
+
+SAID: dict[str, tuple[Any, str]] = {
+    "dlq": ("letters", "dlq='letters'"),
+    "dlq_create": (True, "dlq_create=True"),
+    "dlq_format": ("avro", "dlq_format='avro'"),
+    "poison": ("drop", "poison='drop'"),
+    "retry": (RetryOptions(attempts=3, backoff=1.0), "retry.attempts=3, retry.backoff=1.0"),
+    "undecodable": ("block", "undecodable='block'"),
+    "max_leases_per_key": (1, "max_leases_per_key=1"),
+    "commit_interval": (5.0, "commit_interval=5.0"),
+    "ack_timeout": (9.0, "ack_timeout=9.0"),
+    "on_stuck": ("exit", "on_stuck='exit'"),
+    "detach_after": (0.2, "detach_after=0.2"),
+    "on_evict": ("ack", "on_evict='ack'"),
+    "workers": ("pull", "workers='pull' (members acknowledge)"),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_needs_tracking_is_refused_by_name(name: str) -> None:
+    value, said = SAID[name]
+    with pytest.raises(ConfigError) as refused:
+        Options(**{name: value}, reliable=False).subscription()
+    assert f"with it {said} would mean nothing" in str(refused.value)
+    assert "leave out reliable=False" in str(refused.value)
+
+
+def test_each_of_them_is_tried() -> None:
+    assert SAID.keys() - {"workers"} == set(NEEDS_TRACKING)
+
+
+def test_all_of_them_are_named_at_once() -> None:
+    with pytest.raises(ConfigError, match="dlq=True, ack_timeout=3\\.0 would"):
+        Options(dlq=True, ack_timeout=3.0, reliable=False).subscription()
+
+
+@pytest.mark.parametrize("undecodable", [None, "drop", "null_key"])
+def test_what_needs_no_tracking_may_be_said(undecodable: Any) -> None:
+    options = Options(workers=3, undecodable=undecodable, leases_per_worker=9, reliable=False)
+    settings = options.subscription()
+    assert not settings.reliable
+    assert settings.when_undecodable() == (undecodable or "drop")
+
+
+def test_a_subscription_is_reliable_unless_it_is_told() -> None:
+    assert Options().subscription().reliable
