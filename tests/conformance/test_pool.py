@@ -127,7 +127,7 @@ def test_behind_a_failure_its_lane_comes_back_unrun_and_in_order_until_the_fence
     for each in ("SliceEnded 2", "SliceEnded 4", "SliceEnded 5"):
         assert mine.index(each.replace("SliceEnded", "SetAside")) < mine.index(each)
     assert mine.index("Failed 1") < mine.index("SliceEnded 1")
-    assert sorted(mine[mine.index("FencePassed") :]) == ["SliceEnded 7", "FencePassed", "start 7"]
+    assert sorted(mine[mine.index("FencePassed") :]) == ["FencePassed", "SliceEnded 7", "start 7"]
 
 
 def test_a_fence_comes_back_behind_what_was_given_of_its_lanes_and_clears_only_these(
@@ -347,7 +347,7 @@ def test_a_late_result_is_reported_as_any_other_and_once(side: Any, ending: Any)
     else:
         side.end_beside(stuck, ending)
     failed = ["Failed 2"] if ending is ERROR else []
-    assert side.rules.said[2:] == [*failed, "Ended 1+2+3"]
+    assert side.rules.said[2:] == [*failed, "SliceEnded 1+2+3"]
     assert side.rules.all_over()
 
 
@@ -367,7 +367,7 @@ def test_what_is_stuck_beside_a_worker_that_is_given_up_is_reported_when_it_ends
     side.lose()
     side.fail_to_replace()
     side.evict(settle=settle)
-    assert side.rules.said[2:] == ["Failed 2", "Ended 2+3"]
+    assert side.rules.said[2:] == ["Failed 2", "SliceEnded 2+3"]
     assert side.rules.at(At.WRITTEN_OFF if settle else At.BACK) == [3]
     side.end_beside(stuck)
     assert side.rules.said[-1] == "SliceEnded 1"
@@ -451,9 +451,9 @@ def test_a_failed_lane_is_set_aside_in_order_until_its_fence(side: Any) -> None:
     side.together(record(10, "b"))
     assert side.work(fails(2, 3)) == [1, 2, 3, 5, 8, 10]
     assert [each for each in side.rules.said if not each.startswith("start")] == [
-        *("Failed 2", "Failed 3", "SetAside 4", "Ended 1+2+3+4+5"),
-        *("SetAside 6", "SetAside 7", "Ended 6+7", "FencePassed"),
-        *("SetAside 9", "Ended 8+9", "FencePassed", "SliceEnded 10"),
+        *("Failed 2", "Failed 3", "SetAside 4", "SliceEnded 1+2+3+4+5"),
+        *("SetAside 6", "SetAside 7", "SliceEnded 6+7", "FencePassed"),
+        *("SetAside 9", "SliceEnded 8+9", "FencePassed", "SliceEnded 10"),
     ]
 
 
@@ -498,7 +498,14 @@ def test_a_successor_goes_on_in_the_slice_in_which_its_predecessor_ended(
     side.fence(record(2))
     assert side.work() == []
     assert [each for each in side.rules.said if not each.startswith("start")] == [
-        *("Failed 2", "SetAside 4", "Ended 1+2+3+4", "SetAside 5", "Ended 5+6", "FencePassed"),
+        *(
+            "Failed 2",
+            "SetAside 4",
+            "SliceEnded 1+2+3+4",
+            "SetAside 5",
+            "SliceEnded 5+6",
+            "FencePassed",
+        ),
     ]
 
 
