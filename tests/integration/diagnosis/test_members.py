@@ -54,7 +54,7 @@ def test_an_owner_thread_that_was_held_is_named_when_it_goes_on(
         gate.open()
     stood = named(member.app, "loop-held")
     assert stood.sentence.startswith("the owner thread stood still in ")
-    assert "odd.py" in stood.sentence
+    assert "odd_records.py" in stood.sentence
     assert found(member.app, "loop-silent") is None
 
 

@@ -49,7 +49,7 @@ def test_a_stuck_handler_is_named_with_where_it_stands(
 
     def stands() -> bool:
         now = found(member.app, "handler-stuck")
-        return now is not None and "odd.py" in now.sentence and "wait(" in now.stack
+        return now is not None and "odd_records.py" in now.sentence and "wait(" in now.stack
 
     eventually(stands, WAIT)
 
