@@ -46,9 +46,13 @@ from kafka_keyshared.model import TopicPartition
 ROOT = Path(__file__).resolve().parents[2]
 
 TAKEN_BY_MYPYC = """
-    admission backlog ceilings closer_look dispatcher failures handing_out kept_keys keying
-    lease_bytes look_ahead meters offsets one_lease originals parking places reports returns rows
-    runs selection slices snapshots window workers
+    contract/slices dispatch/dispatcher dispatch/lease_step dispatch/report_intake
+    failures/failed_attempts failures/undecodable keys/extraction keys/key_cache keys/selection
+    lanes/single_inflight leasing/recall limits/blocked_quota limits/parked_records
+    offsets/positions offsets/settled_set_codec partitions/offset_ceilings
+    partitions/offset_snapshots records/backlog records/pristine records/waiting_places
+    records/window status/details telemetry/meters workers/inflight_bytes workers/run_queue
+    workers/worker
 """
 """The modules of the core that a record passes through, without those that mypyc refuses."""
 

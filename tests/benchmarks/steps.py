@@ -54,32 +54,38 @@ CEILINGS, PARTITIONS = "ceilings", "begin of a partition: its first records are 
 
 STEPS = {
     FETCH: "client.kafka:KafkaClient.consume client.kafka:KafkaClient.poll",
-    ENDS: "owner.ends:Ends.behind client.kafka:KafkaClient.positions",
-    "remember: the columns of keys and values": "core.originals:contents_of",
-    "route: hash, table, append": "core.keying:OwnKeys.route",
-    "window: counted, sizes sampled": "core.window:Window.receive owner.room:Room.values",
+    ENDS: """
+        runtime.received_positions:ReceivedPositions.behind client.kafka:KafkaClient.positions""",
+    "remember: the columns of keys and values": "core.records.pristine:contents_of",
+    "route: hash, table, append": "core.keys.extraction:OwnKeys.route",
+    "window: counted, sizes sampled": """
+        core.records.window:Window.receive runtime.fetch_quota:Room.values""",
     CEILINGS: """
-        core.ceilings:Ceilings.passed core.ceilings:Ceilings.raise_all
-        core.ceilings:Ceilings.arrived core.subscription:Subscription.unpark
-        core.parking:Parking.park""",
+        core.partitions.offset_ceilings:Ceilings.passed
+        core.partitions.offset_ceilings:Ceilings.raise_all
+        core.partitions.offset_ceilings:Ceilings.arrived
+        core.subscription.subscription:Subscription.unpark
+        core.limits.parked_records:Parking.park""",
     # The second is for one that begins where no offset is known, as with auto.offset.reset=error.
-    PARTITIONS: "core.careful:CarefulStarts.received core.ceilings:Ceilings.begin_with",
-    "arrivals: when each partition's records came": "core.meters:Arrivals.note",
-    "lease: what may start, slices and their notes": "core.dispatcher:go_on",
-    "hand-over to the workers' inboxes": "owner.loop:Loop.act",
-    "reports: slices end, times and counts; messages freed": "core.reports:see_to",
-    "mailbox": "owner.loop:Loop.serve",
-    "the core's events": "core.dispatcher:Dispatcher.handle",
-    "the loop's turn": "owner.instance:Instance.step owner.loop:Loop.admit",
-    "shares of a slow window": "owner.shares:Shares.look",
+    PARTITIONS: """
+        core.partitions.careful_starts:CarefulStarts.received
+        core.partitions.offset_ceilings:Ceilings.begin_with""",
+    "arrivals: when each partition's records came": "core.telemetry.meters:Arrivals.note",
+    "lease: what may start, slices and their notes": "core.dispatch.dispatcher:go_on",
+    "hand-over to the workers' inboxes": "runtime.loop:Loop.act",
+    "reports: slices end, times and counts; messages freed": "core.dispatch.report_intake:see_to",
+    "mailbox": "runtime.loop:Loop.serve",
+    "the core's events": "core.dispatch.dispatcher:Dispatcher.handle",
+    "the loop's turn": "runtime.instance:Instance.step runtime.loop:Loop.admit",
+    "shares of a slow window": "runtime.partition_fairness:Shares.look",
     COMMITS: """
-        owner.loop:Loop._look_in_turn core.dispatcher:Dispatcher._commit_due
-        core.dispatcher:Dispatcher._commit_answered client.kafka:KafkaClient.commit
+        runtime.loop:Loop._look_in_turn core.dispatch.dispatcher:Dispatcher._commit_due
+        core.dispatch.dispatcher:Dispatcher._commit_answered client.kafka:KafkaClient.commit
         client.kafka:KafkaClient._on_commit""",
     "heartbeat": """
-        core.dispatcher:Dispatcher._beat owner.watchdog:Watchdog.beat
-        owner.loop:Loop.pause_and_resume""",
-    "the end: the stop and its commit": "owner.instance:Instance.stop",
+        core.dispatch.dispatcher:Dispatcher._beat runtime.watchdog:Watchdog.beat
+        runtime.loop:Loop.pause_and_resume""",
+    "the end: the stop and its commit": "runtime.instance:Instance.stop",
 }
 """What is timed of each step: ``module:name`` below the package, and what they call but for others.
 

@@ -62,6 +62,8 @@ def test_a_close_waits_for_a_commit_that_nobody_answers(topic: str) -> None:
         consumer.commit(offsets=[ClientPartition(topic, 0, 1)], asynchronous=True)
         closing = Aside(consumer.close, name="closing")
         assert not closing.wait(3.0)
-        assert closing.where().startswith("_run (detached_call.py:"), "inside the client there is no frame"
+        assert closing.where().startswith("_run (detached_call.py:"), (
+            "inside the client there is no frame"
+        )
         cluster.broker_up()
         assert closing.wait(60.0)
