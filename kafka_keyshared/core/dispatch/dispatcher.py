@@ -390,7 +390,8 @@ class Dispatcher:
         if event.result is ev.CommitResult.TOO_LARGE:
             length = longest_text(event.commit)
             if self.text_limit.refused(length):
-                commands += self._limit_lowered(f"refuse commit metadata of {length} characters")
+                self._limit_lowered()
+                commands += self.text_limit.notices(refused=length)
         accepted = event.result is ev.CommitResult.ACCEPTED
         self._changed = self._changed or not accepted
         begun = self.careful.answered(event.commit, now, accepted=accepted)
@@ -407,14 +408,14 @@ class Dispatcher:
         del now
         if not self.text_limit.told(event.limit):
             return []
-        return self._limit_lowered(f"take {event.limit} bytes of commit metadata")
+        self._limit_lowered()
+        return self.text_limit.notices(accepted=event.limit)
 
-    def _limit_lowered(self, what: str) -> list[Command]:
-        """Apply a lower limit; return notices where it is new, or leaves no room for sets."""
+    def _limit_lowered(self) -> None:
+        """Apply a lower limit of the commit metadata."""
         self.ceilings.lower()
         self._share_lanes()
         self._changed = True
-        return self.text_limit.notices(what)
 
     def _share_lanes(self) -> None:
         """Bound the lanes that may be diverted to the number that the metadata can name."""

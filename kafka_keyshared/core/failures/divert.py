@@ -17,15 +17,16 @@ from collections.abc import Iterable
 from itertools import chain
 
 from kafka_keyshared.core.contract.commands import Command, Fence, Publish
+from kafka_keyshared.core.contract.facts import LaneDiverted
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
-from kafka_keyshared.core.failures.poison_records import attempts_of, block, letter_of
+from kafka_keyshared.core.failures.poison_records import block, letter_of
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.records.lane_identity import Lane, NullKey
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import EventLine
-from kafka_keyshared.core.telemetry.failure_lines import in_short
+from kafka_keyshared.core.telemetry.bursts import about_head
+from kafka_keyshared.core.telemetry.failure_kinds import in_short
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import About, Record, named_key, partition_of
+from kafka_keyshared.model import Record, named_key, partition_of
 
 
 def divert(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
@@ -36,15 +37,8 @@ def divert(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
     closed.blocked_at = now
     sub.diverted.add(closed.lane, closed.partition)
     sub.look_ahead.grown += 1
-    head = closed.head
-    offset = -1 if head is None else head.offset()
-    text = (
-        f"{named_key(closed.key)} is diverted from {closed.partition}@{offset} on: it failed "
-        f"({attempts_of(closed)}); all that follows of it goes to the dead-letter topic, unrun, "
-        "until it is released"
-    )
-    about = About(closed.partition, offset, closed.key)
-    return [letter_of(sub, closed), *sub.bursts.diversions.add(EventLine(text, about), now)]
+    fact = LaneDiverted(about_head(closed), closed.failures, closed.last)
+    return [letter_of(sub, closed), *sub.bursts.diversions.add(fact, now)]
 
 
 def recognise(sub: Subscription) -> None:

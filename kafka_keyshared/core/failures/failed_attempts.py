@@ -25,6 +25,12 @@ from kafka_keyshared.core.contract.events import (
     SliceEnded,
     SomeEnded,
 )
+from kafka_keyshared.core.contract.facts import (
+    AttemptFailed,
+    KeyUnreadable,
+    RetryRequested,
+    UnreadableKeyBlocked,
+)
 from kafka_keyshared.core.contract.outcomes import NO_ATTEMPT, Disposition, Failure
 from kafka_keyshared.core.contract.retry_policy import decide
 from kafka_keyshared.core.contract.slices import Slice, SliceState
@@ -43,8 +49,6 @@ from kafka_keyshared.core.leasing.reopening import advance, settle_head
 from kafka_keyshared.core.offsets.lane_section import Tried
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import EventLine
-from kafka_keyshared.core.telemetry.failure_lines import Attempt
 from kafka_keyshared.core.telemetry.meters import Processed
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, Record, name_of, partition_of
@@ -191,26 +195,26 @@ def failed(sub: Subscription, leased: SliceState, report: Failed, now: float) ->
     follows = follow_up(sub, closed, failure, now)
     if tried:
         asked = failure.disposition is Disposition.RETRY and closed.due is not None
-        burst = sub.bursts.asked if asked else sub.bursts.attempts
+        burst = sub.bursts.requested if asked else sub.bursts.attempts
         if not burst.only_counted_as(failure, now):
-            commands += burst.note(_attempt(sub, closed, record, failure, now), now)
+            about = About(closed.partition, record.offset(), closed.key)
+            kind = RetryRequested if asked else AttemptFailed
+            delay = None if closed.due is None else closed.due - now
+            most = sub.settings.retry.attempts
+            fact = kind(about, closed.failures, most, failure, _FOLLOWS[closed.state], delay)
+            commands += burst.note(fact, now)
     return commands + follows
 
 
-def _attempt(
-    sub: Subscription, closed: ClosedLane, record: Record, failure: Failure, now: float
-) -> Attempt:
-    """Return the log data of a failed attempt whose consequence is decided."""
-    return (
-        closed.partition,
-        record.offset(),
-        closed.key,
-        closed.failures,
-        sub.settings.retry.attempts,
-        failure,
-        closed.state,
-        None if closed.due is None else closed.due - now,
-    )
+_FOLLOWS = {
+    LaneState.WAITING: Disposition.RETRY,
+    LaneState.DEAD_LETTERING: Disposition.DEAD_LETTER,
+    LaneState.ARCHIVING: Disposition.ARCHIVE,
+    LaneState.BLOCKED: Disposition.BLOCK,
+    LaneState.DIVERTING: Disposition.DIVERT,
+    LaneState.OPENING: Disposition.DROP,
+}
+"""What follows a failed attempt, by the state of its lane afterwards."""
 
 
 def follow_up(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -> list[Command]:
@@ -258,10 +262,10 @@ def undecodable(sub: Subscription, refused: UnreadableKey, at_ms: int, now: floa
     record, reason = refused
     policy = sub.settings.when_undecodable()
     sub.counts.processed.add(record.topic(), Processed.UNDECODABLE)
-    where, about = name_of(record), About(partition_of(record), record.offset())
+    about = About(partition_of(record), record.offset())
     if policy == "null_key":
-        line = EventLine(f"{where} counts as without a key: {reason}", about)
-        return [*sub.bursts.undecodable.add(line, now)]
+        fact = KeyUnreadable(about, reason, Disposition.RETRY)
+        return [*sub.bursts.unreadable.add(fact, now)]
     if policy == "drop":
         sub.counts.dropped += 1
         sub.counts.processed.add(record.topic(), Processed.DROPPED)
@@ -269,7 +273,8 @@ def undecodable(sub: Subscription, refused: UnreadableKey, at_ms: int, now: floa
         sub.window.free(1)
         failure = Failure(Disposition.DROP, UNDECODABLE, reason, "", at_ms)
         sub.failure_watch.gave_up(partition_of(record), sub.keys.lane(record), failure)
-        return [*sub.bursts.undecodable.add(EventLine(f"{where} is dropped: {reason}", about), now)]
+        fact = KeyUnreadable(about, reason, Disposition.DROP)
+        return [*sub.bursts.unreadable.add(fact, now)]
     closed = close_lane(sub, sub.keys.lane(record), record)
     closed.unreadable = True
     closed.first = closed.last = Failure(Disposition.DEAD_LETTER, UNDECODABLE, reason, "", at_ms)
@@ -279,16 +284,7 @@ def undecodable(sub: Subscription, refused: UnreadableKey, at_ms: int, now: floa
     closed.on(LaneEvent.BLOCK)
     closed.blocked_at = now
     sub.reminder.blocked = True
-    instead = (
-        "choose undecodable='dead_letter' or 'drop'"
-        if sub.settings.dlq
-        else "give a dead-letter topic (dlq=True), or choose undecodable='drop'"
-    )
-    text = (
-        f"{where} has no readable key and is blocked: {reason}; other keys go on. Mend what reads "
-        f"the key and restart, {instead}"
-    )
-    return [*sub.bursts.blocks.add(EventLine(text, about), now)]
+    return [*sub.bursts.blocks.add(UnreadableKeyBlocked(about, reason, sub.settings.dlq), now)]
 
 
 def set_aside(sub: Subscription, leased: SliceState, report: SetAside) -> None:

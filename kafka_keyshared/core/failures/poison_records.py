@@ -7,15 +7,11 @@ sends all records behind the head to the dead-letter topic as well.
 from __future__ import annotations
 
 from kafka_keyshared.core.contract.commands import Command, Publish
-from kafka_keyshared.core.contract.outcomes import Disposition
-from kafka_keyshared.core.keys.fixed_lanes import WHOLE_KEY
+from kafka_keyshared.core.contract.facts import LaneBlocked
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.blocked_reminder import cure
-from kafka_keyshared.core.telemetry.burst import EventLine
-from kafka_keyshared.core.telemetry.failure_lines import in_short
+from kafka_keyshared.core.telemetry.bursts import about_head
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import About, counted
 
 
 def letter_of(sub: Subscription, closed: ClosedLane) -> Publish:
@@ -52,43 +48,17 @@ def block(
         raise InvariantError(f"lane {closed.lane} is blocked by nothing")
     sub.look_ahead.grown += 1
     sub.reminder.blocked = True
-    why = _WHY.get(last.disposition, "it failed")
-    trace = sub.bursts.attempts.first_block(last, now)
-    text = (
-        f"key {closed.key!r:.80} is blocked at {closed.partition}@{head.offset()}: {why} "
-        f"({attempts_of(closed)}); other keys go on. {_cure(sub, closed)}"
+    traceback = sub.bursts.attempts.first_block(last, now)
+    settings, diverted = sub.settings, sub.diverted
+    full = settings.poison == "divert" and diverted.full(closed.partition)
+    fact = LaneBlocked(
+        about_head(closed),
+        closed.failures,
+        last,
+        archived=closed.archived,
+        diverted=diverted.most if full else None,
+        dlq=settings.dlq,
+        traceback=traceback,
     )
-    if closed.key is WHOLE_KEY:
-        text = (
-            f"everything is blocked at {closed.partition}@{head.offset()}: {why} "
-            f"({attempts_of(closed)}); the subscription is one lane, so nothing goes on. "
-            f"{_cure(sub, closed)}"
-        )
-    line = EventLine(text, About(closed.partition, head.offset(), closed.key), traceback=trace)
     blocks = sub.bursts.blocks
-    return [*(blocks.at_once(line, now) if trace else blocks.add(line, now))]
-
-
-_WHY = {
-    Disposition.DEAD_LETTER: "its handler asked for a dead letter",
-    Disposition.DIVERT: "it is diverted in another partition",
-}
-
-
-def _cure(sub: Subscription, closed: ClosedLane) -> str:
-    settings = sub.settings
-    if closed.archived:
-        return "Its copy is in the dead-letter topic; mend the handler and restart, or release it"
-    if settings.poison == "divert" and sub.diverted.full(closed.partition):
-        return (
-            f"It is not diverted, because {sub.diverted.most} keys of its partition are: release "
-            "one of them, or mend the handler and restart"
-        )
-    return cure(dlq=settings.dlq)
-
-
-def attempts_of(closed: ClosedLane) -> str:
-    """Return text with the failed attempts of the lane's head and its last error."""
-    last = closed.last
-    error = "" if last is None else f", last: {in_short(last)}"
-    return f"{counted(closed.failures, 'attempt')}{error}"
+    return [*(blocks.at_once(fact, now) if traceback else blocks.add(fact, now))]

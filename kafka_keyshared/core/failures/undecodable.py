@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
 from kafka_keyshared.core.contract.commands import Command
+from kafka_keyshared.core.contract.facts import KeyNotYetReadable
 from kafka_keyshared.core.failures import failed_attempts
 from kafka_keyshared.core.keys.extraction import DerivedKeys
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import EventLine
-from kafka_keyshared.model import About, Record, UnknownFormat, name_of, partition_of
+from kafka_keyshared.model import About, UnknownFormat
 
 READ_AGAIN_AFTER = 1.0
 """Seconds until a key is read again, when the key function gives no delay."""
@@ -44,7 +44,9 @@ def routed(sub: Subscription, holds: Holds, now: float, wall_offset: float | Non
             after = min(after, unread.cause.patience)
         unread.due = now + after
         holds.hold_back(Reason.UNREAD, [partition], sub.name)
-        commands += sub.bursts.unread.add(_told(unread.records[0], unread.cause, after), now)
+        about = About(partition, unread.records[0].offset())
+        fact = KeyNotYetReadable(about, reason_of(unread.cause), after)
+        commands += sub.bursts.unread.add(fact, now)
     return commands
 
 
@@ -80,14 +82,6 @@ def read_again(
     read = [partition for partition in due if partition not in sub.keys.unread]
     holds.let_go(Reason.UNREAD, read, sub.name)
     return commands
-
-
-def _told(record: Record, cause: Exception, after: float) -> EventLine:
-    return EventLine(
-        f"the key of {name_of(record)} cannot be read yet: {reason_of(cause)}",
-        About(partition_of(record), record.offset()),
-        f"; its partition waits, next try in {after:.1f} s",
-    )
 
 
 def reason_of(cause: Exception) -> str:

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kafka_keyshared.core.contract.commands import Notice
+from kafka_keyshared.core.contract.facts import RecordsShed
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import EventLine
 from kafka_keyshared.core.telemetry.meters import Processed, topics_of
 from kafka_keyshared.core.workers.worker import Worker
-from kafka_keyshared.model import Record, counted
+from kafka_keyshared.model import Record
 
 
 def capacity(sub: Subscription) -> int:
@@ -71,5 +71,4 @@ def _note(sub: Subscription, worker: Worker, records: list[Record], now: float) 
         sub.counts.processed.add(topic, Processed.DROPPED, times)
     if sub.bursts.shed.only_counted(now):
         return []
-    text = f"{worker.name} is full: {counted(len(records), 'record')} dropped (reliable=false)"
-    return sub.bursts.shed.add(EventLine(text), now)
+    return sub.bursts.shed.add(RecordsShed(worker.name, len(records)), now)

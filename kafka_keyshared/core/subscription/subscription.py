@@ -29,9 +29,8 @@ from kafka_keyshared.core.subscription.hot_keys import HotKeys
 from kafka_keyshared.core.subscription.routing_state import SlotOwnership
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.unsettled import Holdings
-from kafka_keyshared.core.telemetry.blocked_reminder import Reminder
-from kafka_keyshared.core.telemetry.bursts import Bursts
-from kafka_keyshared.core.telemetry.error_counts import ErrorsSeen
+from kafka_keyshared.core.telemetry.bursts import Bursts, Reminder
+from kafka_keyshared.core.telemetry.failure_kinds import ErrorsSeen
 from kafka_keyshared.core.telemetry.failure_watch import FailureWatch
 from kafka_keyshared.core.telemetry.meters import OutcomeCounts
 from kafka_keyshared.core.workers.shards import Detaching, Shard

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.contract.commands import LaneAnswer, Level
+from kafka_keyshared.core.contract.commands import LaneAnswer
 from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.keys import key_cache
@@ -15,6 +15,7 @@ from kafka_keyshared.core.keys.extraction import DerivedKeys, NullKeys, Undecoda
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.executors.notice_text import Level
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
 from tests.support.core_harness import Harness

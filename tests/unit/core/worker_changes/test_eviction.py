@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.contract.commands import Level, Recall
+from kafka_keyshared.core.contract.commands import Recall
 from kafka_keyshared.core.contract.events import Tick
 from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.subscription.settings import OnEvict, SubscriptionSettings
 from kafka_keyshared.core.worker_changes.worker_lifecycle import EVICT_AFTER
+from kafka_keyshared.executors.notice_text import Level
 from kafka_keyshared.lab.simulator.stepped import SteppedWorker
 from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, FakeRecord, record

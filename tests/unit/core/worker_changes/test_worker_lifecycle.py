@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.contract.commands import Level
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.core.worker_changes.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.workers.worker import Worker, WorkerState
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.executors.notice_text import Level
 from tests.support.core_harness import Harness
 from tests.support.records import P0, FakeRecord, failure, record
 
