@@ -21,8 +21,8 @@ from kafka_keyshared.core.dispatch import report_intake, tick
 from kafka_keyshared.core.dispatch.invariants import check_subscription
 from kafka_keyshared.core.dispatch.lease_step import go_on, hand_out
 from kafka_keyshared.core.failures import (
-    dead_letter_answers,
     detaching,
+    follow_up,
     lane_actions,
     stuck,
     undecodable,
@@ -286,7 +286,7 @@ class Dispatcher:
     def _dead_lettered(self, event: ev.DeadLetterAnswer, now: float) -> list[Command]:
         sub = self.subscriptions[event.publish.subscription]
         self._changed = self.ceilings.stirred = True
-        return dead_letter_answers.dead_lettered(sub, event, now) + self._flush_one(sub, now)
+        return follow_up.dead_lettered(sub, event, now) + self._flush_one(sub, now)
 
     # --- partitions ---
 

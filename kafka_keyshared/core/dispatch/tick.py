@@ -14,6 +14,7 @@ from kafka_keyshared.core.contract.commands import Command, Notice
 from kafka_keyshared.core.contract.facts import LongRunEnded, RecordRunsLong
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.failures import failed_attempts, stuck
+from kafka_keyshared.core.failures.follow_up import decide_head, follow_up
 from kafka_keyshared.core.limits.slow_records import LongRunning, Slow, slow_at
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.worker import Worker
@@ -161,7 +162,8 @@ def poison(sub: Subscription, now: float) -> list[Command]:
     for closed in failed_attempts.exhausted(sub):
         if closed.last is not None:
             sub.closed.cancel(closed)
-            commands += failed_attempts.follow_up(sub, closed, closed.last, now)
+            decision = decide_head(sub, closed, closed.last)
+            commands += follow_up(sub, closed, closed.last, decision, now)
     return commands
 
 

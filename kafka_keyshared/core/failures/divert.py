@@ -17,28 +17,14 @@ from collections.abc import Iterable
 from itertools import chain
 
 from kafka_keyshared.core.contract.commands import Command, Fence, Publish
-from kafka_keyshared.core.contract.facts import LaneDiverted
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
-from kafka_keyshared.core.failures.poison_records import block, letter_of
+from kafka_keyshared.core.failures.follow_up import block
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.records.lane_identity import Lane, NullKey
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.bursts import about_head
 from kafka_keyshared.core.telemetry.failure_kinds import in_short
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, named_key, partition_of
-
-
-def divert(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
-    """Divert the lane from its head on, or block it if the metadata has no room for its hash."""
-    if not sub.diverted.may_add(closed.lane, closed.partition):
-        return block(sub, closed, now)
-    closed.on(LaneEvent.DIVERT)
-    closed.blocked_at = now
-    sub.diverted.add(closed.lane, closed.partition)
-    sub.look_ahead.grown += 1
-    fact = LaneDiverted(about_head(closed), closed.failures, closed.last)
-    return [letter_of(sub, closed), *sub.bursts.diversions.add(fact, now)]
 
 
 def recognise(sub: Subscription) -> None:

@@ -11,7 +11,7 @@ from kafka_keyshared.core.contract.commands import Command, LaneAnswer, Notice
 from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.contract.facts import DiversionEnded, LaneOrderDone
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
-from kafka_keyshared.core.failures.poison_records import letter_of
+from kafka_keyshared.core.failures.follow_up import letter_of
 from kafka_keyshared.core.keys.key_text import key_text
 from kafka_keyshared.core.lanes.closed import DIVERTS, LANE_TABLE, ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.leasing.reopening import advance, settle_head

@@ -1,7 +1,6 @@
 """Steps by which a closed lane retries or settles its head and opens.
 
-:mod:`kafka_keyshared.core.failures.failed_attempts` and
-:mod:`kafka_keyshared.core.failures.dead_letter_answers` decide the outcome of a head and call this
+:mod:`kafka_keyshared.core.failures.follow_up` carries out the decision on a head and calls this
 module. The lane opens in the same ``handle`` call in which its head settles, as far as its fence
 allows.
 """
