@@ -137,7 +137,7 @@ class Harness:
 
     def owner_of(self, record: Record, sub: str = "default") -> SteppedWorker:
         """The worker that the record's key belongs to."""
-        owner = self.sub(sub).owner(record)
+        owner = self.sub(sub).routing.owner(record)
         assert not isinstance(owner, Unowned), f"{record} is nobody's just now: {owner.name}"
         return self.pool.workers[sub, owner.id]
 

@@ -72,7 +72,7 @@ def lift_dlq_limit(
         if watch is None:
             continue
         these = watch.stopped.intersection(partitions)
-        sub.put_back(watch.lift(these))
+        sub.routing.put_back(watch.lift(these))
         holds.let_go(Reason.DLQ_LIMIT, these, sub.name)
         for closed in list(sub.closed.lanes.values()):
             # A lane without a head may hold records of other partitions than its last head's.

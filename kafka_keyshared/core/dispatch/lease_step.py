@@ -46,7 +46,7 @@ def hand_out(
         commands += stop_lettered(holds, sub, sub.dlq_watch)
     if sub.hand_overs is not None and (sub.hand_overs.waiting or sub.hand_overs.back):
         commands += state_transfer.ask(sub, sub.hand_overs)
-    if sub.has_gaps:
+    if sub.routing.has_gaps:
         commands += unmatched_records.look(sub, now)
     commands += drop_when_full.shed(sub, now)
     if sub.dropped:
@@ -56,7 +56,7 @@ def hand_out(
     if sub.diverted.due or sub.diverted.to_fence:
         commands += next_letters(sub, now, wall_offset)
     look = sub.look_ahead
-    if (sub.closed.lanes or look.slow or sub.has_gaps) and look.due(now):
+    if (sub.closed.lanes or look.slow or sub.routing.has_gaps) and look.due(now):
         commands += weigh_closed(holds, sub, assigned, now)
     return commands
 

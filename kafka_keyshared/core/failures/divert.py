@@ -136,7 +136,7 @@ def _fences(sub: Subscription) -> list[Command]:
     lanes = {closed.lane: closed for closed in fenced}
     lane_of = sub.keys.lane
     commands: list[Command] = []
-    for leased in sub.leases():
+    for leased in sub.unsettled.leases():
         for index in leased.indices():
             closed = lanes.get(lane_of(leased.slice.came[index]))
             if closed is None or closed.fence_at == leased.slice.worker:

@@ -66,7 +66,7 @@ def obey(
         return [LaneAnswer(refused=f"{_named(closed)}: {why}")]
     waiting = sum(1 for _ in closed.waiting())
     done = LaneOrderDone(about_head(closed), closed.state.value, _FOLLOWS[order.action], waiting)
-    sub.withdraw(closed)
+    sub.routing.withdraw(closed)
     commands = _ACTIONS[order.action](sub, closed, now, at_ms)
     return [*commands, LaneAnswer(done), Notice(done)]
 

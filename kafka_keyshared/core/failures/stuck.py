@@ -53,7 +53,7 @@ def recalled(sub: Subscription, event: Recalled, now: float) -> tuple[Worker, li
     for leased, each in found:
         _set_apart(sub, worker, leased, each)
     if worker.waits:  # heads without a key can run at another worker
-        sub.ready(worker.row.take_ready(len(worker.row.retries)))
+        sub.routing.ready(worker.row.take_ready(len(worker.row.retries)))
     return worker, [said for leased, each in new for said in _said(sub, worker, leased, each, now)]
 
 

@@ -42,7 +42,7 @@ def shed(sub: Subscription, now: float) -> Sequence[Notice]:
     # Records of draining slots share one row; it may have as many as a worker.
     if over := _over(len(draining.row), most):
         for record in draining.take_last(over):
-            owner = sub.owner(record)
+            owner = sub.routing.owner(record)
             if isinstance(owner, Worker):  # a draining slot has a new owner
                 dropped.setdefault(owner, []).append(record)
     if sub.keyless.records:

@@ -45,7 +45,7 @@ def _skip(sub: Subscription, row: RunQueue) -> None:
             if sub.one_lease is not None:
                 following = sub.one_lease.following(lane)
                 if following is not None:
-                    sub.grant([(lane, following)])
+                    sub.routing.grant([(lane, following)])
         sub.window.free(len(records))
         for closed in row.take_ready(len(row.retries)):
             if closed.head is not None:

@@ -389,7 +389,9 @@ class CarefulStarts:
             and any(sub.suspects for sub in self._subs.values())
         ):
             # No commit can be made that would show which records have settled.
-            self._look({name: collect(sub.unsettled({})) for name, sub in self._subs.items()}, now)
+            self._look(
+                {name: collect(sub.unsettled.records({})) for name, sub in self._subs.items()}, now
+            )
             self._next_suspects({}, now)
         late = []
         for partition, start in self.starts.items():
@@ -419,7 +421,7 @@ class CarefulStarts:
                 suspects = True
                 for offset in offsets:
                     sub = self._subs[name]
-                    sub.put_back(sub.suspects.start(partition, offset))
+                    sub.routing.put_back(sub.suspects.start(partition, offset))
                 raised.append(Notice(SuspectsStarting(_abouts(partition, offsets))))
         if suspects:
             self._group_at = now
@@ -457,7 +459,7 @@ def _running(
 ) -> dict[TopicPartition, list[int]]:
     """Return the offsets of the running records, by partition."""
     found: dict[TopicPartition, list[int]] = {}
-    for leased in sub.leases():
+    for leased in sub.unsettled.leases():
         came = leased.slice.came
         for index in leased.running(progress):
             partition, offset = came.coordinates_of(index)

@@ -168,7 +168,7 @@ def _subscription(look: _StatusLook, sub: Subscription) -> SubscriptionStatus:
     lanes = lane_states(sub)
     keys: Counter[bytes] = Counter(
         key
-        for _, record in sub.unsettled(progress)
+        for _, record in sub.unsettled.records(progress)
         # A running handler may have changed its record, so the key may not be bytes.
         if sub.keys.knows(record) and isinstance(key := sub.keys.key(record), bytes)
     )
@@ -244,7 +244,7 @@ def _drains(sub: Subscription, lasting: Lasting, now: float) -> dict[int, tuple[
                 hash=slot % SLOTS,
                 pending=pending,
                 blocked=blocked,
-                owner=sub.owner_name(slot),
+                owner=sub.routing.owner_name(slot),
                 seconds=lasting.seconds((sub.name, id_, slot), now),
             )
             for slot, pending, blocked in those

@@ -86,7 +86,9 @@ def _release(sub: Subscription, hand_overs: HandOvers, worker: int, slots: Slots
     by_owner: dict[int, list[Run]] = {}
     for owner, runs in slots.by_owner(sub.table.arcs).items():
         by_owner.setdefault(max(owner, NOWHERE), []).extend(runs)
-    sub.open_slots(Slots(by_owner.pop(worker, [])))  # moved back before the release was requested
+    sub.routing.open_slots(
+        Slots(by_owner.pop(worker, []))
+    )  # moved back before the release was requested
     commands: list[Command] = []
     for target, runs in by_owner.items():
         those = Slots(runs)
@@ -122,7 +124,7 @@ def _on_to(
         able = [owner for owner in kept.slots.by_owner(sub.table.arcs) if owner >= 0]
         if not able:
             hand_overs.kept.append(kept)
-            sub.open_slots(kept.slots)
+            sub.routing.open_slots(kept.slots)
             return []
         target = sub.workers[able[0]]
     commands: list[Command] = [Adopt(sub.name, target.id, kept.slots, kept.state)]
@@ -144,7 +146,7 @@ def _without(
     sub: Subscription, worker: int, slots: Slots, error: str | None = None
 ) -> list[Command]:
     """Open slots whose state is lost; ``error`` is that of ``release``, if it failed."""
-    sub.open_slots(slots)
+    sub.routing.open_slots(slots)
     known = (*sub.workers.values(), *sub.gone.values())
     name = next((each.name for each in known if each.id == worker), f"worker {worker}")
     return [Notice(StateLost(name, len(slots), error))]

@@ -61,7 +61,7 @@ def resize(
         )
     present = {worker.name: worker for worker in sub.workers.values() if worker.present}
     joining = [name for name in names if name not in present]
-    declared = sub.declared_with(joining, filters)
+    declared = sub.routing.declared_with(joining, filters)
     commands: list[Command] = [_add(sub, name, partitions) for name in joining]
     leaving = [worker for name, worker in present.items() if name not in names]
     for worker in leaving:
@@ -95,7 +95,7 @@ def join(
 
 def _add(sub: Subscription, name: str, partitions: Partitions) -> StartWorker:
     waits = sub.settings.new_workers_wait and sub.window.records > 0
-    joined = sub.add(name, WorkerState.JOINING if waits else WorkerState.ACTIVE)
+    joined = sub.routing.add(name, WorkerState.JOINING if waits else WorkerState.ACTIVE)
     sub.gone.pop(name, None)
     if waits:
         sub.changing.append(joined)
@@ -113,7 +113,7 @@ def caught_up(sub: Subscription) -> None:
     joining = [worker for worker in sub.changing if worker.state is WorkerState.JOINING]
     if not joining:
         return
-    held = [(each, record.offset()) for each, record in sub.unsettled({})]
+    held = [(each, record.offset()) for each, record in sub.unsettled.records({})]
     found = [
         worker
         for worker in joining
@@ -126,7 +126,7 @@ def caught_up(sub: Subscription) -> None:
         worker.on(WorkerEvent.CAUGHT_UP)
         worker.end_later()
         worker.joined_at = {}
-        sub.mixed = True
+        sub.routing.mixed = True
 
 
 # --- leaving ---
@@ -252,6 +252,6 @@ def _gone(sub: Subscription) -> list[Command]:
                     advance(sub, closed)
             worker.on(WorkerEvent.EMPTIED)
             sub.changing.remove(worker)
-            sub.drop(worker)
+            sub.routing.drop(worker)
             commands.append(EndWorker(sub.name, worker.id))
     return commands

@@ -256,7 +256,7 @@ def test_what_is_taken_back_from_the_middle_runs_again_and_the_rest_settles() ->
     harness.core.handle(ev.Stopping(), harness.now)
     harness.core.handle(ev.Recalled("default", 0, [(id_, [1, 3])]), harness.now)
     harness.core.check()
-    assert [each.offset() for each in harness.sub().waiting()] == [1, 3]
+    assert [each.offset() for each in harness.sub().unsettled.waiting()] == [1, 3]
     harness.core.handle(ev.Reported([ev.SliceEnded(id_, 0.1)]), harness.now)
     snapshot = harness.core.snapshots.take({}, harness.now)[P0]
     assert (snapshot.position, snapshot.runs) == (1, {"default": ((2, 3), (4, 5))})

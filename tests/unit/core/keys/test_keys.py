@@ -91,7 +91,7 @@ def test_the_slot_is_that_of_the_derived_key() -> None:
     keys = [b"key-%d" % number for number in range(40)]
     made.fetch(*(headed(offset, key) for offset, key in enumerate(keys)))
     owners = made.sub().table.owners
-    leased = list(made.sub().leases())
+    leased = list(made.sub().unsettled.leases())
     assert leased
     for slice_ in (each.slice for each in leased):
         for item in slice_.records:
@@ -195,7 +195,7 @@ def test_one_lane_a_failure_without_a_key_does_not_close_the_lane_of_the_empty_k
 def test_one_lane_null_keys_go_to_the_owner_of_the_empty_keys_slot() -> None:
     made = member(nulls="one-lane", key_of=None)
     made.fetch(*(record(offset, None) for offset in range(8)))
-    assert {leased.slice.worker for leased in made.sub().leases()} == {
+    assert {leased.slice.worker for leased in made.sub().unsettled.leases()} == {
         made.sub().table.owners[slot_of(b"")]
     }
 
@@ -498,7 +498,10 @@ def test_keys_told_at_once_route_as_keys_told_singly(nulls: NullKeys, broken: bo
         each.fetch(*[headed(offset, key) for offset, key in enumerate(keys)])
         each.fetch(FakeRecord(P0, 7, None, error="an event"), headed(8, b"a"))
     backlogs = [
-        [[item.offset() for item in leased.slice.records] for leased in each.sub().leases()]
+        [
+            [item.offset() for item in leased.slice.records]
+            for leased in each.sub().unsettled.leases()
+        ]
         for each in made
     ]
     assert backlogs[0] == backlogs[1]

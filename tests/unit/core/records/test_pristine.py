@@ -84,7 +84,7 @@ def kept(harness: Harness) -> int:
     """How many records the core keeps alive, by what it remembers of chunks."""
     sub = harness.sub()
     keepers: list[Backlog | Originals] = [each.row.backlog for each in sub.workers.values()]
-    keepers += [leased.slice.came for leased in sub.leases()]
+    keepers += [leased.slice.came for leased in sub.unsettled.leases()]
     chunks = [chunk for each in keepers for chunk, _ in each.chunks()]
     return len({id(each) for chunk in chunks for each in chunk.records})
 

@@ -54,7 +54,7 @@ def test_its_slots_drain_before_it_gets_anything_of_them(max_leases: int | None)
     for number in range(1, 200):
         probe = started(workers=1)
         probe.tell(ev.Join("default", f"worker-{number}"))
-        if probe.sub().owner(running).name != "worker-0":
+        if probe.sub().routing.owner(running).name != "worker-0":
             break
     member.tell(ev.Join("default", f"worker-{number}"))
     joined = worker_of(member, f"worker-{number}")
@@ -107,14 +107,14 @@ def test_a_worker_that_takes_the_name_of_one_that_is_gone_is_another_worker() ->
 
 def test_joining_and_leaving_again_and_again_leaves_nothing_behind() -> None:
     member = started()
-    places = len(member.sub().places)
+    places = len(member.sub().routing.places)
     for _ in range(20):
         for name in ("worker-2", "worker-3"):
             member.tell(ev.Join("default", name))
         leaving = [("default", worker_of(member, f"worker-{number}").id) for number in (2, 3)]
         member.tell(ev.Tick(member.pool.progress(), departed=leaving))
     assert [each.name for each in member.sub().workers.values()] == ["worker-0", "worker-1"]
-    assert len(member.sub().places) == places
+    assert len(member.sub().routing.places) == places
     assert len(member.sub().gone) == 2
     member.fetch(*one_of_each())
     assert sorted(member.work()) == list(range(40))
