@@ -149,7 +149,7 @@ _FORMS: Mapping[type[Any], _Form] = {
     facts.LastWorkerDead: _Form(_E, _NO_PLURAL, words.last_worker_dead),
     facts.WorkerDeparted: _Form(_I, _NO_PLURAL, words.worker_departed),
     facts.WorkersAllLeft: _Form(_W, _NO_PLURAL, words.workers_all_left),
-    facts.StateLost: _Form(_E, _NO_PLURAL, words.state_lost),
+    facts.SlotStateLost: _Form(_E, _NO_PLURAL, words.slot_state_lost),
     facts.CommitFailed: _Form(_W, _NO_PLURAL, words.commit_failed),
     facts.SettledSetCut: _Form(_W, _NO_PLURAL, words.settled_set_cut),
     facts.MetadataLimitLowered: _Form(_W, _NO_PLURAL, words.metadata_limit_lowered),

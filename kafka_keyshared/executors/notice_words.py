@@ -84,7 +84,7 @@ def attempt_failed(fact: facts.AttemptFailed) -> FactWords:
     else:
         follows = _FOLLOWS[fact.follows]
     text = f": {one_line(failure.message)}" if failure.message else ""
-    last = f" (the last of {KINDS_MAX} kinds that are told whole)" if fact.last_kind else ""
+    last = f" (the last of {KINDS_MAX} kinds logged with a traceback)" if fact.last_kind else ""
     return FactWords(
         f"{_record(about)}, attempt {fact.attempt} of {fact.attempts}: "
         f"{named_kind(kind_of(failure))}{text}",
@@ -119,8 +119,8 @@ def lane_diverted(fact: facts.LaneDiverted) -> FactWords:
     attempts = _attempts(fact.attempts, fact.failure)
     return FactWords(
         f"{named_key(fact.about.key)} is diverted from {_place(fact.about)} on: it failed "
-        f"({attempts}); all that follows of it goes to the dead-letter topic, unrun, until it is "
-        "released"
+        f"({attempts}); until it is released, its later records go to the dead-letter topic "
+        "without an attempt"
     )
 
 
@@ -307,8 +307,8 @@ def dlq_limit_reached(fact: facts.DlqLimitReached) -> FactWords:
     else:
         what = f"{fact.dead_letters:,} of the last {fact.records:,} records"
     return FactWords(
-        f"{fact.partition} is stopped: {Reason.DLQ_LIMIT} ({what}, dlq_limit). Nothing more of it "
-        "starts, what has settled stays committed, other partitions go on. Mend the cause, "
+        f"{fact.partition} is stopped: {Reason.DLQ_LIMIT} ({what}, dlq_limit). No further "
+        "record of it starts. Its commits stay, and other partitions go on. Fix the cause, "
         "then lift the limit (app.lift_dlq_limit()) or restart"
     )
 
@@ -374,12 +374,12 @@ def worker_evicted(fact: facts.WorkerEvicted) -> FactWords:
     """Return the words for evicted workers."""
     text = (
         f"{fact.worker} could not be restarted in {fact.heartbeats} heartbeats; its keys go to the "
-        f"{counted(fact.others, 'worker')} left, what it held "
+        f"{counted(fact.others, 'worker')} left, and its leased records "
     )
     if not fact.written_off:
-        return FactWords(f"{text}runs again")
+        return FactWords(f"{text}run again")
     records = counted(fact.records, "record")
-    return FactWords(f"{text}(at most {records}) counts as done, and is lost")
+    return FactWords(f"{text}(at most {records}) count as done and are lost")
 
 
 def last_worker_dead(fact: facts.LastWorkerDead) -> FactWords:
@@ -390,7 +390,8 @@ def last_worker_dead(fact: facts.LastWorkerDead) -> FactWords:
 def worker_departed(fact: facts.WorkerDeparted) -> FactWords:
     """Return the words for departures."""
     return FactWords(
-        f"{fact.worker} has left; its keys go to the others, what it had not settled runs again"
+        f"{fact.worker} has left; its keys go to the other workers, and its unsettled records run "
+        "again"
     )
 
 
@@ -398,17 +399,17 @@ def workers_all_left(fact: facts.WorkersAllLeft) -> FactWords:
     """Return the words for the departure of all workers."""
     have = "has" if len(fact.workers) == 1 else "have"
     return FactWords(
-        f"{', '.join(fact.workers)} {have} left, and there is no other: nothing runs any more, and "
-        "all that is not settled runs at the next start"
+        f"{', '.join(fact.workers)} {have} left, and no other worker is present: no record runs, "
+        "and unsettled records run again at the next start"
     )
 
 
-def state_lost(fact: facts.StateLost) -> FactWords:
+def slot_state_lost(fact: facts.SlotStateLost) -> FactWords:
     """Return the words for lost state."""
     why = "its thread is gone for good" if fact.error is None else f"release() failed: {fact.error}"
     slots = counted(fact.slots, "slot")
     return FactWords(
-        f"{fact.worker}: the state of {slots} is lost, keys there begin without: {why}"
+        f"{fact.worker}: the state of {slots} is lost, so their keys start without state: {why}"
     )
 
 
@@ -420,8 +421,9 @@ def commit_failed(fact: facts.CommitFailed) -> FactWords:
     where = ", ".join(map(str, fact.partitions[:PARTITIONS_NAMED]))
     if fact.refused:
         return FactWords(
-            f"commit for {where} was refused: {fact.error}; the group has moved on: what stays "
-            "with this member is committed again, the rest runs again at its owner"
+            f"commit for {where} was refused: {fact.error}; a rebalance has completed; "
+            "positions of partitions that stay here are committed again, other unsettled records "
+            "run at their new owners"
         )
     return FactWords(f"commit for {where} failed: {fact.error}; its positions are sent again")
 
@@ -430,7 +432,7 @@ def settled_set_cut(fact: facts.SettledSetCut) -> FactWords:
     """Return the words for cut settled sets."""
     return FactWords(
         f"{fact.partition}: the settled set does not fit in the commit metadata; its lowest part "
-        "is written, the rest would run again at the next start"
+        "is written, the other settled records would run again at the next start"
     )
 
 
@@ -442,10 +444,10 @@ def metadata_limit_lowered(fact: facts.MetadataLimitLowered) -> FactWords:
         else f"take {fact.accepted} bytes of commit metadata"
     )
     follows = (
-        "too few for a settled set: after a restart, also a clean one, what has settled beyond the "
-        "position runs again"
+        "too few for a settled set: after every restart, also a clean one, records settled beyond "
+        "the position run again"
         if fact.without_sets
-        else "so what is ahead of a slow record is held back until its settled set fits"
+        else "so records ahead of a slow record are held back until the settled set fits"
     )
     cure = "set offset.metadata.max.bytes=4096 on the brokers"
     return FactWords(f"the brokers {what}, {follows}; {cure}")
@@ -488,5 +490,6 @@ def progress_regained(fact: facts.ProgressRegained) -> FactWords:
     """Return the words for regained progress."""
     names = some(fact.partitions, REGAINED_NAMED)
     return FactWords(
-        f"{names}: back with nobody else's commit; what had settled does not run again"
+        f"{names}: assigned again, and no other member has committed; settled records do not run "
+        "again"
     )

@@ -55,7 +55,7 @@ LINES: list[tuple[Fact, Level, str]] = [
         facts.AttemptFailed(A, 5, 5, FAILED, Disposition.DROP, last_kind=True),
         W,
         "orders-0@7 (key b'a'), attempt 5 of 5: KeyError at app.py:12: 'id'; it is "
-        "dropped (the last of 50 kinds that are told whole)",
+        "dropped (the last of 50 kinds logged with a traceback)",
     ),
     (
         facts.RetryRequested(A, 1, 5, FAILED, Disposition.RETRY, 3.0),
@@ -88,8 +88,8 @@ LINES: list[tuple[Fact, Level, str]] = [
         facts.LaneDiverted(A, 1, FAILED),
         E,
         "key b'a' is diverted from orders-0@7 on: it failed (1 attempt, last: KeyError at"
-        " app.py:12: 'id'); all that follows of it goes to the dead-letter topic, unrun, "
-        "until it is released",
+        " app.py:12: 'id'); until it is released, its later records go to the dead-letter"
+        " topic without an attempt",
     ),
     (
         BLOCKED,
@@ -264,17 +264,17 @@ LINES: list[tuple[Fact, Level, str]] = [
         facts.DlqLimitReached(P0, 1_000, None),
         E,
         "orders-0 is stopped: too many of its records went to the dead-letter topic "
-        "(1,000 records in a row, dlq_limit). Nothing more of it starts, what has settled"
-        " stays committed, other partitions go on. Mend the cause, then lift the limit "
+        "(1,000 records in a row, dlq_limit). No further record of it starts. Its commits"
+        " stay, and other partitions go on. Fix the cause, then lift the limit "
         "(app.lift_dlq_limit()) or restart",
     ),
     (
         facts.DlqLimitReached(P0, 2_501, 5_000),
         E,
         "orders-0 is stopped: too many of its records went to the dead-letter topic "
-        "(2,501 of the last 5,000 records, dlq_limit). Nothing more of it starts, what "
-        "has settled stays committed, other partitions go on. Mend the cause, then lift "
-        "the limit (app.lift_dlq_limit()) or restart",
+        "(2,501 of the last 5,000 records, dlq_limit). No further record of it starts. "
+        "Its commits stay, and other partitions go on. Fix the cause, then lift the limit"
+        " (app.lift_dlq_limit()) or restart",
     ),
     (
         facts.BlockedRecordsFull(P0, b"a", 40),
@@ -352,13 +352,13 @@ LINES: list[tuple[Fact, Level, str]] = [
         facts.WorkerEvicted("worker-0", 6, 1, 12, written_off=False),
         E,
         "worker-0 could not be restarted in 6 heartbeats; its keys go to the 1 worker "
-        "left, what it held runs again",
+        "left, and its leased records run again",
     ),
     (
         facts.WorkerEvicted("worker-0", 6, 2, 12, written_off=True),
         E,
         "worker-0 could not be restarted in 6 heartbeats; its keys go to the 2 workers "
-        "left, what it held (at most 12 records) counts as done, and is lost",
+        "left, and its leased records (at most 12 records) count as done and are lost",
     ),
     (
         facts.LastWorkerDead("worker-0"),
@@ -368,31 +368,31 @@ LINES: list[tuple[Fact, Level, str]] = [
     (
         facts.WorkerDeparted("member-0"),
         I,
-        "member-0 has left; its keys go to the others, what it had not settled runs again",
+        "member-0 has left; its keys go to the other workers, and its unsettled records run again",
     ),
     (
         facts.WorkersAllLeft(["member-0"]),
         W,
-        "member-0 has left, and there is no other: nothing runs any more, and all that is"
-        " not settled runs at the next start",
+        "member-0 has left, and no other worker is present: no record runs, and unsettled"
+        " records run again at the next start",
     ),
     (
         facts.WorkersAllLeft(["member-0", "member-1"]),
         W,
-        "member-0, member-1 have left, and there is no other: nothing runs any more, and "
-        "all that is not settled runs at the next start",
+        "member-0, member-1 have left, and no other worker is present: no record runs, "
+        "and unsettled records run again at the next start",
     ),
     (
-        facts.StateLost("worker-0", 3, None),
+        facts.SlotStateLost("worker-0", 3, None),
         E,
-        "worker-0: the state of 3 slots is lost, keys there begin without: its thread is "
-        "gone for good",
+        "worker-0: the state of 3 slots is lost, so their keys start without state: its "
+        "thread is gone for good",
     ),
     (
-        facts.StateLost("worker-0", 1, "OSError: disk"),
+        facts.SlotStateLost("worker-0", 1, "OSError: disk"),
         E,
-        "worker-0: the state of 1 slot is lost, keys there begin without: release() "
-        "failed: OSError: disk",
+        "worker-0: the state of 1 slot is lost, so their keys start without state: "
+        "release() failed: OSError: disk",
     ),
     (
         facts.CommitFailed([P0, P1], "no coordinator", refused=False),
@@ -402,27 +402,28 @@ LINES: list[tuple[Fact, Level, str]] = [
     (
         facts.CommitFailed([P0], "unknown member", refused=True),
         W,
-        "commit for orders-0 was refused: unknown member; the group has moved on: what "
-        "stays with this member is committed again, the rest runs again at its owner",
+        "commit for orders-0 was refused: unknown member; a rebalance has completed; "
+        "positions of partitions that stay here are committed again, other unsettled "
+        "records run at their new owners",
     ),
     (
         facts.SettledSetCut(P0),
         W,
         "orders-0: the settled set does not fit in the commit metadata; its lowest part "
-        "is written, the rest would run again at the next start",
+        "is written, the other settled records would run again at the next start",
     ),
     (
         facts.MetadataLimitLowered(1_024, None, without_sets=False),
         W,
-        "the brokers take 1024 bytes of commit metadata, so what is ahead of a slow "
-        "record is held back until its settled set fits; set "
+        "the brokers take 1024 bytes of commit metadata, so records ahead of a slow "
+        "record are held back until the settled set fits; set "
         "offset.metadata.max.bytes=4096 on the brokers",
     ),
     (
         facts.MetadataLimitLowered(None, 90, without_sets=True),
         W,
         "the brokers refuse commit metadata of 90 characters, too few for a settled set: "
-        "after a restart, also a clean one, what has settled beyond the position runs "
+        "after every restart, also a clean one, records settled beyond the position run "
         "again; set offset.metadata.max.bytes=4096 on the brokers",
     ),
     (
@@ -453,6 +454,7 @@ LINES: list[tuple[Fact, Level, str]] = [
     (
         facts.ProgressRegained([P0, P1]),
         I,
-        "orders-0, orders-1: back with nobody else's commit; what had settled does not run again",
+        "orders-0, orders-1: assigned again, and no other member has committed; settled "
+        "records do not run again",
     ),
 ]

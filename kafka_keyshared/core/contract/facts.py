@@ -352,7 +352,7 @@ class WorkersAllLeft:
 
 
 @dataclass(frozen=True, slots=True)
-class StateLost:
+class SlotStateLost:
     """The state of slots is lost; ``error`` is that of ``release``, None if the thread is gone."""
 
     worker: str
@@ -365,7 +365,7 @@ class StateLost:
 
 @dataclass(frozen=True, slots=True)
 class CommitFailed:
-    """A commit failed; ``refused`` says that the group has moved on, so it is not repeated."""
+    """A commit failed; ``refused`` says that a rebalance has completed, so it is not repeated."""
 
     partitions: Sequence[TopicPartition]
     error: str
@@ -467,7 +467,7 @@ Fact: TypeAlias = (
     | LastWorkerDead
     | WorkerDeparted
     | WorkersAllLeft
-    | StateLost
+    | SlotStateLost
     | CommitFailed
     | SettledSetCut
     | MetadataLimitLowered
@@ -481,7 +481,7 @@ Fact: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """Events that one notice stands for, of which only the first is described.
+    """Events that share one notice, which describes only the first.
 
     ``count`` events happened in ``seconds``, the last one ``last_ago`` seconds ago. ``kinds`` are
     the most frequent kinds of failure, each with its number; ``others`` is the number of the rest.

@@ -108,7 +108,7 @@ UNREADABLE: Mapping[UndecodablePolicy, Disposition] = {
 
 
 def publish_delay(refusals: int) -> float:
-    """Return the seconds until a dead letter is written again after so many refusals.
+    """Return the seconds until a dead letter is written again after this many refusals.
 
     >>> [publish_delay(each) for each in (1, 2, 3, 9)]
     [1.0, 2.0, 4.0, 30.0]

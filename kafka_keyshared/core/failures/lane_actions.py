@@ -162,7 +162,7 @@ def _dead_letter(sub: Subscription, closed: ClosedLane, now: float, at_ms: int) 
         settle_head(sub, closed)
         return []
     if closed.last is None:
-        text = "somebody has ordered it"
+        text = "an operator ordered it"
         closed.last = Failure(Disposition.DEAD_LETTER, "Ordered", text, "", at_ms)
     closed.first = closed.first or closed.last
     return [letter_of(sub, closed)]

@@ -59,9 +59,9 @@ class LaneEvent(enum.Enum):
     BLOCK = "it is to block the lane"
     DIVERT = "it and all that follow are to go to the dead-letter topic"
     SETTLED = "it is settled: done, dropped, or its dead letter is acknowledged"
-    RELEASED = "somebody orders that the lane goes on with it"
-    DROPPED = "somebody orders that it is dropped"
-    SENT = "somebody orders that it goes to the dead-letter topic"
+    RELEASED = "an operator orders that the lane goes on with it"
+    DROPPED = "an operator orders that it is dropped"
+    SENT = "an operator orders that it goes to the dead-letter topic"
     FORGOTTEN = "it goes with its partition"
 
 

@@ -17,7 +17,7 @@ from itertools import chain
 
 from kafka_keyshared.core.contract.commands import Adopt, Command, Notice, Release
 from kafka_keyshared.core.contract.events import Released
-from kafka_keyshared.core.contract.facts import StateLost
+from kafka_keyshared.core.contract.facts import SlotStateLost
 from kafka_keyshared.core.routing.slots import Move, Run, Slots
 from kafka_keyshared.core.subscription.state_transfers import HandOver, HandOvers, ReleasedState
 from kafka_keyshared.core.subscription.subscription import Subscription
@@ -149,4 +149,4 @@ def _without(
     sub.routing.open_slots(slots)
     known = (*sub.workers.values(), *sub.gone.values())
     name = next((each.name for each in known if each.id == worker), f"worker {worker}")
-    return [Notice(StateLost(name, len(slots), error))]
+    return [Notice(SlotStateLost(name, len(slots), error))]

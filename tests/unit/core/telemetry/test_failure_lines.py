@@ -177,7 +177,7 @@ def test_kinds_without_end_are_told_whole_so_often_and_then_counted() -> None:
         harness.beat()
     whole = told(harness, "Traceback")
     assert len(whole) == KINDS_MAX
-    assert f"(the last of {KINDS_MAX} kinds that are told whole)" in whole[-1].text
+    assert f"(the last of {KINDS_MAX} kinds logged with a traceback)" in whole[-1].text
     harness.beat(BEATS)
     (*_, line) = told(harness, "more attempts failed in 10 s (others ")
     assert "Error" in line.text

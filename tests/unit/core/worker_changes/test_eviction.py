@@ -111,7 +111,7 @@ def test_it_is_said_what_is_lost() -> None:
     evicted(harness, worker)
     (notice,) = [each for each in harness.notices if "could not be restarted" in each.text]
     assert notice.level is Level.ERROR
-    assert "what it held (at most 4 records) counts as done, and is lost" in notice.text
+    assert "its leased records (at most 4 records) count as done and are lost" in notice.text
 
 
 @pytest.mark.parametrize("on_evict", ["redeliver", "ack"])

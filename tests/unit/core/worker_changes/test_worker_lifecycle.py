@@ -131,9 +131,9 @@ def test_the_last_that_leaves_is_told_once_with_what_becomes_of_the_rest() -> No
             member.deliver()
     said = [each.text for each in member.notices if "left" in each.text]
     assert said == [
-        "worker-0 has left; its keys go to the others, what it had not settled runs again",
-        "worker-1 has left, and there is no other: nothing runs any more, and all that is not "
-        "settled runs at the next start",
+        "worker-0 has left; its keys go to the other workers, and its unsettled records run again",
+        "worker-1 has left, and no other worker is present: no record runs, and unsettled "
+        "records run again at the next start",
     ]
     assert member.notices[-1].level is Level.WARNING
 
@@ -144,7 +144,9 @@ def test_several_that_leave_at_once_and_are_the_last_are_told_in_one_line() -> N
     for _ in range(2):
         member.tell(ev.Tick(member.pool.progress(), departed=gone))
     (said,) = [each.text for each in member.notices]
-    assert said.startswith("worker-0, worker-1 have left, and there is no other: nothing runs any")
+    assert said.startswith(
+        "worker-0, worker-1 have left, and no other worker is present: no record"
+    )
 
 
 def test_one_that_leaves_while_it_joins_gives_its_slots_back() -> None:
