@@ -118,8 +118,8 @@ class Handling(Orderable):
             # this worker while others are idle.
             leases = 2 * size * (options.coroutines or 1)
             if not found.shares:
-                leases = max(options.leases_per_worker, leases)
-            found = replace(found, leases_per_worker=leases)
+                leases = max(options.prefetch_records, leases)
+            found = replace(found, prefetch_records=leases)
             found.check()
             self.options, self.subscription = options, found
             self.called, self.batches = handler, rule

@@ -41,7 +41,7 @@ def noop_verb(plan: NoopPlan, bootstrap: str | None, output: OutputFormat) -> in
         plan,
         bootstrap,
         output,
-        max_leases_per_key=plan.max_leases_per_key,
+        one_in_flight_per_key=plan.one_in_flight_per_key,
     )
 
 
@@ -184,14 +184,16 @@ def _verb(
     bootstrap: str | None,
     output: OutputFormat,
     *,
-    max_leases_per_key: int | None = None,
+    one_in_flight_per_key: bool = False,
     table: _Table | None = None,
 ) -> int:
     plan.check()
     # Checked here, because the measuring process would find a bad setting only after producing.
     pools = (plan.workers,) if isinstance(plan.workers, str) else plan.workers
     for workers in pools:
-        make_options({"workers": workers, "max_leases_per_key": max_leases_per_key}).subscription()
+        make_options(
+            {"workers": workers, "one_in_flight_per_key": one_in_flight_per_key}
+        ).subscription()
     if bootstrap is not None:
         require_broker({"bootstrap.servers": bootstrap})
     result = measure_at(plan, bootstrap, write_note)

@@ -20,10 +20,12 @@ DLQ_MEANT = {"yes": _TO_ALL, "on": _TO_ALL, "true": _TO_ALL} | dict.fromkeys(
 """Words for yes and no in other formats. Here each would silently name a topic."""
 
 
-def poison_of(poison: PoisonPolicy | None, dlq: bool | str, routing: RoutingMode) -> PoisonPolicy:
+def poison_of(
+    on_exhausted: PoisonPolicy | None, dlq: bool | str, routing: RoutingMode
+) -> PoisonPolicy:
     """Return the policy. With exclusive routing nothing may run after an unfinished record."""
     in_order = routing == "exclusive"
-    return poison or ("block" if dlq is False or in_order else "dead_letter")
+    return on_exhausted or ("block" if dlq is False or in_order else "dead_letter")
 
 
 def dlq_topic_of(dlq: bool | str, topic: str) -> str:

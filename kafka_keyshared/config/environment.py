@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from kafka_keyshared.config.fields import PREFIX, Field, fields
+from kafka_keyshared.config.fields import Field, fields
 from kafka_keyshared.config.properties import CONSUMER, PRODUCER
+from kafka_keyshared.config.renamed_settings import ENVIRONMENT, PREFIX, RENAMED, renaming
 from kafka_keyshared.config.setting_faults import Fault, guess
 
 CONFIG = f"{PREFIX}CONFIG"
@@ -84,6 +85,8 @@ def config_file(environ: Mapping[str, str]) -> Path | None:
 def unknown(variable: str) -> Fault:
     """Return the fault of a variable that is no setting, without its value: it may be secret."""
     rest = variable.removeprefix(PREFIX)
+    if (former := rest.lower()) in RENAMED:
+        return Fault((variable,), renaming(former, ENVIRONMENT))
     names = [*variables(), CONFIG, *LOG, *_client_names()]
     # With the shared prefix all names would look alike.
     meant = CLIENT + rest

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import inspect
 
 from kafka_keyshared.config.file import FileConfig
+from kafka_keyshared.config.renamed_settings import FILE, PREFIX, PROGRAM, RENAMED, renaming
 from kafka_keyshared.config.setting_faults import Fault, guess
 
-PREFIX = "KEYSHARED_"
 NOTHING = "none"
 """The text for no value, for settings that may be left out."""
 
@@ -211,6 +211,8 @@ def flattened(
 def _unknown(known: Iterable[str], name: str, before: str, *, in_file: bool) -> tuple[str, str]:
     """Return the fault text of an unknown name, and a note with the known names."""
     full, table = before + name, _table(before, in_file=in_file)
+    if full in RENAMED:
+        return renaming(full, FILE if in_file else PROGRAM), ""
     elsewhere = [each for each in known if each != full and each.rpartition(".")[2] == name]
     if elsewhere:
         inside = _table(elsewhere[0].rpartition(".")[0], in_file=in_file)

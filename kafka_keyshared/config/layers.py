@@ -261,9 +261,10 @@ def _without_topic(options: Options) -> Iterator[Fault]:
     if options.dlq is not False:
         return
     cure = "give dlq=True or dlq='name'"
-    if options.poison in NEED_DLQ:
-        text = f"poison={options.poison!r} needs a dead-letter topic, dlq is not set: {cure}"
-        yield Fault(("poison", "dlq"), text)
+    if options.on_exhausted in NEED_DLQ:
+        policy = f"on_exhausted={options.on_exhausted!r}"
+        text = f"{policy} needs a dead-letter topic, dlq is not set: {cure}"
+        yield Fault(("on_exhausted", "dlq"), text)
     if options.dlq_limit:
         text = f"dlq_limit=True limits what goes to a dead-letter topic, dlq is not set: {cure}"
         yield Fault(("dlq_limit", "dlq"), text)

@@ -24,7 +24,12 @@ from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.offsets.denials import AUTHORIZATION_TIMEOUT
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingMode
-from kafka_keyshared.core.subscription.settings import OnEvict, SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription.settings import (
+    Delivery,
+    OnEvict,
+    SubscriptionSettings,
+    worker_names,
+)
 from kafka_keyshared.hashing import SLOTS, SlotFunction
 
 _KEY = r"^(?:record|header:.+|json:(?:/.*)?|avro:.+)$"
@@ -83,21 +88,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Annotated[int, Meta(ge=1)],
         Meta(description="Of so many last records.", extra={"unit": "records"}),
     ] = 5_000
-    dlq_limit_in_a_row: Annotated[
+    dlq_limit_consecutive: Annotated[
         Annotated[int, Meta(ge=1)],
         Meta(
             description="So many in a row are too many, whatever their share.",
             extra={"unit": "records"},
         ),
     ] = 1_000
-    poison: Annotated[
+    on_exhausted: Annotated[
         PoisonPolicy | None,
         Meta(
             description="What becomes of a record whose attempts are used up: it is dropped, dead-"
             "lettered, or blocks its key (block); block_and_dlq writes a dead letter too, divert "
             "sends all that follow of its key there. Not set: dead_letter with a dead-letter "
             "topic, block without, and with `exclusive`.",
-            extra={"flag": "--poison"},
+            extra={"flag": "--on-exhausted"},
         ),
     ] = None
     retry: Annotated[RetryOptions, Meta(description="When a failed record runs again.")] = (
@@ -224,14 +229,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "fill until its partition is held back; half of that behind blocked keys. 1 is all."
         ),
     ] = 0.5
-    leases_per_worker: Annotated[
+    prefetch_records: Annotated[
         Annotated[int, Meta(ge=1)],
         Meta(
             description="The most records that one worker holds, running or next.",
             extra={"unit": "records"},
         ),
     ] = 1_000
-    lease_bytes_per_worker: Annotated[
+    prefetch_bytes: Annotated[
         Annotated[int, Meta(ge=1)] | None,
         Meta(
             description="The most bytes (keys and values) of what one worker holds; a single "
@@ -239,12 +244,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             extra={"unit": "bytes"},
         ),
     ] = None
-    max_leases_per_key: Annotated[
-        Literal[1] | None,
-        Meta(
-            description="1: a worker holds one record of a key at a time. Not set: as many as fit."
-        ),
-    ] = None
+    one_in_flight_per_key: Annotated[
+        bool,
+        Meta(description="Whether a worker holds at most one record of each key at a time."),
+    ] = False
     commit_interval: Annotated[
         Annotated[float, Meta(gt=0, le=WEEK)],
         Meta(description="How often is committed while there is work.", extra={"unit": "s"}),
@@ -322,13 +325,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         bool, Meta(description="Whether metrics with one sample per partition are served.")
     ] = True
     tracing: Annotated[bool, Meta(description=worker_options.TRACED)] = False
-    reliable: Annotated[
-        bool,
+    delivery: Annotated[
+        Delivery,
         Meta(
             description="false: nothing is retried or committed, and a worker that is full drops "
             "what comes for it. For what is out of date sooner than it could be made up for."
         ),
-    ] = True
+    ] = "at-least-once"
     check_invariants: Annotated[
         bool,
         Meta(
@@ -368,7 +371,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def subscription(self, name: str = "default") -> SubscriptionSettings:
         """Return the core's settings of a subscription with these options."""
-        if not self.reliable:
+        if self.delivery == "at-most-once":
             refuse_what_needs_tracking(self, Options())
         settings = SubscriptionSettings(
             name=name,
@@ -380,21 +383,20 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             slot_function=self.slot_function,
             undecodable=self.undecodable,
             retry=RetryPolicy(**msgspec.structs.asdict(self.retry)),
-            poison=poison_of(self.poison, self.dlq, self.routing),
+            on_exhausted=poison_of(self.on_exhausted, self.dlq, self.routing),
             dlq=self.dlq is not False,
             dlq_limit=self._dlq_limit(),
             window_records=self.window_records,
             window_bytes=self.window_bytes,
             window_share=self.window_share,
-            leases_per_worker=worker_options.leases_of(self.workers, self.leases_per_worker),
-            lease_bytes_per_worker=self.lease_bytes_per_worker,
-            max_leases_per_key=self.max_leases_per_key
-            or (1 if self.pool == worker_options.PULL else None),
+            prefetch_records=worker_options.leases_of(self.workers, self.prefetch_records),
+            prefetch_bytes=self.prefetch_bytes,
+            one_in_flight_per_key=self.one_in_flight_per_key or self.pool == worker_options.PULL,
             individually=not self.serial,
             slice_records=worker_options.slice_records(self.workers, self.time_limit),
             ack_timeout=self.time_limit,
             exit_when_stuck=self.on_stuck == "exit",
-            reliable=self.reliable,
+            delivery=self.delivery,
             unblocking_interval=self.unblocking_interval,
             new_workers_wait=self.new_workers_wait,
             on_evict=self.on_evict,
@@ -409,7 +411,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Return the limit of dead letters, None without one."""
         if not self.dlq_limit:
             return None
-        return DlqLimit(self.dlq_limit_share, self.dlq_limit_records, self.dlq_limit_in_a_row)
+        return DlqLimit(self.dlq_limit_share, self.dlq_limit_records, self.dlq_limit_consecutive)
 
     def commit_policy(self) -> CommitPolicy:
         """Return the commit policy."""

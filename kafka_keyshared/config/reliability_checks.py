@@ -1,4 +1,4 @@
-"""Options without meaning under ``reliable=False``: those for tracking and retries."""
+"""Options without meaning under ``delivery='at-most-once'``: those for tracking and retries."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ NEEDS_TRACKING = (
     "dlq",
     "dlq_create",
     "dlq_format",
-    "poison",
+    "on_exhausted",
     "retry",
     "undecodable",
-    "max_leases_per_key",
+    "one_in_flight_per_key",
     "commit_interval",
     "ack_timeout",
     "on_stuck",
@@ -39,8 +39,9 @@ def refuse_what_needs_tracking(options: msgspec.Struct, default: msgspec.Struct)
         said.insert(0, f"workers={getattr(options, 'workers')!r} (members acknowledge)")  # noqa: B009
     if said:
         raise ConfigError(
-            f"reliable=False tracks nothing: with it {', '.join(said)} would mean nothing; leave "
-            "that out, or leave out reliable=False"
+            "delivery='at-most-once' tracks nothing: with it "
+            f"{', '.join(said)} would mean nothing; leave that out, or leave out "
+            "delivery='at-most-once'"
         )
 
 

@@ -10,6 +10,8 @@ from confluent_kafka import Consumer, KafkaException
 
 from kafka_keyshared.config import Options
 from kafka_keyshared.config.properties import CONSUMER
+from kafka_keyshared.config.renamed_settings import CHART as IN_VALUES
+from kafka_keyshared.config.renamed_settings import RENAMED, renaming
 from kafka_keyshared.config.secrets import is_secret
 from tests.helm.chart import CHART, RefusedError, Values, case, minimal, pod, render
 
@@ -129,9 +131,9 @@ CASES = {
         '"group.protocol"="consumer" (KIP-848: the broker decides): leave it out',
     ),
     "dead letters to nowhere": Refused(
-        minimal(config__poison="dead_letter"),
-        "config.poison is dead_letter and there is no config.dlq: give the topic, or true for "
-        "<topic>.dlq",
+        minimal(config__on_exhausted="dead_letter"),
+        "config.on_exhausted is dead_letter and there is no config.dlq: give the topic, or true "
+        "for <topic>.dlq",
     ),
     "a dead-letter topic that nobody writes to": Refused(
         minimal(config__dlq_create=True),
@@ -218,6 +220,13 @@ def test_what_the_package_masks_is_refused_wherever_it_is_readable() -> None:
     reference = {"secretKeyRef": {"name": "user", "key": "password"}}
     referred = [{"name": variables[name], "valueFrom": reference} for name in sorted(secret)]
     assert render(minimal(extraEnv=referred))
+
+
+@pytest.mark.parametrize("former", RENAMED)
+def test_a_former_name_is_refused_and_the_successor_named(former: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        render(minimal(**{f"config__{former}": 1}))
+    assert renaming(former, IN_VALUES) in str(refused.value)
 
 
 def test_a_private_key_is_refused_under_any_name() -> None:

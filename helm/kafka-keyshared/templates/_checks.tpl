@@ -22,6 +22,12 @@ told at once.
 {{- end -}}
 {{- end -}}
 
+{{- range $former, $text := include "keyshared.renamed" . | fromYaml -}}
+{{- if hasKey $config $former -}}
+{{- $wrong = append $wrong $text -}}
+{{- end -}}
+{{- end -}}
+
 {{- $stop := include "keyshared.stopSeconds" . | int -}}
 {{- $grace := include "keyshared.graceSeconds" . | int -}}
 {{- if lt $grace (add $stop 15 | int) -}}
@@ -95,8 +101,8 @@ told at once.
 {{- end -}}
 {{- end -}}
 
-{{- if and (eq (get $config "poison" | toString) "dead_letter") (not $config.dlq) -}}
-{{- $wrong = append $wrong "config.poison is dead_letter and there is no config.dlq: give the topic, or true for <topic>.dlq" -}}
+{{- if and (eq (get $config "on_exhausted" | toString) "dead_letter") (not $config.dlq) -}}
+{{- $wrong = append $wrong "config.on_exhausted is dead_letter and there is no config.dlq: give the topic, or true for <topic>.dlq" -}}
 {{- end -}}
 {{- if and $config.dlq_create (not $config.dlq) -}}
 {{- $wrong = append $wrong "config.dlq_create makes a dead-letter topic and there is no config.dlq: give the topic, or true for <topic>.dlq" -}}

@@ -41,7 +41,7 @@ def test_a_full_worker_drops_the_newest_and_nothing_is_committed(
 
     broker = OfflineBroker(*(record(offset) for offset in range(50)), stepped=stepped)
     app = KeyShared(
-        CONF, ["orders"], hooks=broker.hooks, workers=1, leases_per_worker=5, reliable=False
+        CONF, ["orders"], hooks=broker.hooks, workers=1, prefetch_records=5, delivery="at-most-once"
     )
     app.handler(handle)
     assert app.run() == 0
@@ -65,7 +65,7 @@ def test_what_a_handler_fails_on_is_not_tried_again() -> None:
             app.stop()
 
     broker = OfflineBroker(*(record(offset) for offset in range(3)), stepped=stepped)
-    app = KeyShared(CONF, ["orders"], hooks=broker.hooks, workers=1, reliable=False)
+    app = KeyShared(CONF, ["orders"], hooks=broker.hooks, workers=1, delivery="at-most-once")
     app.handler(handle)
     assert app.run() == 0
     assert tried == [0, 1, 2]
@@ -74,10 +74,10 @@ def test_what_a_handler_fails_on_is_not_tried_again() -> None:
 
 def test_it_is_refused_with_what_needs_tracking_before_anything_is_consumed() -> None:
     with pytest.raises(ConfigError, match=r"dlq=True, retry\.attempts=2 would mean nothing"):
-        KeyShared(CONF, ["orders"], reliable=False, dlq=True, retry={"attempts": 2})
+        KeyShared(CONF, ["orders"], delivery="at-most-once", dlq=True, retry={"attempts": 2})
 
 
 def test_the_banner_says_what_it_leaves_out() -> None:
-    settings: SubscriptionSettings = Options(reliable=False).subscription()
-    line = banner("billing", ["orders"], Options(reliable=False), settings)
+    settings: SubscriptionSettings = Options(delivery="at-most-once").subscription()
+    line = banner("billing", ["orders"], Options(delivery="at-most-once"), settings)
     assert line.endswith("nothing is committed · what fails or finds its worker full is dropped")

@@ -252,7 +252,7 @@ def test_a_mistyped_client_setting_is_guessed(
         ({"retry": {"attemps": 3}}, "'attempts'.*\nthe settings in retry={…} are attempts, backo"),
         ({"attempts": 3}, "'attempts' is no setting here: 'attempts' stands in retry={…}"),
         ({"on_stuck": "explode"}, "on_stuck='explode': give 'exit' or 'hold'"),
-        ({"poison": "drp"}, "poison='drp': give 'block' or 'block_and_dlq' or "),
+        ({"on_exhausted": "drp"}, "on_exhausted='drp': give 'block' or 'block_and_dlq' or "),
         ({"commit_interval": "soon"}, "commit_interval='soon': give a number above 0"),
     ],
 )

@@ -129,7 +129,7 @@ def test_a_wrong_text_is_told_with_its_variable_or_flag(field: Field) -> None:
         ("KEYSHARED_TOPICS", "orders, ^pay.*", ["orders", "^pay.*"]),
         ("KEYSHARED_GROUP", "none", "none"),
         ("KEYSHARED_GROUP", "7", "7"),
-        ("KEYSHARED_MAX_LEASES_PER_KEY", "1", 1),
+        ("KEYSHARED_ONE_IN_FLIGHT_PER_KEY", "true", True),
     ],
 )
 def test_what_a_text_means(variable: str, text: str, value: Any) -> None:
@@ -159,7 +159,6 @@ def test_no_setting_takes_what_is_no_number(field: Field, file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("lend_after = 0.1", "'lend_after' is no setting; it is 'detach_after' now (lend_after is"),
         ("wrkers = 8", "'wrkers' is no setting; did you mean 'workers'? (wrkers is from"),
         ("wrkers = 8", "\nthe settings are workers, dlq, "),
         ("attempts = 3", "'attempts' is no setting here: 'attempts' stands in [retry] ("),
@@ -311,10 +310,10 @@ def test_a_secret_with_a_line_break_behind_it_is_refused() -> None:
             {"revoke_deadline": "from {file}", "max.poll.interval.ms": "the default"},
         ),
         (
-            'poison = "dead_letter"',
+            'on_exhausted = "dead_letter"',
             {"KEYSHARED_DLQ": "false"},
-            "poison='dead_letter' needs a dead-letter topic",
-            {"poison": "from {file}", "dlq": "from KEYSHARED_DLQ"},
+            "on_exhausted='dead_letter' needs a dead-letter topic",
+            {"on_exhausted": "from {file}", "dlq": "from KEYSHARED_DLQ"},
         ),
         (
             "",

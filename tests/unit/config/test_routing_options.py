@@ -50,7 +50,7 @@ def test_the_environment_gives_what_is_no_table() -> None:
     given = {"KEYSHARED_ROUTING": "exclusive", "KEYSHARED_DLQ": "true"}
     subscription = Options(**layered(None, given).options).subscription()
     assert subscription.routing.mode == "exclusive"
-    assert subscription.poison == "block", "nothing goes on without a record, letters or not"
+    assert subscription.on_exhausted == "block", "nothing goes on without a record, letters or not"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,10 @@ def test_the_environment_gives_what_is_no_table() -> None:
         ({"routing": "hash"}, r"routing='hash': give 'auto-split' or 'exclusive' or 'ring' or"),
         ({"routing": "sticky", "ranges": {"w": "9-0"}}, r"ranges of worker 'w': the range 9-0 is"),
         ({"weights": {"worker-0": 0}}, r"weights="),
-        ({"routing": "exclusive", "poison": "drop"}, r"poison='drop' goes on behind a record"),
+        (
+            {"routing": "exclusive", "on_exhausted": "drop"},
+            r"on_exhausted='drop' goes on behind a record",
+        ),
         ({"filters": {"worker-0": ["x"], "worker-1": ["y"]}}, r"give on_unmatched='skip'"),
         ({"unblocking_interval": -1}, r"unblocking_interval=-1: give a number from 0 to 604800"),
         ({"on_unmatched": "drop"}, r"on_unmatched='drop': give 'error' or 'hold' or 'skip'"),

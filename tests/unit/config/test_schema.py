@@ -42,7 +42,7 @@ def test_the_schema_is_one() -> None:
 @EACH
 def test_the_schema_takes_and_refuses_what_loading_does(field: Field, tmp_path: Path) -> None:
     # What a value needs beside it is not for a schema to know.
-    beside: dict[str, Any] = {"dlq": True} if field.name not in ("dlq", "reliable") else {}
+    beside: dict[str, Any] = {"dlq": True} if field.name not in ("dlq", "delivery") else {}
     if field.name == "group_view_create":
         beside["group_view_topic"] = "beats"
     if field.name == "shards":

@@ -600,13 +600,13 @@ def test_members_decode_for_themselves() -> None:
 
 def test_members_lease_one_record_of_a_key_for_30_s() -> None:
     pulled = pull_app().options.subscription()
-    assert (pulled.ack_timeout, pulled.max_leases_per_key) == (30.0, 1)
+    assert (pulled.ack_timeout, pulled.one_in_flight_per_key) == (30.0, True)
     assert pull_app(ack_timeout=2.0).options.subscription().ack_timeout == 2.0
     split = KeyShared(CONF, ["orders"], workers="split:3").options.subscription()
     assert split.ack_timeout is None, "a loop has as long as it had with one consumer"
     limited = KeyShared(CONF, ["orders"], workers="split:3", ack_timeout=2.0).options
     assert limited.subscription().ack_timeout == 2.0, "unless somebody asks for a limit"
-    assert split.max_leases_per_key is None
+    assert not split.one_in_flight_per_key
     assert split.individually
     assert KeyShared(CONF, ["orders"], workers=3).options.subscription().ack_timeout is None
 
