@@ -13,6 +13,7 @@ from kafka_keyshared.app.commands import Orderable
 from kafka_keyshared.app.pools import specs_of
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options
+from kafka_keyshared.config.core_settings import subscription_settings
 from kafka_keyshared.config.worker_options import PROCESS, suited
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
@@ -104,7 +105,7 @@ class Handling(Orderable):
                     "a larger window"
                 )
             found = replace(
-                options.subscription(),
+                subscription_settings(options),
                 key_of=self.subscription.key_of,
                 hands_over=hands_over(handler),
                 instances=inspect.isclass(handler),
@@ -134,7 +135,7 @@ class Handling(Orderable):
         if self.workers_unsaid:
             options = msgspec.structs.replace(options, workers=suited(awaited=awaited))
         try:
-            found = options.subscription()
+            found = subscription_settings(options)
         except ConfigError as error:
             if not awaited:
                 raise

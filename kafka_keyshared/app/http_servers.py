@@ -13,6 +13,7 @@ from confluent_kafka import libversion
 
 from kafka_keyshared.app.group import GroupLink
 from kafka_keyshared.config import Layers, Options
+from kafka_keyshared.config.core_settings import subscription_settings
 from kafka_keyshared.config.http_options import LOOPBACK
 from kafka_keyshared.config.show import in_force
 from kafka_keyshared.errors import ConfigError
@@ -140,7 +141,7 @@ class Served:
             about_it,
             settings,
             keys=options.show_keys,
-            routing=options.subscription().routing,
+            routing=subscription_settings(options).routing,
         )
         server = AdminServer(options.console_host, port, feed, acting, link.group)
         if server.start():

@@ -33,6 +33,7 @@ from kafka_keyshared.config import (
     laid_over,
     make_options,
 )
+from kafka_keyshared.config.core_settings import commit_policy, subscription_settings
 from kafka_keyshared.config.option_types import GivenOptions
 from kafka_keyshared.config.properties import ALIASES
 from kafka_keyshared.config.show import of_program
@@ -163,7 +164,7 @@ class KeyShared(Handling, Looked):
         if isinstance(topics, str) or not topics:
             raise ConfigError(f"topics={topics!r}: give a list with at least one topic name")
         self.topics = list(topics)
-        self.subscription = self.options.subscription()
+        self.subscription = subscription_settings(self.options)
         if key is not None:
             # it imports Avro, which most programs do not need
             from kafka_keyshared.config.keys import key_function
@@ -172,7 +173,7 @@ class KeyShared(Handling, Looked):
         if self.subscription.dlq:
             refuse_own(self.options, self.topics)
             refuse_to_skip(self.options, self.dead_letter_on)
-        self._commit_policy = self.options.commit_policy()
+        self._commit_policy = commit_policy(self.options)
         self._wrapped = Wrapped(self.conf, Subscribed(topics, *self._callbacks))
         self.workers_unsaid = "workers" not in given
         self._pull = pull_pool(self.options, self.subscription.name, CLOCK, self.serdes)

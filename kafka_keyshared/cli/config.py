@@ -22,7 +22,7 @@ from kafka_keyshared.cli.settings import load_object
 from kafka_keyshared.client.standalone import outsider
 from kafka_keyshared.config import Fault, Options, SettingsError
 from kafka_keyshared.config.client import without_effect
-from kafka_keyshared.config.schema import schema
+from kafka_keyshared.config.file import schema
 from kafka_keyshared.config.show import in_force, of_program
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.handlers import awaits, maker

@@ -1,9 +1,9 @@
-"""Settings from environment variables, and the variables that are no settings.
+"""Settings from environment variables, and variables that are not settings.
 
 ``KEYSHARED_RETRY_ATTEMPTS`` is the setting ``retry.attempts``, ``KEYSHARED_KAFKA_SASL_PASSWORD``
 the client's ``sasl.password``, ``KEYSHARED_CONFIG`` the file. An empty value counts as not set. Any
-other variable with the prefix is refused: a mistyped setting would otherwise have no effect,
-silently.
+other variable with the prefix is refused. Otherwise a mistyped setting would have no effect, and no
+error would say so.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def config_file(environ: Mapping[str, str]) -> Path | None:
 
 
 def unknown(variable: str) -> Fault:
-    """Return the fault of a variable that is no setting, without its value: it may be secret."""
+    """Return the fault of a variable that is not a setting. It omits the value, maybe a secret."""
     rest = variable.removeprefix(PREFIX)
     if (former := rest.lower()) in RENAMED:
         return Fault((variable,), renaming(former, ENVIRONMENT))
@@ -92,7 +92,7 @@ def unknown(variable: str) -> Fault:
     meant = CLIENT + rest
     hint = f"; did you mean {meant!r}?" if meant in names else _near(rest, names)
     text = (
-        f"the environment variable {variable} is no setting{hint}; give KEYSHARED_<SETTING>, or "
+        f"the environment variable {variable} is not a setting{hint}; give KEYSHARED_<SETTING>, or "
         f"{CLIENT}<SETTING> for the client"
     )
     return Fault((variable,), text)

@@ -1,6 +1,6 @@
-"""The structure of :mod:`.options`, read field by field.
+"""Facts about each setting, derived from its type in :mod:`.options`.
 
-All facts about a setting, from any source, are derived here from its type.
+They serve every source: the file, the environment, flags and programs.
 """
 
 from __future__ import annotations
@@ -216,13 +216,13 @@ def _unknown(known: Iterable[str], name: str, before: str, *, in_file: bool) -> 
     elsewhere = [each for each in known if each != full and each.rpartition(".")[2] == name]
     if elsewhere:
         inside = _table(elsewhere[0].rpartition(".")[0], in_file=in_file)
-        where = f"in {inside}" if inside else f"outside of {table}, above it"
-        return f"{full!r} is no setting here: {name!r} stands {where}", ""
+        where = f"into {inside}" if inside else f"out of {table}, above it"
+        return f"{full!r} is not a setting here: move {name!r} {where}", ""
     siblings = [each for each in known if each.startswith(before)]
     short = list(dict.fromkeys(_last(each, before) for each in siblings))
     of_table = f" in {table}" if table else ""
     near = guess(name, short)
-    return f"{full!r} is no setting{near}", f"the settings{of_table} are {', '.join(short)}"
+    return f"{full!r} is not a setting{near}", f"the settings{of_table} are {', '.join(short)}"
 
 
 def _table(name: str, *, in_file: bool) -> str:

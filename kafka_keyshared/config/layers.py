@@ -17,18 +17,16 @@ import msgspec
 
 from kafka_keyshared.config import environment
 from kafka_keyshared.config.client import conflicts, deadline_faults, setting_fault
+from kafka_keyshared.config.core_settings import commit_policy, subscription_settings
 from kafka_keyshared.config.fields import accepted, fields, flattened, from_text, nested, shown
-from kafka_keyshared.config.file import FileConfig
+from kafka_keyshared.config.file import KAFKA, FileConfig
+from kafka_keyshared.config.option_checks import make_options
 from kafka_keyshared.config.options import Options
 from kafka_keyshared.config.properties import ALIASES
 from kafka_keyshared.config.secrets import scrubbed
 from kafka_keyshared.config.setting_faults import Fault, SettingsError, refuse
-from kafka_keyshared.config.tracing_checks import untraceable
-from kafka_keyshared.config.worker_options import PULL, counted_workers, refuse_more, suited
-from kafka_keyshared.core.contract.retry_policy import NEED_DLQ
+from kafka_keyshared.config.worker_options import suited
 from kafka_keyshared.errors import ConfigError
-
-KAFKA = "kafka"
 
 
 @dataclass(slots=True)
@@ -97,8 +95,8 @@ class Layers:
         try:
             options = make_options(self.options)
             yield from deadline_faults(options, self.conf)
-            options.subscription()
-            options.commit_policy()
+            subscription_settings(options)
+            commit_policy(options)
         except SettingsError as error:
             yield from error.faults
         except ConfigError as error:
@@ -233,57 +231,6 @@ def load_file(path: str | Path) -> Layers:
     found = merge([from_file(Path(path))])
     found.check()
     return found
-
-
-def make_options(values: Mapping[str, Any]) -> Options:
-    """Return checked options. Raise :class:`ConfigError` with every wrong one."""
-    faults: list[Fault] = []
-    fit = {
-        known.name: accepted(known, value, faults)
-        for known, value in flattened(values, Options, faults)
-    }
-    refuse(faults)
-    options = msgspec.convert(nested(fit), Options)
-    faults += [*_too_many(options), *_without_topic(options)]
-    refuse([*faults, *untraceable(options), *_two_views(options)])
-    return options
-
-
-def _too_many(options: Options) -> Iterator[Fault]:
-    if options.pool != PULL:
-        try:
-            refuse_more(*counted_workers(options.workers), f"workers={options.workers!r}")
-        except ConfigError as error:
-            yield Fault(("workers",), str(error))
-
-
-def _without_topic(options: Options) -> Iterator[Fault]:
-    if options.dlq is not False:
-        return
-    cure = "give dlq=True or dlq='name'"
-    if options.on_exhausted in NEED_DLQ:
-        policy = f"on_exhausted={options.on_exhausted!r}"
-        text = f"{policy} needs a dead-letter topic, dlq is not set: {cure}"
-        yield Fault(("on_exhausted", "dlq"), text)
-    if options.dlq_limit:
-        text = f"dlq_limit=True limits what goes to a dead-letter topic, dlq is not set: {cure}"
-        yield Fault(("dlq_limit", "dlq"), text)
-    if options.dlq_create:
-        text = f"dlq_create=True makes a dead-letter topic, dlq is not set: {cure}"
-        yield Fault(("dlq_create", "dlq"), text)
-
-
-def _two_views(options: Options) -> Iterator[Fault]:
-    """Yield faults in the options of the group view."""
-    if options.group_view_topic is not None and options.group_view_addresses:
-        text = (
-            f"group_view_topic={options.group_view_topic!r} and "
-            f"group_view_addresses={options.group_view_addresses!r}: give one of the two"
-        )
-        yield Fault(("group_view_topic", "group_view_addresses"), text)
-    if options.group_view_create and options.group_view_topic is None:
-        text = "group_view_create=True makes group_view_topic, which is not set: give its name"
-        yield Fault(("group_view_create", "group_view_topic"), text)
 
 
 def _read(path: Path) -> dict[str, Any]:

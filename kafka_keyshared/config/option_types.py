@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypedDict
 
-from kafka_keyshared.config.retry_options import RetryOptions
+from kafka_keyshared.config.options import RetryOptions
 from kafka_keyshared.core.contract.retry_policy import PoisonPolicy
 from kafka_keyshared.core.keys.extraction import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.routing.filters import OnUnmatched

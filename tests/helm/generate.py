@@ -67,11 +67,12 @@ def _number(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def renamed_template() -> str:
-    """The template with the error for each former name of a setting."""
-    texts = {former: renaming(former, IN_VALUES) for former in RENAMED}
+    """The template with the successor of each former name of a setting."""
+    # The rule of the templates has the beginning.
+    texts = {former: renaming(former, IN_VALUES).partition(": ")[2] for former in RENAMED}
     lines = "\n".join(f"{former}: {json.dumps(text)}" for former, text in texts.items())
     return (
-        "{{/*\nThe error for each former name of a setting under config. Generated.\n*/}}\n"
+        "{{/*\nThe successor of each former name of a setting under config. Generated.\n*/}}\n"
         '{{- define "keyshared.renamed" -}}\n' + lines + "\n{{- end -}}\n"
     )
 

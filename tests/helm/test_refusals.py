@@ -42,6 +42,7 @@ CASES = {
     "no broker": Refused(
         minimal(config__bootstrap=None), "config.bootstrap is empty: give it, such as kafka:9092"
     ),
+    "a former name": Refused(minimal(config__poison="drop"), renaming("poison", IN_VALUES)),
     "no topics": Refused(
         minimal(config__topics=[]), "config.topics is empty: give it, such as [orders]"
     ),
@@ -149,7 +150,7 @@ CASES = {
             },
         },
         'config.revoke_deadline is 4.6 s, above 4.5 s, half of "max.poll.interval.ms" less 0.5 s: '
-        "lower it or raise that",
+        "lower the first, or raise the second",
     ),
 }
 

@@ -24,7 +24,7 @@ told at once.
 
 {{- range $former, $text := include "keyshared.renamed" . | fromYaml -}}
 {{- if hasKey $config $former -}}
-{{- $wrong = append $wrong $text -}}
+{{- $wrong = append $wrong (printf "config.%s has been renamed: %s" $former $text) -}}
 {{- end -}}
 {{- end -}}
 
@@ -110,7 +110,7 @@ told at once.
 {{- $most := subf (divf (get $kafka "max.poll.interval.ms" | default 300000 | float64) 2000) 0.5 -}}
 {{- $revoke := dig "revoke_deadline" 5 $config | float64 -}}
 {{- if gt $revoke $most -}}
-{{- $wrong = append $wrong (printf "config.revoke_deadline is %g s, above %g s, half of \"max.poll.interval.ms\" less 0.5 s: lower it or raise that" $revoke $most) -}}
+{{- $wrong = append $wrong (printf "config.revoke_deadline is %g s, above %g s, half of \"max.poll.interval.ms\" less 0.5 s: lower the first, or raise the second" $revoke $most) -}}
 {{- end -}}
 
 {{- if $wrong -}}

@@ -141,7 +141,7 @@ def _tokens_of(pointer: str) -> tuple[str, ...]:
     first, *tokens = pointer.split("/")
     if first or "~" in pointer.replace("~0", "").replace("~1", ""):
         raise ConfigError(
-            f"key: {pointer!r} is no JSON pointer: give '/' before each name, such as "
+            f"key: {pointer!r} is not a JSON pointer: give '/' before each name, such as "
             "'/customer/id', with '~1' for a '/' and '~0' for a '~' in a name"
         )
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in tokens)

@@ -16,6 +16,7 @@ from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options, RetryOptions
+from kafka_keyshared.config.core_settings import subscription_settings
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.thread_state import WorkerSpec
@@ -318,6 +319,6 @@ def test_every_worker_of_a_pool_has_its_own_thread() -> None:
 
 def test_one_thread_and_one_attempt_are_told_in_the_singular() -> None:
     options = Options(workers=1, retry=RetryOptions(attempts=1))
-    line = banner("billing", ["orders"], options, options.subscription())
+    line = banner("billing", ["orders"], options, subscription_settings(options))
     assert " · 1 thread · " in line
     assert line.endswith(" · 1 attempt, then block")

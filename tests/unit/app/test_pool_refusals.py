@@ -32,7 +32,7 @@ def test_what_says_no_number_of_workers_is_refused_with_all_that_may_be_said(wor
         an_app(workers=workers)
     assert str(refused.value) == (
         f"workers={workers!r}: give a number of threads such as 16 or 'thread:16', at least 1 "
-        "worker; 'asyncio:1000' for so many coroutines at once, 'process:4' for processes; or "
+        "worker; 'asyncio:1000' for 1000 concurrent coroutines, 'process:4' for processes; or "
         "'pull' for members that ask for records"
     )
 
@@ -59,7 +59,7 @@ def test_more_workers_than_anybody_means_are_refused_before_they_are_made(
 )
 def test_nor_are_they_ordered_while_it_runs(workers: Any, many: int) -> None:
     app = an_app(workers=workers)
-    with pytest.raises(ConfigError, match=rf"scale\({many}\): there are at most {many - 1}; give"):
+    with pytest.raises(ConfigError, match=rf"scale\({many}\): the maximum is {many - 1}; give"):
         app.scale(many)
     with pytest.raises(ConfigError, match=r"scale\(-1\): give at least 1 worker"):
         app.scale(-1)

@@ -26,7 +26,7 @@ from kafka_keyshared import Ack, DeadLetter, Drop, Output, Retry
 from kafka_keyshared.app.keyshared import CLOCK, KeyShared
 from kafka_keyshared.cli.run import hand_out
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.config import tracing_checks
+from kafka_keyshared.config import option_checks
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.model import Record
@@ -352,7 +352,7 @@ def test_where_the_extra_is_missing_it_is_refused_with_what_installs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found: Callable[[str], None] = lambda name: None  # noqa: E731
-    monkeypatch.setattr(tracing_checks, "find_spec", found)
+    monkeypatch.setattr(option_checks, "find_spec", found)
     with pytest.raises(ConfigError, match=r'pip install "kafka-keyshared\[tracing\]"'):
         an_app(OfflineBroker())
     assert an_app(OfflineBroker(), tracing=False).options.tracing is False

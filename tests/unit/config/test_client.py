@@ -22,9 +22,14 @@ from kafka_keyshared.config import (
     merge,
 )
 from kafka_keyshared.config import client as config_client
-from kafka_keyshared.config.client import ask, setting_fault, without_effect
+from kafka_keyshared.config.client import (
+    REFUSED,
+    RefusedSetting,
+    ask,
+    setting_fault,
+    without_effect,
+)
 from kafka_keyshared.config.environment import CLIENT, RESERVED, client_name
-from kafka_keyshared.config.forbidden_client import REFUSED, RefusedSetting
 from kafka_keyshared.config.layers import from_environment
 from kafka_keyshared.config.properties import ALIASES, CALLBACKS, CONSUMER, PRODUCER
 from kafka_keyshared.config.secrets import MASK, masked
@@ -105,13 +110,13 @@ def test_what_breaks_nothing_is_taken(name: str, value: Any) -> None:
         ("sesion.timeout.ms", 1, "did you mean 'session.timeout.ms'"),
         ("Group.Instance.Id", "x", "did you mean 'group.instance.id'"),
         ("linger.msec", 1, "did you mean 'linger.ms'"),
-        ("xyz", 1, '"xyz" is no setting of the Kafka client'),
+        ("xyz", 1, '"xyz" is not a setting of the Kafka client'),
         ("session.timeout.ms", "soon", "Invalid value"),
         ("session.timeout.ms", 0, "outside allowed range 1..3600000"),
         ("auto.offset.reset", "first", 'Invalid value "first"'),
         ("ssl.ca.location", ["a"], "is a list: give text, a number, true or false"),
         ("sasl.password", b"x", "is a bytes: give text"),
-        *((name, "print", "takes a function of Python") for name in CALLBACKS),
+        *((name, "print", "takes a Python function") for name in CALLBACKS),
         ("rebalance_cb", print, "of callbacks there are on_commit"),
     ],
 )

@@ -15,11 +15,12 @@ from kafka_keyshared.config import (
     from_flags,
     layered,
     load_file,
+    make_options,
     merge,
     sources,
 )
 from kafka_keyshared.config.fields import Field
-from kafka_keyshared.config.layers import from_environment, make_options
+from kafka_keyshared.config.layers import from_environment
 from kafka_keyshared.config.show import in_force
 from kafka_keyshared.errors import ConfigError
 from tests.support.setting_values import (
@@ -159,12 +160,12 @@ def test_no_setting_takes_what_is_no_number(field: Field, file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("wrkers = 8", "'wrkers' is no setting; did you mean 'workers'? (wrkers is from"),
+        ("wrkers = 8", "'wrkers' is not a setting; did you mean 'workers'? (wrkers is from"),
         ("wrkers = 8", "\nthe settings are workers, dlq, "),
-        ("attempts = 3", "'attempts' is no setting here: 'attempts' stands in [retry] ("),
+        ("attempts = 3", "'attempts' is not a setting here: move 'attempts' into [retry] ("),
         (
             "[retry]\nworkers = 3",
-            "'retry.workers' is no setting here: 'workers' stands outside of [retry]",
+            "'retry.workers' is not a setting here: move 'workers' out of [retry]",
         ),
         ("[retry]\nxyz = 3", "\nthe settings in [retry] are attempts, backoff, "),
         (
@@ -176,7 +177,7 @@ def test_no_setting_takes_what_is_no_number(field: Field, file: Path) -> None:
             'dlq = "off"',
             "dlq='off': text is the name of a topic; give false without quotes, or leave",
         ),
-        ("[retry]\nattemps = 3", "'retry.attemps' is no setting; did you mean 'attempts'?"),
+        ("[retry]\nattemps = 3", "'retry.attemps' is not a setting; did you mean 'attempts'?"),
         ("retry = 3", "retry=3: give a table with attempts, backoff"),
         ("kafka = 3", "kafka=3: give a table with settings of the client"),
         ("[workers]\nthread = 16", "workers={'thread': 16}: give a number of threads"),
@@ -205,7 +206,7 @@ def test_what_a_file_may_not_have(text: str, said: str, file: Path) -> None:
     ],
 )
 def test_a_variable_that_is_no_setting_is_refused(variable: str, meant: str | None) -> None:
-    with pytest.raises(ConfigError, match=f"{variable} is no setting") as caught:
+    with pytest.raises(ConfigError, match=f"{variable} is not a setting") as caught:
         layered(None, {variable: "hunter2"})
     assert meant is None or f"did you mean '{meant}'?" in str(caught.value)
     assert "hunter2" not in str(caught.value)

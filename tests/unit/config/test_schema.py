@@ -11,9 +11,9 @@ import pytest
 
 from kafka_keyshared.config import load_file, make_options
 from kafka_keyshared.config.fields import Field, allowed, fields
+from kafka_keyshared.config.file import schema
 from kafka_keyshared.config.option_types import GivenOptions
 from kafka_keyshared.config.options import Options
-from kafka_keyshared.config.schema import schema
 from kafka_keyshared.errors import ConfigError
 from tests.setup import cli_page, config_page
 from tests.support.setting_values import GIVEN, SETTINGS, as_toml, bad_values, two_values
@@ -97,7 +97,7 @@ def test_a_page_that_is_out_of_date_is_noticed() -> None:
         ("`KEYSHARED_WORKERS`<br>", "`KEYSHARED_WORKER`<br>"),
         ("a number from 0 to 604800", "a number from 0 to 60"),
         ("`enable.auto.offset.store` | `false`", "`enable.auto.offset.store` | `true`"),
-        ("brokers of its own making", "brokers"),
+        ("mock brokers", "brokers"),
     ):
         changed = text.replace(old, new)
         assert changed != text, old

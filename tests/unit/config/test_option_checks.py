@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.config.options import Options
-from kafka_keyshared.config.reliability_checks import NEEDS_TRACKING
-from kafka_keyshared.config.retry_options import RetryOptions
+from kafka_keyshared.config.core_settings import subscription_settings
+from kafka_keyshared.config.option_checks import NEEDS_TRACKING
+from kafka_keyshared.config.options import Options, RetryOptions
 from kafka_keyshared.errors import ConfigError
 
 SAID: dict[str, tuple[Any, str]] = {
@@ -32,8 +32,8 @@ SAID: dict[str, tuple[Any, str]] = {
 def test_what_needs_tracking_is_refused_by_name(name: str) -> None:
     value, said = SAID[name]
     with pytest.raises(ConfigError) as refused:
-        Options(**{name: value}, delivery="at-most-once").subscription()
-    assert f"with it {said} would mean nothing" in str(refused.value)
+        subscription_settings(Options(**{name: value}, delivery="at-most-once"))
+    assert f"so it does not work with {said}: leave these out" in str(refused.value)
     assert "leave out delivery='at-most-once'" in str(refused.value)
 
 
@@ -42,8 +42,8 @@ def test_each_of_them_is_tried() -> None:
 
 
 def test_all_of_them_are_named_at_once() -> None:
-    with pytest.raises(ConfigError, match="dlq=True, ack_timeout=3\\.0 would"):
-        Options(dlq=True, ack_timeout=3.0, delivery="at-most-once").subscription()
+    with pytest.raises(ConfigError, match="dlq=True, ack_timeout=3\\.0 "):
+        subscription_settings(Options(dlq=True, ack_timeout=3.0, delivery="at-most-once"))
 
 
 @pytest.mark.parametrize("undecodable", [None, "drop", "null_key"])
@@ -51,10 +51,10 @@ def test_what_needs_no_tracking_may_be_said(undecodable: Any) -> None:
     options = Options(
         workers=3, undecodable=undecodable, prefetch_records=9, delivery="at-most-once"
     )
-    settings = options.subscription()
+    settings = subscription_settings(options)
     assert not settings.at_least_once
     assert settings.when_undecodable() == (undecodable or "drop")
 
 
 def test_the_default_delivery_is_at_least_once() -> None:
-    assert Options().subscription().at_least_once
+    assert subscription_settings(Options()).at_least_once
