@@ -14,7 +14,7 @@ from kafka_keyshared.app.pools import specs_of
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options
 from kafka_keyshared.config.core_settings import subscription_settings
-from kafka_keyshared.config.worker_options import PROCESS, suited
+from kafka_keyshared.config.worker_options import PROCESS, default_workers
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.batching import (
@@ -95,7 +95,7 @@ class Handling(Orderable):
                 )
             options = self.options
             if self.workers_unsaid:
-                workers = suited(awaited=awaits(handler), batched=True)
+                workers = default_workers(awaited=awaits(handler), batched=True)
                 options = msgspec.structs.replace(options, workers=workers)
             check_batches(handler, rule, options.pool)
             if size > options.window_records:
@@ -133,7 +133,7 @@ class Handling(Orderable):
         """Return the options and settings with the default workers for the handler."""
         awaited, options = awaits(handler), self.options
         if self.workers_unsaid:
-            options = msgspec.structs.replace(options, workers=suited(awaited=awaited))
+            options = msgspec.structs.replace(options, workers=default_workers(awaited=awaited))
         try:
             found = subscription_settings(options)
         except ConfigError as error:

@@ -11,15 +11,15 @@ from kafka_keyshared.config.client import (
     starts_at_beginning,
 )
 from kafka_keyshared.config.core_settings import commit_policy, subscription_settings
-from kafka_keyshared.config.environment import ours
+from kafka_keyshared.config.environment import package_variables
 from kafka_keyshared.config.file import FileConfig
 from kafka_keyshared.config.layers import (
     Layers,
     from_flags,
-    laid_over,
     layered,
     load_file,
     merge,
+    overlay,
     sources,
 )
 from kafka_keyshared.config.option_checks import make_options
@@ -41,12 +41,12 @@ __all__ = [
     "commit_policy",
     "connection_conf",
     "from_flags",
-    "laid_over",
     "layered",
     "load_file",
     "make_options",
     "merge",
-    "ours",
+    "overlay",
+    "package_variables",
     "refuse",
     "session_seconds",
     "sources",

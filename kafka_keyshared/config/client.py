@@ -19,7 +19,7 @@ from kafka_keyshared.config.properties import (
     FOR_LETTERS,
     PRODUCER,
 )
-from kafka_keyshared.config.secrets import MASK, is_secret, scrubbed
+from kafka_keyshared.config.secrets import MASK, is_secret, scrub
 from kafka_keyshared.config.setting_faults import Fault, guess, refuse
 from kafka_keyshared.config.tokens import with_guarded_tokens
 from kafka_keyshared.errors import ConfigError
@@ -50,6 +50,8 @@ _MESSAGE_BYTES = 1_000_000
 
 MAX_POLL_INTERVAL_MS = 300_000
 SESSION_TIMEOUT_MS = 45_000
+"""Default session timeout of the client, and of a broker under the protocol of KIP-848."""
+
 _PROBE = "keyshared.is.asking"
 _NOT_PROBED = ("plugin.library.paths",)
 """Settings that are not probed, because the client would load the files that they name."""
@@ -182,7 +184,7 @@ def client_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
         text = "'group.id' is missing: give the consumer group's name"
         faults.append(Fault(("group.id",), text))
     faults += filter(None, (setting_fault(name, value) for name, value in conf.items()))
-    refuse(faults or [*conflicts(own)] or together(conf, own))
+    refuse(faults or [*conflict_faults(own)] or combination_faults(conf, own))
     return own
 
 
@@ -209,7 +211,7 @@ def fetch_bytes(conf: Mapping[str, Any], most: int) -> int:
     return max(min(most, queued * 1_024), message)
 
 
-def together(conf: Mapping[str, Any], own: Mapping[str, Any]) -> list[Fault]:
+def combination_faults(conf: Mapping[str, Any], own: Mapping[str, Any]) -> list[Fault]:
     """Return the combinations that the installed client refuses although it accepts each setting.
 
     ``own`` is ``conf`` with our defaults. The client is made without an address, so it connects to
@@ -232,10 +234,6 @@ def together(conf: Mapping[str, Any], own: Mapping[str, Any]) -> list[Fault]:
     return []
 
 
-SESSION_MS = 45_000
-"""Default session timeout of the client, and of a broker under the protocol of KIP-848."""
-
-
 def starts_at_beginning(conf: Mapping[str, Any]) -> bool:
     """Return whether a partition without a committed position is read from its beginning."""
     return str(conf.get("auto.offset.reset", "latest")).lower() in _BEGINNING
@@ -244,12 +242,12 @@ def starts_at_beginning(conf: Mapping[str, Any]) -> bool:
 def session_seconds(conf: Mapping[str, Any]) -> float:
     """Return the session timeout in seconds, after which the group removes a silent member."""
     try:
-        return float(conf.get("session.timeout.ms", SESSION_MS)) / 1_000
+        return float(conf.get("session.timeout.ms", SESSION_TIMEOUT_MS)) / 1_000
     except (TypeError, ValueError):  # the client will report it
-        return SESSION_MS / 1_000
+        return SESSION_TIMEOUT_MS / 1_000
 
 
-def ask(conf: Mapping[str, Any]) -> str | None:
+def client_error(conf: Mapping[str, Any]) -> str | None:
     """Return the installed client's error for these settings; None if it accepts each of them.
 
     No client is made: settings are read one after the other, and the last one is always refused.
@@ -279,7 +277,7 @@ def setting_fault(name: str, value: Any, *, injected: bool = False) -> Fault | N
         return None
     if (why := _no_value(name, value)) is not None:
         return Fault((name,), why)
-    if name in _NOT_PROBED or (said := ask({name: value})) is None:
+    if name in _NOT_PROBED or (said := client_error({name: value})) is None:
         return None
     if said.startswith("No such configuration property"):
         meant = guess(name, CONSUMER) or guess(name, PRODUCER)
@@ -298,8 +296,8 @@ def _no_value(name: str, value: Any) -> str | None:
 
 
 def _fault(name: str, value: Any, what: str) -> Fault:
-    told = MASK if is_secret(name, value) else repr(value)
-    return Fault((name,), f"{name!r} is {told}{scrubbed(what, {name: value})}")
+    text = MASK if is_secret(name, value) else repr(value)
+    return Fault((name,), f"{name!r} is {text}{scrub(what, {name: value})}")
 
 
 def is_kip_848(conf: Mapping[str, Any]) -> bool:
@@ -307,7 +305,7 @@ def is_kip_848(conf: Mapping[str, Any]) -> bool:
     return str(conf.get("group.protocol", "classic")).lower() == "consumer"
 
 
-def conflicts(conf: Mapping[str, Any]) -> Iterator[Fault]:
+def conflict_faults(conf: Mapping[str, Any]) -> Iterator[Fault]:
     """Yield client settings that work one by one, but not together."""
     if is_kip_848(conf):
         for name, why in _BY_THE_BROKER.items():

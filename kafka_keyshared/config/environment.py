@@ -63,7 +63,7 @@ def client_name(variable: str) -> str:
     return known or variable.removeprefix(CLIENT).lower().replace("_", ".")
 
 
-def ours(environ: Mapping[str, str]) -> dict[str, str]:
+def package_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that are meant as settings."""
     return {
         name: value
@@ -82,7 +82,7 @@ def config_file(environ: Mapping[str, str]) -> Path | None:
     return Path(environ[CONFIG]) if environ.get(CONFIG) else None
 
 
-def unknown(variable: str) -> Fault:
+def unknown_variable(variable: str) -> Fault:
     """Return the fault of a variable that is not a setting. It omits the value, maybe a secret."""
     rest = variable.removeprefix(PREFIX)
     if (former := rest.lower()) in RENAMED:

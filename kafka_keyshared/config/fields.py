@@ -160,7 +160,7 @@ def _kind(info: inspect.Type) -> type | None:
     return kinds.get(type(info))
 
 
-def accepted(field: Field, value: Any, faults: list[Fault], origin: str = "") -> Any:
+def convert_value(field: Field, value: Any, faults: list[Fault], origin: str = "") -> Any:
     """Return the value converted to the field's type.
 
     Return UNSET and add a fault if it does not fit.
@@ -171,18 +171,18 @@ def accepted(field: Field, value: Any, faults: list[Fault], origin: str = "") ->
             return msgspec.convert(value, field.type)
     except msgspec.ValidationError:
         give = f"give {field.allowed}"
-    text = f"{field.name}={shown(value)}: {give}"
+    text = f"{field.name}={value_text(value)}: {give}"
     faults.append(Fault((field.name,), text, {field.name: origin} if origin else {}))
     return msgspec.UNSET
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Return a value for an error message, at most one line long."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-def flattened(
+def flatten(
     values: Mapping[str, Any],
     struct: type[msgspec.Struct],
     faults: list[Fault],
@@ -198,11 +198,11 @@ def flattened(
         if full in known:
             yield known[full], value
         elif inner and isinstance(value, Mapping):
-            yield from flattened(value, struct, faults, origin, f"{full}.")
+            yield from flatten(value, struct, faults, origin, f"{full}.")
         else:
             origins = {full: origin} if origin else {}
             if inner:
-                text, note = f"{full}={shown(value)}: give a table with {_listed(inner)}", ""
+                text, note = f"{full}={value_text(value)}: give a table with {_listed(inner)}", ""
             else:
                 text, note = _unknown(known, str(name), before, in_file=bool(origin))
             faults.append(Fault((full,), text, origins, note))
@@ -239,7 +239,7 @@ def _last(name: str, before: str) -> str:
     return name.removeprefix(before).partition(".")[0]
 
 
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+def nest(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return dotted names as tables: ``retry.attempts`` as ``attempts`` in ``retry``."""
     result: dict[str, Any] = {}
     for name, value in values.items():

@@ -16,16 +16,23 @@ from typing import Any
 import msgspec
 
 from kafka_keyshared.config import environment
-from kafka_keyshared.config.client import conflicts, deadline_faults, setting_fault
+from kafka_keyshared.config.client import conflict_faults, deadline_faults, setting_fault
 from kafka_keyshared.config.core_settings import commit_policy, subscription_settings
-from kafka_keyshared.config.fields import accepted, fields, flattened, from_text, nested, shown
+from kafka_keyshared.config.fields import (
+    convert_value,
+    fields,
+    flatten,
+    from_text,
+    nest,
+    value_text,
+)
 from kafka_keyshared.config.file import KAFKA, FileConfig
 from kafka_keyshared.config.option_checks import make_options
 from kafka_keyshared.config.options import Options
 from kafka_keyshared.config.properties import ALIASES
-from kafka_keyshared.config.secrets import scrubbed
+from kafka_keyshared.config.secrets import scrub
 from kafka_keyshared.config.setting_faults import Fault, SettingsError, refuse
-from kafka_keyshared.config.worker_options import suited
+from kafka_keyshared.config.worker_options import default_workers
 from kafka_keyshared.errors import ConfigError
 
 
@@ -41,7 +48,7 @@ class Layer:
     def put(self, name: str, value: Any, origin: str) -> None:
         """Set an option of this package."""
         known = fields()[name]
-        fits = accepted(known, value, self.faults, f"from {origin}")
+        fits = convert_value(known, value, self.faults, f"from {origin}")
         if fits is msgspec.UNSET:
             return
         if known.client is not None:
@@ -81,7 +88,7 @@ class Layers:
         ``awaited``: it is a coroutine function.
         """
         try:
-            return make_options({"workers": suited(awaited=awaited), **self.options}).pool
+            return make_options({"workers": default_workers(awaited=awaited), **self.options}).pool
         except ConfigError:
             return Options().pool
 
@@ -91,7 +98,7 @@ class Layers:
         refuse(self.explained(each) for each in self.faults or self._between())
 
     def _between(self) -> Iterator[Fault]:
-        yield from conflicts(self.conf)
+        yield from conflict_faults(self.conf)
         try:
             options = make_options(self.options)
             yield from deadline_faults(options, self.conf)
@@ -102,7 +109,7 @@ class Layers:
         except ConfigError as error:
             yield Fault((), str(error))
 
-    def told(self, error: ConfigError) -> ConfigError:
+    def with_origins(self, error: ConfigError) -> ConfigError:
         """Return the error with the origin of the settings that it names, and without secrets."""
         if isinstance(error, SettingsError):
             return SettingsError(map(self.explained, error.faults))
@@ -119,7 +126,7 @@ class Layers:
         # A single setting at its default is missing, and the text says so already.
         if list(origins.values()) == [default]:
             origins = {}
-        return fault._replace(text=scrubbed(fault.text, self.conf), origins=origins)
+        return fault._replace(text=scrub(fault.text, self.conf), origins=origins)
 
 
 def _names(text: str, setting: str) -> bool:
@@ -138,13 +145,13 @@ def merge(layers: Iterable[Layer]) -> Layers:
         origins |= layer.origins
         faults += layer.faults
     topics = settings.pop("topics", [])
-    return Layers(conf, topics, nested(settings), origins, tuple(faults))
+    return Layers(conf, topics, nest(settings), origins, tuple(faults))
 
 
-def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with others laid over them. Tables are merged key by key."""
     return {
-        name: laid_over(below[name], above[name])
+        name: overlay(below[name], above[name])
         if isinstance(below.get(name), Mapping) and isinstance(above.get(name), Mapping)
         else above.get(name, below.get(name))
         for name in {**below, **above}
@@ -159,11 +166,11 @@ def from_file(path: Path) -> Layer:
     layer = Layer()
     values = _read(path)
     kafka = values.pop(KAFKA, {})
-    for known, value in flattened(values, FileConfig, layer.faults, f"from {path}"):
+    for known, value in flatten(values, FileConfig, layer.faults, f"from {path}"):
         table = known.name.rpartition(".")[0]
         layer.put(known.name, value, f"[{table}] in {path}" if table else str(path))
     if not isinstance(kafka, Mapping):
-        text = f"kafka={shown(kafka)}: give a table with settings of the client"
+        text = f"kafka={value_text(kafka)}: give a table with settings of the client"
         layer.faults.append(Fault((KAFKA,), text, {KAFKA: f"from {path}"}))
         return layer
     for name, value in _dotted(kafka):
@@ -174,7 +181,7 @@ def from_file(path: Path) -> Layer:
 def from_environment(environ: Mapping[str, str]) -> Layer:
     """Return the layer of the environment."""
     layer = Layer()
-    for variable, text in environment.ours(environ).items():
+    for variable, text in environment.package_variables(environ).items():
         if (known := environment.variables().get(variable)) is not None:
             layer.put(known.name, from_text(text.strip(), known.info), variable)
         elif variable.startswith(environment.CLIENT):
@@ -184,7 +191,7 @@ def from_environment(environ: Mapping[str, str]) -> Layer:
                 why = f"{name!r} ends with a line break, as `echo` without -n makes one: remove it"
                 layer.faults.append(Fault((name,), why, {name: f"from {variable}"}))
         elif variable != environment.CONFIG:
-            layer.faults.append(environment.unknown(variable))
+            layer.faults.append(environment.unknown_variable(variable))
     return layer
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kafka_keyshared.config.fields import accepted, flattened, nested
+from kafka_keyshared.config.fields import convert_value, flatten, nest
 from kafka_keyshared.config.options import Options
 from kafka_keyshared.config.setting_faults import Fault, refuse
 from kafka_keyshared.config.worker_options import PULL, counted_workers, refuse_more
@@ -39,11 +39,11 @@ def make_options(values: Mapping[str, Any]) -> Options:
     """Return checked options. Raise :class:`ConfigError` with every wrong one."""
     faults: list[Fault] = []
     fit = {
-        known.name: accepted(known, value, faults)
-        for known, value in flattened(values, Options, faults)
+        known.name: convert_value(known, value, faults)
+        for known, value in flatten(values, Options, faults)
     }
     refuse(faults)
-    options = msgspec.convert(nested(fit), Options)
+    options = msgspec.convert(nest(fit), Options)
     faults += [*_too_many(options), *_without_topic(options)]
     refuse([*faults, *_untraceable(options), *_two_views(options)])
     return options

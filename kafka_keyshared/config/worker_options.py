@@ -67,7 +67,7 @@ def refuse_more(pool: str, count: int, option: str) -> None:
         raise ConfigError(f"{option}: the maximum is {most}; give '{pool}:{most}', or fewer")
 
 
-def suited(*, awaited: bool, batched: bool = False) -> int | str:
+def default_workers(*, awaited: bool, batched: bool = False) -> int | str:
     """Return the default workers of a handler. ``awaited``: it is a coroutine function.
 
     A handler of batches runs as many concurrent calls on a loop as on threads.

@@ -18,7 +18,7 @@ from kafka_keyshared.config.keys.formats import (
     other_format,
 )
 from kafka_keyshared.config.keys.schemas import AvroSchema, SchemaId, Schemas, beside, parsed_schema
-from kafka_keyshared.config.keys.values import key_bytes, ours
+from kafka_keyshared.config.keys.values import key_bytes, mark_key_function
 from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.headers import read_headers
@@ -75,7 +75,7 @@ def from_avro(field: str, *, schema: Any = None, registry: Any = None) -> KeyOf:
             raise
         return _field(_read(value, start, found)[0], path)
 
-    return ours(key_of)
+    return mark_key_function(key_of)
 
 
 def from_avro_file(field: str, file: Path) -> KeyOf:
@@ -115,7 +115,7 @@ def _from_bare_avro(path: tuple[str, ...], schema: AvroSchema) -> KeyOf:
             raise other_format(value, _BARE) or Undecodable("it has bytes behind its end")
         return _field(found, path)
 
-    return ours(key_of)
+    return mark_key_function(key_of)
 
 
 def _is_another_format(value: bytes, schema: AvroSchema) -> bool:

@@ -21,7 +21,7 @@ from kafka_keyshared.config import (
 )
 from kafka_keyshared.config.fields import Field
 from kafka_keyshared.config.layers import from_environment
-from kafka_keyshared.config.show import in_force
+from kafka_keyshared.config.show import effective_settings
 from kafka_keyshared.errors import ConfigError
 from tests.support.setting_values import (
     GIVEN,
@@ -48,7 +48,7 @@ def _put(file: Path, environ: dict[str, str], flags: dict[str, tuple[Any, str]])
 
 def _shown(layers: Layers, field: Field) -> tuple[Any, str]:
     assert layers.faults == ()
-    return tuple(in_force(layers)[0][field.name])
+    return tuple(effective_settings(layers)[0][field.name])
 
 
 @EACH
@@ -135,7 +135,7 @@ def test_a_wrong_text_is_told_with_its_variable_or_flag(field: Field) -> None:
 )
 def test_what_a_text_means(variable: str, text: str, value: Any) -> None:
     layers = merge([from_environment({variable: text})])
-    shown, origin = in_force(layers)[0][variable.removeprefix("KEYSHARED_").lower()]
+    shown, origin = effective_settings(layers)[0][variable.removeprefix("KEYSHARED_").lower()]
     assert (layers.faults, shown, type(shown), origin) == ((), value, type(value), variable)
 
 
@@ -250,7 +250,7 @@ def test_settings_of_the_client_are_layered_too(file: Path) -> None:
         "log_level": "KEYSHARED_KAFKA_LOG_LEVEL",
     }
     assert merge(sources(file, environ)).conf["session.timeout.ms"] == "8000"
-    _, client = in_force(layers)
+    _, client = effective_settings(layers)
     assert client["fetch.wait.max.ms"] == (50, "default")
 
 
@@ -319,7 +319,7 @@ def test_a_secret_with_a_line_break_behind_it_is_refused() -> None:
         (
             "",
             {"KEYSHARED_DLQ_CREATE": "true"},
-            "dlq_create=True makes a dead-letter topic, dlq is not set",
+            "dlq_create=True creates a dead-letter topic, dlq is not set",
             {"dlq_create": "from KEYSHARED_DLQ_CREATE", "dlq": "the default"},
         ),
         (

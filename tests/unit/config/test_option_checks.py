@@ -42,7 +42,7 @@ def test_each_of_them_is_tried() -> None:
 
 
 def test_all_of_them_are_named_at_once() -> None:
-    with pytest.raises(ConfigError, match="dlq=True, ack_timeout=3\\.0 "):
+    with pytest.raises(ConfigError, match="dlq=True, ack_timeout=3\\.0: leave"):
         subscription_settings(Options(dlq=True, ack_timeout=3.0, delivery="at-most-once"))
 
 

@@ -571,7 +571,7 @@ def test_options_name_the_key_and_what_becomes_of_records_without_one() -> None:
     [
         ({"key": "heade:k"}, "key"),
         ({"key": "json:id"}, "key"),
-        ({"key": "json:/a~2"}, "no JSON pointer"),
+        ({"key": "json:/a~2"}, "not a JSON pointer"),
         ({"key": "avro:id"}, "needs key_schema"),
         ({"key_schema": "some.avsc"}, "is for key='avro:FIELD'"),
         ({"undecodable": "dead_letter"}, "needs a dead-letter topic"),
