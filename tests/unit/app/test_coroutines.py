@@ -113,7 +113,7 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         app.join("member")
     with pytest.raises(ConfigError, match="at least 1"):
         app.scale(0)
-    with pytest.raises(ConfigError, match="'asyncio:1000' for so many"):
+    with pytest.raises(ConfigError, match="'asyncio:1000' for 1000 concurrent"):
         KeyShared(CONF, ["orders"], workers="asyncio:0")
 
 
