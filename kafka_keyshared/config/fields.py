@@ -20,14 +20,14 @@ from kafka_keyshared.config.setting_faults import Fault, guess
 NOTHING = "none"
 """The text for no value, for settings that may be left out."""
 
-_SHOWN = 80
+_VALUE_TEXT_MAX = 80
 
 
 class Field(NamedTuple):
     """A setting. ``name`` has a dot if it is in a table; ``client`` is its name in the client.
 
     ``allowed`` completes "give …". ``env`` and ``flag`` are None where there is none. ``meant``
-    maps lower-case words that fit the type but are no valid value to the remedy.
+    maps lower-case words that fit the type but are not valid values to the remedy.
     """
 
     name: str
@@ -53,7 +53,7 @@ def _fields(struct: type[msgspec.Struct], before: str) -> Iterator[Field]:
     hints = get_type_hints(struct, include_extras=True)
     info = inspect.type_info(struct)
     if not isinstance(info, inspect.StructType):
-        raise TypeError(f"{struct} is no structure")
+        raise TypeError(f"{struct} is not a structure")
     for each in info.fields:
         own, extra, meaning = _unwrapped(each.type)
         name = before + each.name
@@ -179,7 +179,7 @@ def convert_value(field: Field, value: Any, faults: list[Fault], origin: str = "
 def value_text(value: Any) -> str:
     """Return a value for an error message, at most one line long."""
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _VALUE_TEXT_MAX else f"{text[:_VALUE_TEXT_MAX]}…"
 
 
 def flatten(

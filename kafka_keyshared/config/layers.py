@@ -64,8 +64,8 @@ class Layer:
         own = ALIASES.get(name, name)
         if self.client.get(own, value) != value:
             text = f"{own!r} is given twice, with different values: leave one out"
-            told = {own: f"from {self.origins[own]} and from {origin}"}
-            self.faults.append(Fault((own,), text, told))
+            origins = {own: f"from {self.origins[own]} and from {origin}"}
+            self.faults.append(Fault((own,), text, origins))
         self.client[own], self.origins[own] = value, origin
 
 
@@ -95,9 +95,10 @@ class Layers:
     def check(self) -> None:
         """Raise :class:`SettingsError` with every setting that cannot be used."""
         # Values that are wrong on their own would be reported twice.
-        refuse(self.explained(each) for each in self.faults or self._between())
+        refuse(self.explained(each) for each in self.faults or self._combination_faults())
 
-    def _between(self) -> Iterator[Fault]:
+    def _combination_faults(self) -> Iterator[Fault]:
+        """Yield the faults of settings that are valid one by one."""
         yield from conflict_faults(self.conf)
         try:
             options = make_options(self.options)
@@ -188,7 +189,7 @@ def from_environment(environ: Mapping[str, str]) -> Layer:
             name = environment.client_name(variable)
             layer.put_client(name, text, variable, injected=True)
             if text.endswith("\n") and "-----END" not in text:
-                why = f"{name!r} ends with a line break, as `echo` without -n makes one: remove it"
+                why = f"{name!r} ends with a line break, as `echo` without -n adds one: remove it"
                 layer.faults.append(Fault((name,), why, {name: f"from {variable}"}))
         elif variable != environment.CONFIG:
             layer.faults.append(environment.unknown_variable(variable))
@@ -246,9 +247,9 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; give the path of a TOML file") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not TOML, which is text in UTF-8: {error}") from error
+        raise ConfigError(f"{path}: not a TOML file, which is text in UTF-8: {error}") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from error
+        raise ConfigError(f"{path}: not a TOML file: {error}") from error
 
 
 def _dotted(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

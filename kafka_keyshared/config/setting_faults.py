@@ -22,8 +22,8 @@ class Fault(NamedTuple):
 
     def __str__(self) -> str:
         """Return the sentence, followed by the origins."""
-        told = [f"{name} is {origin}" for name, origin in self.origins.items()]
-        return f"{self.text} ({', '.join(told)})" if told else self.text
+        origins = [f"{name} is {origin}" for name, origin in self.origins.items()]
+        return f"{self.text} ({', '.join(origins)})" if origins else self.text
 
 
 class SettingsError(ConfigError):

@@ -37,8 +37,8 @@ COROUTINES_SLICE = 500
 MOST = {"thread": 10_000, "split": 10_000, PROCESS: 1_000, ASYNCIO: 100_000}
 """Maximum number of workers or of concurrent records, by pool.
 
-A larger number is a typing error, and would otherwise show only when the machine runs out of
-memory.
+A larger number is a typing error. Without this limit it would show only when the machine runs out
+of memory.
 """
 
 
