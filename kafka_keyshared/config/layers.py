@@ -247,9 +247,9 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; give the path of a TOML file") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not a TOML file, which is text in UTF-8: {error}") from error
+        raise ConfigError(f"{path}: not TOML, which is text in UTF-8: {error}") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not a TOML file: {error}") from error
+        raise ConfigError(f"{path}: not TOML: {error}") from error
 
 
 def _dotted(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

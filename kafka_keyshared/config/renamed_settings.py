@@ -72,14 +72,14 @@ def renaming(former: str, notation: Notation) -> str:
     It names the successor, and the translation of each value that has changed.
     """
     successor, values, _ = RENAMED[former]
-    begin = f"{notation.name(former)} has been renamed"
+    name = notation.name(former)
     if not values:
-        return f"{begin}: give {notation.name(successor)} with the same value"
+        return f"{name} has been renamed: give {notation.name(successor)} with the same value"
     given = [
         f"{notation.setting(successor, now)} for {notation.setting(former, old)}"
         for old, now in values
     ]
-    return f"{begin}: give {', or '.join(given)}"
+    return f"{name} has been renamed: give {', or '.join(given)}"
 
 
 def renamed_option(option: str) -> str | None:

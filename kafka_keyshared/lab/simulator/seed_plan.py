@@ -198,8 +198,8 @@ def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
     def one(what: str, among: Sequence[T]) -> T:
         return draw.one(f"{what} of {name}", among)
 
-    # A draw's name seeds its generator. Some differ from the setting's name, so that each seed keeps
-    # its plan.
+    # A draw's name seeds its generator. Some names differ from their setting, so that each seed
+    # keeps its plan.
     on_exhausted = one("poison", POISON)
     settings = SubscriptionSettings(
         name=name,
