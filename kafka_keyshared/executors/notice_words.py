@@ -347,7 +347,7 @@ _OTHERS_GO_ON = "other partitions go on"
 def records_shed(fact: facts.RecordsShed) -> FactWords:
     """Return the words for dropped records."""
     records = counted(fact.records, "record")
-    return FactWords(f"{fact.worker} is full: {records} dropped (reliable=false)")
+    return FactWords(f"{fact.worker} is full: {records} dropped (delivery='at-most-once')")
 
 
 def record_held(fact: facts.RecordHeld) -> FactWords:

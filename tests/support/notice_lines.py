@@ -327,7 +327,7 @@ LINES: list[tuple[Fact, Level, str]] = [
     (
         facts.RecordsShed("worker-0", 12),
         W,
-        "worker-0 is full: 12 records dropped (reliable=false)",
+        "worker-0 is full: 12 records dropped (delivery='at-most-once')",
     ),
     (
         facts.RecordHeld(A),

@@ -19,17 +19,17 @@ WHERE_ORDER_IS_REQUIRED: Collection[PoisonPolicy] = ("block", "block_and_dlq")
 """The policies after which no record behind the poison record runs out of order."""
 
 
-def refuse_for_exclusive(poison: PoisonPolicy, where: str) -> None:
+def refuse_for_exclusive(on_exhausted: PoisonPolicy, where: str) -> None:
     """Raise :class:`ConfigError` for a policy that an exclusive routing does not allow.
 
     Exclusive routing requires order: the whole subscription is one lane, and a blocked record stops
     it. Running records behind a dropped or moved record would break that order. Celeriant refuses
     these policies at start-up too. ``where`` is the start of the error message.
     """
-    if poison not in WHERE_ORDER_IS_REQUIRED:
+    if on_exhausted not in WHERE_ORDER_IS_REQUIRED:
         raise ConfigError(
-            f"{where}: poison={poison!r} goes on behind a record that was not done, and the "
-            f"routing 'exclusive' requires order; give "
+            f"{where}: on_exhausted={on_exhausted!r} goes on behind a record that was not done, "
+            f"and the routing 'exclusive' requires order; give "
             f"{' or '.join(map(repr, WHERE_ORDER_IS_REQUIRED))}"
         )
 

@@ -54,40 +54,40 @@ def decide(
     failure: Failure,
     failures: int,
     retry: RetryPolicy,
-    poison: PoisonPolicy,
+    on_exhausted: PoisonPolicy,
     *,
     dlq: bool,
-    reliable: bool = True,
+    at_least_once: bool = True,
     head: HeadState = HeadState(),  # noqa: B008 - an immutable value
 ) -> Decision:
     """Decide what follows the ``failures``-th failed attempt of a record.
 
     A handler's own ``DeadLetter`` skips the remaining attempts. Without a dead-letter topic it
     blocks the lane, because the record must not be lost. ``Retry(after=...)`` sets the delay, not
-    the number of attempts; with ``attempt=False`` it does not count as one. Without ``reliable``
-    each failed record is dropped.
+    the number of attempts; with ``attempt=False`` it does not count as one. Without
+    ``at_least_once`` each failed record is dropped.
     """
     if failure.disposition is Disposition.GIVEN_BACK:
         return Decision(Disposition.RETRY)
-    if not reliable:
+    if not at_least_once:
         return Decision(Disposition.DROP)
     if failure.disposition in NO_ATTEMPT:
         return Decision(Disposition.RETRY, failure.after or 0.0)
     if failure.disposition is Disposition.DEAD_LETTER:
         return Decision(Disposition.DEAD_LETTER if dlq else Disposition.BLOCK)
     if failures >= retry.attempts:
-        return Decision(_exhausted(poison, head))
+        return Decision(_exhausted(on_exhausted, head))
     asked, own = failure.after, retry.delay(failures, failure.jitter)
     return Decision(Disposition.RETRY, own if asked is None else asked)
 
 
-def _exhausted(poison: PoisonPolicy, head: HeadState) -> Disposition:
+def _exhausted(on_exhausted: PoisonPolicy, head: HeadState) -> Disposition:
     """Return what the poison policy does with a head whose attempts are used up.
 
     A copy is written once. A keyless record has no later record to divert. A lane that the commit
     metadata cannot name is blocked, because the next owner would not go on diverting it.
     """
-    follows = _POISON[poison]
+    follows = _POISON[on_exhausted]
     if follows is Disposition.ARCHIVE and head.archived:
         return Disposition.BLOCK
     if follows is Disposition.DIVERT:

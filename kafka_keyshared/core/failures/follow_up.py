@@ -36,14 +36,14 @@ from kafka_keyshared.errors import InvariantError
 def decide_head(sub: Subscription, closed: ClosedLane, failure: Failure) -> Decision:
     """Decide what follows the latest failure of a lane's head."""
     settings, lane = sub.settings, closed.lane
-    may_divert = settings.poison != "divert" or sub.diverted.may_add(lane, closed.partition)
+    may_divert = settings.on_exhausted != "divert" or sub.diverted.may_add(lane, closed.partition)
     return decide(
         failure,
         closed.failures,
         settings.retry,
-        settings.poison,
+        settings.on_exhausted,
         dlq=settings.dlq,
-        reliable=settings.reliable,
+        at_least_once=settings.at_least_once,
         head=HeadState(is_keyless(lane), closed.archived, may_divert),
     )
 
@@ -99,7 +99,7 @@ def block(
     sub.reminder.blocked = True
     traceback = sub.bursts.attempts.first_block(last, now)
     settings, diverted = sub.settings, sub.diverted
-    full = settings.poison == "divert" and diverted.full(closed.partition)
+    full = settings.on_exhausted == "divert" and diverted.full(closed.partition)
     fact = LaneBlocked(
         about_head(closed),
         closed.failures,

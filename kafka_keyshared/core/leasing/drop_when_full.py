@@ -22,7 +22,7 @@ from kafka_keyshared.model import Record
 def capacity(sub: Subscription) -> int:
     """Return how many records one worker may hold, leased and waiting together."""
     share = sub.settings.window_records // max(1, len(sub.workers))
-    return max(1, min(sub.settings.leases_per_worker, share))
+    return max(1, min(sub.settings.prefetch_records, share))
 
 
 def shed(sub: Subscription, now: float) -> Sequence[Notice]:
@@ -30,7 +30,7 @@ def shed(sub: Subscription, now: float) -> Sequence[Notice]:
 
     If the window's bytes are used up, the capacity is one record.
     """
-    if sub.settings.reliable:
+    if sub.settings.at_least_once:
         return ()
     most = capacity(sub) if sub.window.room() else 1
     dropped: dict[Worker, list[Record]] = {}

@@ -73,7 +73,7 @@ class Subscription:
         self.closing = closing
         self.parking = Parking()
         self.suspects = Suspects()
-        self.one_lease = OneLease(self.keys.lane) if settings.max_leases_per_key == 1 else None
+        self.one_lease = OneLease(self.keys.lane) if settings.one_in_flight_per_key else None
         self.unsettled = UnsettledRecords(routing, self.epochs, self.one_lease)
         places = routing.places
         places += [self.keyless, self.closed, self.keys, self.parking, self.draining, self.suspects]
@@ -113,7 +113,7 @@ class Subscription:
         """
         received = chunk = Chunk(records, self.window.received)
         self.window.receive(chunk)
-        if park and self.settings.reliable:
+        if park and self.settings.at_least_once:
             records = self.parking.park(records)
             chunk = Chunk(records, self.window.received)
         if events := self._route(chunk):

@@ -90,7 +90,7 @@ def test_a_dead_letter_without_a_topic_blocks(poison: PoisonPolicy) -> None:
 @pytest.mark.parametrize("disposition", Disposition)
 def test_without_reliability_every_failure_is_a_drop(disposition: Disposition) -> None:
     """A record that was returned untried has not failed."""
-    found = decide(after(disposition, 3.0), 1, THREE, "drop", dlq=False, reliable=False)
+    found = decide(after(disposition, 3.0), 1, THREE, "drop", dlq=False, at_least_once=False)
     assert found == Decision(RETRY if disposition is BACK else DROP)
     assert disposition in NO_ATTEMPT or found.disposition is DROP
 
