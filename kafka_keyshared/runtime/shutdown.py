@@ -20,9 +20,10 @@ from kafka_keyshared.model import (
     names_of,
 )
 from kafka_keyshared.runtime.fetch_quota import FULL_POLL_EVERY
-from kafka_keyshared.runtime.loop import BUSY_WAIT, CLIENT_ERRORS, Loop
+from kafka_keyshared.runtime.loop import CLIENT_ERRORS, Loop
 from kafka_keyshared.runtime.seeking import LAST_BOUNDS_TIMEOUT, LATE_BOUNDS_TIMEOUT
 from kafka_keyshared.runtime.shutdown_log import Talk
+from kafka_keyshared.runtime.wait_plan import BUSY_WAIT
 
 log = log_of("kafka_keyshared.stop")
 
