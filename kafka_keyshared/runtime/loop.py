@@ -166,7 +166,7 @@ class Loop(Actor):
         now = self._clock()
         self.shares.look(core.partitions, self.stats.fetched, now)
         if due is not None and due <= now:
-            self.tell(ev.Flush())
+            self.tell(ev.LeaseDue())
         if self.reseek:
             self._read_again()
         self.ends.hand_on(core)
@@ -268,7 +268,7 @@ class Loop(Actor):
             if self._to_commit and (committable := self.committable()):
                 self.tell(ev.CommitDue(progress, committable if self.reseek else None))
             if self._to_look:
-                self.tell(ev.Flush(progress))
+                self.tell(ev.LeaseDue(progress))
             self._to_commit = self._to_look = False
 
     def committable(self) -> list[TopicPartition]:

@@ -234,7 +234,7 @@ class Drive(Inline):
             due = self.core.next_due()
             if due is not None and (not moved or due <= self._clock()):
                 self._wait(due)
-                self.tell(ev.Flush())
+                self.tell(ev.LeaseDue())
             elif moved:
                 continue
             elif self.ahead:

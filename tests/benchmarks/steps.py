@@ -71,7 +71,7 @@ STEPS = {
         core.partitions.careful_starts:CarefulStarts.received
         core.partitions.offset_ceilings:Ceilings.begin_with""",
     "arrivals: when each partition's records came": "core.telemetry.meters:Arrivals.note",
-    "lease: what may start, slices and their notes": "core.dispatch.dispatcher:go_on",
+    "lease: what may start, slices and their notes": "core.dispatch.lease_step:LeaseStep.run",
     "hand-over to the workers' inboxes": "runtime.loop:Loop.act",
     "reports: slices end, times and counts; messages freed": "core.dispatch.report_intake:see_to",
     "mailbox": "runtime.loop:Loop.serve",

@@ -19,7 +19,7 @@ from kafka_keyshared.core.contract.events import Event
 from kafka_keyshared.core.contract.slices import Book, Epochs, Progress, SliceState
 from kafka_keyshared.core.dispatch import report_intake, tick
 from kafka_keyshared.core.dispatch.invariants import check_subscription
-from kafka_keyshared.core.dispatch.lease_step import go_on, hand_out
+from kafka_keyshared.core.dispatch.lease_step import LeaseStep
 from kafka_keyshared.core.failures import (
     dead_letter_answers,
     detaching,
@@ -109,7 +109,7 @@ class Dispatcher:
             **dict.fromkeys(slot_reassignment.EVENTS, self._membership),
             ev.LaneOrder: self._lane_order,
             ev.DlqLimitLifted: self._dlq_limit_lifted,
-            ev.Flush: self._flush,
+            ev.LeaseDue: self._lease_due,
             ev.TopicsIdentified: self._topics_identified,
             ev.TextLimitTold: self._text_limit_told,
         }
@@ -135,7 +135,7 @@ class Dispatcher:
         return self._leased
 
     def next_due(self) -> float | None:
-        """Return when the next :class:`Flush` is due, in monotonic seconds."""
+        """Return when the next :class:`LeaseDue` is due, in monotonic seconds."""
         due = [self.ceilings.next_look(), *(sub.next_due() for sub in self.subscriptions.values())]
         due.append(self.careful.next_due())
         return min([at for at in due if at is not None], default=None)
@@ -149,7 +149,7 @@ class Dispatcher:
         return due and self.ceilings.tracks
 
     def look_wanted(self, now: float) -> bool:
-        """Return whether a :class:`Flush` with progress should be sent now."""
+        """Return whether a :class:`LeaseDue` with progress should be sent now."""
         subs = self.subscriptions.values()
         return any(detaching.wanted(sub, now) for sub in subs)
 
@@ -202,12 +202,13 @@ class Dispatcher:
                 self._changed = True
         commands: list[Command] = []
         client_events: list[Record] = []
+        step = self._lease_step(now)
         for sub in self.subscriptions.values():
             records: Sequence[Record] = event.records
             if self._restored:
                 records = assignment.not_settled_before(self.partitions, sub, records)
             client_events = sub.receive(records, park=park) or client_events
-            commands += self._go_on(sub, now)
+            commands += step.run(sub)
         self.ceilings.arrived(ends)
         if self.careful.fresh:
             self.careful.received(ends)
@@ -220,19 +221,20 @@ class Dispatcher:
         self.meters.took_in(event.records, len(client_events), self.topic)
         return commands
 
-    def _flush(self, event: ev.Flush, now: float) -> list[Command]:
+    def _lease_due(self, event: ev.LeaseDue, now: float) -> list[Command]:
         commands = self.careful.tick(now) if self.careful.starts else []
         if self.ceilings.parked():
             self.ceilings.raise_all(now)
+        step = self._lease_step(now)
         for sub in self.subscriptions.values():
             commands += self._ready(sub, now)
             commands += detaching.look(sub, event.progress, now)
-            commands += self._go_on(sub, now)
+            commands += step.run(sub)
         return commands
 
-    def _go_on(self, sub: Subscription, now: float) -> list[Command]:
-        """Handle unrouted records, weigh parked records, and lease records that may start."""
-        return go_on(sub, self.holds, len(self.partitions), now, self.meters.wall_offset)
+    def _lease_step(self, now: float) -> LeaseStep:
+        """Return the step that leases what may start, with the context of this event."""
+        return LeaseStep(self.holds, len(self.partitions), now, self.meters.wall_offset)
 
     def _ready(self, sub: Subscription, now: float) -> list[Command]:
         """Ready the records that are due: retries, and those whose key could not be read."""
@@ -242,9 +244,6 @@ class Dispatcher:
             self._changed = True
             commands += undecodable.read_again(sub, self.holds, now, self.meters.wall_offset)
         return commands
-
-    def _flush_one(self, sub: Subscription, now: float) -> list[Command]:
-        return hand_out(sub, self.holds, len(self.partitions), now, self.meters.wall_offset)
 
     # --- reports ---
 
@@ -256,8 +255,9 @@ class Dispatcher:
         if self.ceilings.parked():
             self.ceilings.raise_all(now)
             touched = subs
+        step = self._lease_step(now)
         for sub in touched.values():
-            commands += self._go_on(sub, now)
+            commands += step.run(sub)
         return commands
 
     def _recalled(self, event: ev.Recalled, now: float) -> list[Command]:
@@ -266,27 +266,30 @@ class Dispatcher:
         detaching.recalled(sub, worker)
         slot_draining.given_back(sub, worker, event)
         self._changed = self.ceilings.stirred = True
-        return [*said, *worker_lifecycle.recall_answered(sub, worker), *self._flush_one(sub, now)]
+        commands = [*said, *worker_lifecycle.recall_answered(sub, worker)]
+        return commands + self._lease_step(now).run(sub)
 
     def _membership(self, event: slot_reassignment.Ordered, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
         self._changed = self.ceilings.stirred = True  # records without an owner may be skipped
-        return slot_reassignment.change(sub, event, self.partitions) + self._go_on(sub, now)
+        commands = slot_reassignment.change(sub, event, self.partitions)
+        return commands + self._lease_step(now).run(sub)
 
     def _lane_order(self, event: ev.LaneOrder, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
         self._changed = self.ceilings.stirred = True
         commands = lane_actions.obey(sub, event, now, self.meters.wall_offset)
-        return commands + self._flush_one(sub, now)
+        return commands + self._lease_step(now).run(sub)
 
     def _dlq_limit_lifted(self, event: ev.DlqLimitLifted, now: float) -> list[Command]:
         pause_rules.lift_dlq_limit(self.holds, self.subscriptions.values(), event.partitions)
-        return self._flush(ev.Flush(), now)
+        return self._lease_due(ev.LeaseDue(), now)
 
     def _dead_lettered(self, event: ev.DeadLetterAnswer, now: float) -> list[Command]:
         sub = self.subscriptions[event.publish.subscription]
         self._changed = self.ceilings.stirred = True
-        return dead_letter_answers.dead_lettered(sub, event, now) + self._flush_one(sub, now)
+        commands = dead_letter_answers.dead_lettered(sub, event, now)
+        return commands + self._lease_step(now).run(sub)
 
     # --- partitions ---
 
@@ -337,7 +340,7 @@ class Dispatcher:
         self.meters.gone(gone, now, lost=event.lost)
         self._restored = any(state.restored for state in self.partitions.values())
         self._note_topics()
-        return commands if self._stopping else commands + self._flush(ev.Flush(), now)
+        return commands if self._stopping else commands + self._lease_due(ev.LeaseDue(), now)
 
     def _check(self, event: PartitionEvent, those: Iterable[TopicPartition]) -> None:
         refuse_impossible(self.partitions, self.holds.held_back(Reason.CLOSING), event, those)
@@ -381,7 +384,7 @@ class Dispatcher:
                 sub.commit_at_once = False
                 commands += pause_rules.look_at_closed(self.holds, sub, len(self.partitions), now)
                 if (sub.parking and sub.unpark()) or sub.draining.cleared:
-                    commands += self._go_on(sub, now)
+                    commands += self._lease_step(now).run(sub)
         return commands
 
     def _commit_answered(self, event: ev.CommitAnswer, now: float) -> list[Command]:
@@ -394,7 +397,11 @@ class Dispatcher:
         accepted = event.result is ev.CommitResult.ACCEPTED
         self._changed = self._changed or not accepted
         begun = self.careful.answered(event.commit, now, accepted=accepted)
-        return [*commands, *begun, *self._flush(ev.Flush(), now)] if begun is not None else commands
+        return (
+            [*commands, *begun, *self._lease_due(ev.LeaseDue(), now)]
+            if begun is not None
+            else commands
+        )
 
     def _topics_identified(self, event: ev.TopicsIdentified, now: float) -> list[Command]:
         del now
@@ -427,6 +434,7 @@ class Dispatcher:
     def _beat(self, event: ev.Tick, now: float) -> list[Command]:
         commands: list[Command] = []
         self._sample(event, now)
+        step = self._lease_step(now)
         for name, sub in self.subscriptions.items():
             commands += tick.ack_timeouts(sub, self.watches[name], event.progress, now)
             commands += tick.poison(sub, now)
@@ -438,7 +446,7 @@ class Dispatcher:
             commands += worker_lifecycle.departures(sub, left)
             worker_lifecycle.caught_up(sub)
             shared_workers.separate_hot(sub, now)
-            commands += self._flush_one(sub, now)
+            commands += step.run(sub)
             commands += pause_rules.look_at_closed(self.holds, sub, len(self.partitions), now)
         if self._check_invariants:
             self.check()

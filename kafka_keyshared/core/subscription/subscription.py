@@ -1,7 +1,7 @@
 """One subscription: routing, backlogs, leases, closed lanes and the window.
 
-:meth:`Subscription.receive` routes a record to its owner's row. :meth:`Subscription.flush` leases
-it to that worker in a slice, and a report ends the lease.
+:meth:`Subscription.receive` routes a record to its owner's row. :meth:`Subscription.lease_rows`
+leases it to that worker in a slice, and a report ends the lease.
 :mod:`kafka_keyshared.core.failures.failed_attempts` handles failed records.
 """
 
@@ -158,7 +158,7 @@ class Subscription(SlotOwnership, Holdings):
 
     # --- out ---
 
-    def flush(self) -> Iterator[Command]:
+    def lease_rows(self) -> Iterator[Command]:
         """Lease all records that may start now, where each worker has a row."""
         workers = self.workers.values()
         if self.draining.row.front:
@@ -172,7 +172,7 @@ class Subscription(SlotOwnership, Holdings):
             if row.retries:
                 yield from self.lease_heads(worker)
         if self.keyless.records:
-            yield from self._flush_keyless()
+            yield from self._lease_keyless()
         for worker in workers:
             row = worker.row
             while (row.routed or row.granted) and (room := worker.room()):
@@ -229,7 +229,7 @@ class Subscription(SlotOwnership, Holdings):
                 self.counts.retry(head, closed.last)
             yield lease
 
-    def _flush_keyless(self) -> Iterator[Command]:
+    def _lease_keyless(self) -> Iterator[Command]:
         able = [each for each in self.workers.values() if self.takes_keyless(each) and each.room()]
         able.sort(key=lambda worker: worker.leased)
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):

@@ -331,7 +331,7 @@ def test_where_nothing_is_left_to_run_a_look_is_not_put_off_for_long() -> None:
             if due is not None and due > member.now:
                 waited += due - member.now
                 member.now = due
-            member.tell(ev.Flush())
+            member.tell(ev.LeaseDue())
     assert waited < 0.1, f"the owner had nothing to do for {waited:.2f} s"
 
 
