@@ -61,7 +61,7 @@ STEPS = {
     "window: counted, sizes sampled": """
         core.records.window:Window.receive runtime.fetch_quota:Room.values""",
     CEILINGS: """
-        core.partitions.offset_ceilings:Ceilings.passed
+        core.partitions.offset_ceilings:Ceilings.admit
         core.partitions.offset_ceilings:Ceilings.raise_all
         core.partitions.offset_ceilings:Ceilings.arrived
         core.subscription.subscription:Subscription.unpark
@@ -69,7 +69,7 @@ STEPS = {
     # The second is for one that begins where no offset is known, as with auto.offset.reset=error.
     PARTITIONS: """
         core.partitions.careful_starts:CarefulStarts.received
-        core.partitions.offset_ceilings:Ceilings.begin_with""",
+        core.partitions.offset_ceilings:Ceilings._begin_with""",
     "arrivals: when each partition's records came": "core.telemetry.meters:Arrivals.note",
     "lease: what may start, slices and their notes": "core.dispatch.lease_step:LeaseStep.run",
     "hand-over to the workers' inboxes": "runtime.loop:Loop.act",

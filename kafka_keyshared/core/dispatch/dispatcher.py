@@ -189,22 +189,17 @@ class Dispatcher:
         ends = event.received_ends
         self._check(PartitionEvent.RECEIVED, ends)
         self.meters.arrivals.note(ends, now)
-        # Before the ends count as received, so that a look at held records excludes this chunk.
-        park = self.ceilings.passed(ends)
-        if park:
-            self.ceilings.begin_with(event.records, ends)
-            self.ceilings.raise_all(now, ends)
-            park = self.ceilings.passed(ends)
+        park = not self.ceilings.admit(ends, event.records, now)
         for partition, end in ends.items():
             state = self.partitions[partition]
             if state.received_end is None or end > state.received_end:
                 state.received_end = end
                 self._changed = True
         commands: list[Command] = []
-        client_events: list[Record] = []
+        client_events: list[Record] = []  # the same for each subscription
         step = self._lease_step(now)
         for sub in self.subscriptions.values():
-            records: Sequence[Record] = event.records
+            records = event.records
             if self._restored:
                 records = assignment.not_settled_before(self.partitions, sub, records)
             client_events = sub.receive(records, park=park) or client_events
@@ -213,13 +208,21 @@ class Dispatcher:
         if self.careful.fresh:
             self.careful.received(ends)
         if self._restored:
-            for partition, state in self.partitions.items():
-                state.drop_passed(self.ceilings.of(partition))
-            self._restored = any(state.restored for state in self.partitions.values())
+            self._drop_passed()
         if client_events:
             commands.append(cmd.ClientEvents(client_events))
         self.meters.took_in(event.records, len(client_events), self.topic)
         return commands
+
+    def _drop_passed(self) -> None:
+        """Drop the restored sets that all records of this chunk have passed."""
+        for partition, state in self.partitions.items():
+            state.drop_passed(self.ceilings.of(partition))
+        self._note_restored()
+
+    def _note_restored(self) -> None:
+        """Note whether any restored set is left; without one, no record is looked up in them."""
+        self._restored = any(state.restored for state in self.partitions.values())
 
     def _lease_due(self, event: ev.LeaseDue, now: float) -> list[Command]:
         commands = self.careful.tick(now) if self.careful.starts else []
@@ -305,7 +308,7 @@ class Dispatcher:
         self._changed = self._changed or any(
             self.partitions[each].outdated or not point.stored for each, point in starts.items()
         )
-        self._restored = any(state.restored for state in self.partitions.values())
+        self._note_restored()
         for partition in event.starts:
             self.ceilings.begin(partition, self.partitions[partition].received_end)
         self._note_topics()
@@ -338,7 +341,7 @@ class Dispatcher:
         self.ceilings.forget_marks()
         self.holds.forget(gone)
         self.meters.gone(gone, now, lost=event.lost)
-        self._restored = any(state.restored for state in self.partitions.values())
+        self._note_restored()
         self._note_topics()
         return commands if self._stopping else commands + self._lease_due(ev.LeaseDue(), now)
 
