@@ -37,6 +37,11 @@ from kafka_keyshared.core.partitions.careful_starts import CarefulStarts
 from kafka_keyshared.core.partitions.lost_progress import Regained
 from kafka_keyshared.core.partitions.offset_ceilings import Ceilings
 from kafka_keyshared.core.partitions.offset_snapshots import Snapshots
+from kafka_keyshared.core.partitions.removal import (
+    PartitionRemoval,
+    RemovedPartitions,
+    under_way,
+)
 from kafka_keyshared.core.partitions.states import PartitionEvent, refuse_impossible
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
@@ -87,6 +92,18 @@ class Dispatcher:
         self.careful = CarefulStarts(self.ceilings.subs, self.partitions, enabled=careful)
         arrivals = self.meters.arrivals
         self.snapshots = Snapshots(self.partitions, self.ceilings, arrivals, self.careful)
+        self.removal = PartitionRemoval(
+            self.partitions,
+            self.subscriptions,
+            epochs=self._epochs,
+            commits=self.commits,
+            regained=self.regained,
+            snapshots=self.snapshots,
+            careful=self.careful,
+            ceilings=self.ceilings,
+            holds=self.holds,
+            meters=self.meters,
+        )
         self._share_lanes()
         self.topic: str | None = None  # the only topic of the partitions
         self.watches = {name: tick.RunningWatch() for name in names}
@@ -169,7 +186,7 @@ class Dispatcher:
         While a recall is not answered, every record that it may find started counts as running.
         """
         wanted = set(self.partitions if partitions is None else partitions)
-        return assignment.under_way(self.subscriptions.values(), wanted, progress)
+        return under_way(self.subscriptions.values(), wanted, progress)
 
     def unsettled_count(self) -> int:
         """Return how many records are held, over all subscriptions."""
@@ -324,23 +341,8 @@ class Dispatcher:
 
     def _forget(self, event: ev.Forget, now: float) -> list[Command]:
         self._check(PartitionEvent.FORGOTTEN, event.partitions)
-        gone = set(event.partitions)
-        if event.lost:
-            # The progress that the member keeps need not fit in the brokers' limit.
-            whole = TextLimit(self.ceilings.subs)
-            left, _ = self.snapshots.entries(event.progress, gone, now, limit=whole)
-            self.regained.keep(left, self.commits.ours(gone), now)
-        commands: list[Command] = []
-        for sub in self.subscriptions.values():
-            commands += assignment.forget(sub, gone, event.progress)
-        self._epochs.go(gone)
-        for partition in gone:
-            self.partitions.pop(partition, None)
-        self.commits.forget(gone)
-        self.careful.forget(gone)
-        self.ceilings.forget_marks()
-        self.holds.forget(gone)
-        self.meters.gone(gone, now, lost=event.lost)
+        gone = RemovedPartitions(set(event.partitions), event.lost, event.progress, now)
+        commands = self.removal.remove(gone)
         self._note_restored()
         self._note_topics()
         return commands if self._stopping else commands + self._lease_due(ev.LeaseDue(), now)
@@ -353,7 +355,6 @@ class Dispatcher:
         self.topic = assignment.only_topic(self.partitions)
         for sub in self.subscriptions.values():
             sub.counts.topic = self.topic
-        self.snapshots.keep(self.partitions)
 
     def _stop(self, event: ev.Stopping, now: float) -> list[Command]:
         del event
