@@ -51,7 +51,8 @@ def with_everything() -> Harness:
     harness.core.holds.hold_back(Reason.BY_HAND, [P1])
     (commit,) = harness.commit()
     harness.answer(commit, CommitResult.DENIED)
-    harness.worker().start()
+    harness.fetch(*[record(each, f"key-{each}", P1) for each in range(6, 12)])
+    assert [each.start() for each in harness.pool.workers.values()] != [None, None]
     harness.beat(2)
     return harness
 
@@ -73,9 +74,11 @@ def test_no_part_of_the_core_knows_a_revoked_partition_any_more() -> None:
     known = knows(harness, P1)
     assert {"partitions", "subscriptions", "commits", "holds", "meters", "careful"} <= {*known}
     (last,) = harness.revoke(P1)
-    assert knows(harness, P1) == ["commits", "meters"], "its last commit, and a slice that runs"
+    assert "commits" in knows(harness, P1), "its last commit is not answered yet"
     harness.answer(last, CommitResult.ACCEPTED)
-    harness.worker().finish()
+    for worker in harness.pool.workers.values():
+        while worker.running:
+            worker.finish()
     harness.work()
     harness.beat()
     assert knows(harness, P1) == []
