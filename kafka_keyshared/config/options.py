@@ -20,8 +20,7 @@ from kafka_keyshared.config.routing_options import key_of, routing_settings
 from kafka_keyshared.core.contract.dlq_limit import DlqLimit
 from kafka_keyshared.core.contract.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.keys.extraction import NullKeys, UndecodablePolicy
-from kafka_keyshared.core.offsets.commit import CommitPolicy
-from kafka_keyshared.core.offsets.denials import AUTHORIZATION_TIMEOUT
+from kafka_keyshared.core.offsets.commit import AUTHORIZATION_TIMEOUT, CommitPolicy
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingMode
 from kafka_keyshared.core.subscription.settings import OnEvict, SubscriptionSettings, worker_names

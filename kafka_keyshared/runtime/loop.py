@@ -29,17 +29,15 @@ from kafka_keyshared.core.dispatch.tick import BEAT_SECONDS
 from kafka_keyshared.executors.command_interpreter import Actor
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
-from kafka_keyshared.runtime.client_pauses import Pauses
 from kafka_keyshared.runtime.command_queue import Orders
 from kafka_keyshared.runtime.fetch_quota import FULL_PAUSE_AFTER, Room
 from kafka_keyshared.runtime.loop_stats import LoopStats
-from kafka_keyshared.runtime.manual_pause import ByHand
 from kafka_keyshared.runtime.metadata_limit import MetadataLimit
 from kafka_keyshared.runtime.notice_log import log_notice
-from kafka_keyshared.runtime.partition_ends import PartitionEnds
+from kafka_keyshared.runtime.partition_ends import PartitionEnds, ReceivedPositions
 from kafka_keyshared.runtime.partition_fairness import Shares
+from kafka_keyshared.runtime.pauses import ByHand, Pauses
 from kafka_keyshared.runtime.ports import Ports
-from kafka_keyshared.runtime.received_positions import ReceivedPositions
 from kafka_keyshared.runtime.rights import DeniedRights
 from kafka_keyshared.runtime.seeking import Reseek
 from kafka_keyshared.runtime.topic_ids import TopicIds

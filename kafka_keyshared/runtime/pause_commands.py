@@ -9,7 +9,7 @@ from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition, some
 from kafka_keyshared.runtime.command_queue import OrderRefusedError
 from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.manual_pause import Those
+from kafka_keyshared.runtime.pauses import Those
 from kafka_keyshared.runtime.scaling import Ordered
 
 log = log_of("kafka_keyshared.loop")

@@ -18,7 +18,7 @@ from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.offsets.commit_metadata import TEXT_LIMIT
-from kafka_keyshared.core.offsets.log_position import topic_id_in
+from kafka_keyshared.core.offsets.metadata_sections import topic_id_in
 from kafka_keyshared.core.partitions.removal import held_of
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import TopicPartition, counted, names_of, some

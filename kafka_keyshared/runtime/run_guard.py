@@ -23,8 +23,13 @@ from kafka_keyshared.logs import log_of
 from kafka_keyshared.platform.detached_call import Aside
 from kafka_keyshared.platform.forks import refuse_in_child
 from kafka_keyshared.runtime.instance import Instance
-from kafka_keyshared.runtime.shutdown import StopReport, unfinished
-from kafka_keyshared.runtime.shutdown_log import TELL_EVERY, TELL_FIRST, tell_wait
+from kafka_keyshared.runtime.shutdown import (
+    TELL_EVERY,
+    TELL_FIRST,
+    StopReport,
+    tell_wait,
+    unfinished,
+)
 from kafka_keyshared.runtime.standstill import StandstillWatch
 
 log = log_of("kafka_keyshared.stop")

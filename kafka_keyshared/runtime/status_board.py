@@ -22,8 +22,7 @@ from kafka_keyshared.observability.diagnosis.findings import Diagnosis
 from kafka_keyshared.observability.diagnosis.judge import diagnose
 from kafka_keyshared.runtime.diagnosis_log import DiagnosisLog
 from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.standstill import StandstillWatch
-from kafka_keyshared.runtime.standstill_records import StandstillRecords
+from kafka_keyshared.runtime.standstill import StandstillRecords, StandstillWatch
 from kafka_keyshared.runtime.trend import Minute
 from kafka_keyshared.status import Health, Phase, RefusedRight, Standstill, Status
 

@@ -22,7 +22,7 @@ from kafka_keyshared.core.backpressure.pause_reasons import Holds
 from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.client_pauses import Pauses
+from kafka_keyshared.runtime.pauses import Pauses
 from kafka_keyshared.runtime.seeking import Reseek
 
 log = log_of("kafka_keyshared.loop")

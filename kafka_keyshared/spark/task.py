@@ -25,7 +25,7 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
-from kafka_keyshared.core.offsets.lane_section import LaneNotes
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes
 from kafka_keyshared.core.offsets.positions import OffsetSnapshot
 from kafka_keyshared.core.offsets.settled_set_codec import Runs
 from kafka_keyshared.core.partitions.assignment import unreceived

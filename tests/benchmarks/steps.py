@@ -55,7 +55,7 @@ CEILINGS, PARTITIONS = "ceilings", "begin of a partition: its first records are 
 STEPS = {
     FETCH: "client.kafka:KafkaClient.consume client.kafka:KafkaClient.poll",
     ENDS: """
-        runtime.received_positions:ReceivedPositions.behind client.kafka:KafkaClient.positions""",
+        runtime.partition_ends:ReceivedPositions.behind client.kafka:KafkaClient.positions""",
     "remember: the columns of keys and values": "core.records.pristine:contents_of",
     "route: hash, table, append": "core.keys.extraction:OwnKeys.route",
     "window: counted, sizes sampled": """

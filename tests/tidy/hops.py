@@ -5,7 +5,7 @@ The owner's ports end it: calls of the client, the pool, the mailbox and the pub
 of the tests here, and what they call does not count. A file counts when one of its functions is
 called, or is running when the trip begins.
 
-    python -m tests.tidy.hops          the numbers, and the files in the order in which they are entered
+    python -m tests.tidy.hops     the numbers, and the files in the order in which they are entered
 """
 
 from __future__ import annotations
@@ -129,6 +129,32 @@ def started(records: int = POISON) -> tuple[Stage, DeadLetters]:
     return stage, letters
 
 
+def begin_with_mail(stage: Stage, recorder: Recorder) -> None:
+    """Let the trip begin when the owner takes something out of its mailbox."""
+    get, get_nowait = stage.mailbox.get, stage.mailbox.get_nowait
+
+    def got(*given: Any, **named: Any) -> Any:
+        recorder.begin()
+        return get(*given, **named)
+
+    def got_now() -> Any:
+        recorder.begin()
+        return get_nowait()
+
+    stage.mailbox.get, stage.mailbox.get_nowait = got, got_now  # type: ignore[method-assign]
+
+
+def end_with_leases(stage: Stage, recorder: Recorder) -> None:
+    """Let the trip end when the pool has the last slice."""
+    submit = stage.pool.submit
+
+    def submitted(slice_: Any) -> None:
+        submit(slice_)
+        recorder.end()
+
+    stage.pool.submit = submitted  # type: ignore[method-assign]
+
+
 def round_trip() -> Trip:
     """A whole round that fetches twenty records and leases them."""
     stage, _ = started()
@@ -142,17 +168,14 @@ def fetch_to_leases() -> Trip:
     """From the client's records to the last slice that the pool is given for them."""
     stage, _ = started()
     recorder = Recorder()
-    poll, submit = stage.client.poll, stage.pool.submit
+    poll = stage.client.poll
 
     def polled(timeout: float) -> Any:
         recorder.begin()
         return poll(timeout)
 
-    def submitted(slice_: Any) -> None:
-        submit(slice_)
-        recorder.end()
-
-    stage.client.poll, stage.pool.submit = polled, submitted  # type: ignore[method-assign]
+    stage.client.poll = polled  # type: ignore[method-assign]
+    end_with_leases(stage, recorder)
     with recorder.recording():
         stage.step()
     assert len(stage.work()) == POISON
@@ -177,14 +200,8 @@ def failure_to_dead_letter() -> Trip:
     """From the report of a failed attempt to the dead letter that the publisher is given."""
     stage, letters = failed()
     recorder = Recorder()
+    begin_with_mail(stage, recorder)
     letters.on_publish = recorder.end
-    get = stage.mailbox.get
-
-    def got(*given: Any, **named: Any) -> Any:
-        recorder.begin()
-        return get(*given, **named)
-
-    stage.mailbox.get = got  # type: ignore[method-assign]
     with recorder.recording():
         stage.step()
     assert [each.record.offset() for each in letters.given] == [POISON]
@@ -199,18 +216,8 @@ def dead_letter_to_open_lane() -> Trip:
     stage.step()
     stage.mailbox.put(ev.DeadLetterAnswer(letters.given.pop(), None, "orders.dlq-0@1"))
     recorder = Recorder()
-    get, submit = stage.mailbox.get, stage.pool.submit
-
-    def got(*given: Any, **named: Any) -> Any:
-        recorder.begin()
-        return get(*given, **named)
-
-    def submitted(slice_: Any) -> None:
-        submit(slice_)
-        recorder.end()
-
-    stage.mailbox.get = got  # type: ignore[method-assign]
-    stage.pool.submit = submitted  # type: ignore[method-assign]
+    begin_with_mail(stage, recorder)
+    end_with_leases(stage, recorder)
     with recorder.recording():
         stage.step()
     assert stage.work() == [POISON + 1]
@@ -240,5 +247,5 @@ TRIPS: dict[str, Callable[[], Trip]] = {
 if __name__ == "__main__":
     for name, measure in TRIPS.items():
         trip = measure()
-        print(f"{name}: {len(trip.files)} files, {trip.calls} calls")
-        print("   ", ", ".join(trip.files))
+        sys.stdout.write(f"{name}: {len(trip.files)} files, {trip.calls} calls\n")
+        sys.stdout.write(f"    {', '.join(trip.files)}\n")

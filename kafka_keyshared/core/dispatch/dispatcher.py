@@ -33,6 +33,7 @@ from kafka_keyshared.core.offsets.commit import CommitPolicy, Commits, longest_t
 from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.partitions import assignment
+from kafka_keyshared.core.partitions.assignment import PartitionEvent, refuse_impossible
 from kafka_keyshared.core.partitions.careful_starts import CarefulStarts
 from kafka_keyshared.core.partitions.lost_progress import Regained
 from kafka_keyshared.core.partitions.offset_ceilings import Ceilings
@@ -42,12 +43,12 @@ from kafka_keyshared.core.partitions.removal import (
     RemovedPartitions,
     under_way,
 )
-from kafka_keyshared.core.partitions.states import PartitionEvent, refuse_impossible
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.subscription import Subscription, Subscriptions
 from kafka_keyshared.core.telemetry.meters import Meters
 from kafka_keyshared.core.worker_changes import slot_draining, slot_reassignment, worker_lifecycle
+from kafka_keyshared.core.workers.worker import WorkerState
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record, TopicPartition
 
@@ -248,7 +249,8 @@ class Dispatcher:
         step = self._lease_step(now)
         for sub in self.subscriptions.values():
             commands += self._ready(sub, now)
-            commands += detaching.look(sub, event.progress, now)
+            if event.progress is not None:
+                commands += detaching.look(sub, event.progress, now)
             commands += step.run(sub)
         return commands
 
@@ -258,7 +260,10 @@ class Dispatcher:
 
     def _ready(self, sub: Subscription, now: float) -> list[Command]:
         """Ready the records that are due: retries, and those whose key could not be read."""
-        commands = tick.retries(sub, now)
+        commands: list[Command] = []
+        due = sub.closed.next_due()
+        if due is not None and due <= now:
+            commands += tick.retries(sub, now)
         due = sub.keys.next_due()
         if due is not None and due <= now:
             self._changed = True
@@ -282,11 +287,14 @@ class Dispatcher:
 
     def _recalled(self, event: ev.Recalled, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
-        worker, said = stuck.recalled(sub, event, now)
-        detaching.recalled(sub, worker)
-        slot_draining.given_back(sub, worker, event)
+        worker, commands = stuck.recalled(sub, event, now)
+        if sub.detaching is not None and sub.detaching.asked:
+            detaching.recalled(sub, worker)
+        if sub.draining.count:
+            slot_draining.given_back(sub, worker, event)
         self._changed = self.ceilings.stirred = True
-        commands = [*said, *worker_lifecycle.recall_answered(sub, worker)]
+        if worker.state is WorkerState.LEAVING:
+            commands += worker_lifecycle.recall_answered(sub, worker)
         return commands + self._lease_step(now).run(sub)
 
     def _membership(self, event: slot_reassignment.Ordered, now: float) -> list[Command]:

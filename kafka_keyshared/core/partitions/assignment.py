@@ -1,13 +1,16 @@
-"""Partition assignment: start positions, and what was settled before them.
+"""Partition assignment: ownership states, start positions, and what was settled before them.
 
 A partition gets a new epoch each time it is assigned to this process. Late reports of an earlier
 epoch settle, block and replace nothing (:mod:`.removal`).
+:mod:`kafka_keyshared.core.backpressure.pause_reasons` has the reasons why a partition is not
+fetched.
 """
 
 from __future__ import annotations
 
+import enum
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from kafka_keyshared.core.contract.commands import (
@@ -19,13 +22,76 @@ from kafka_keyshared.core.contract.commands import (
 )
 from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.offsets import commit_metadata
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
-from kafka_keyshared.core.offsets.log_position import LogPosition
+from kafka_keyshared.core.offsets.metadata_sections import (
+    NONE_RUNNING,
+    LaneNotes,
+    LogPosition,
+    RunningNote,
+    Tried,
+)
 from kafka_keyshared.core.offsets.positions import PartitionState
-from kafka_keyshared.core.offsets.running_section import NONE_RUNNING, RunningNote
 from kafka_keyshared.core.offsets.settled_set_codec import MAX_OFFSET
 from kafka_keyshared.core.subscription.subscription import Subscription
+from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition, partition_of
+
+
+class PartitionOwnership(enum.Enum):
+    """The ownership state of a partition."""
+
+    ABSENT = "absent"
+    """Not assigned to this member."""
+    OWNED = "owned"
+    """Assigned to this member: its records start and its positions are committed."""
+    CLOSING = "closing"
+    """Being revoked: none of its records start, and it may be committed once more."""
+
+
+class PartitionEvent(enum.Enum):
+    """An event of a partition; the text is the error where the event is impossible."""
+
+    ASSIGNED = "assigned twice without being revoked"
+    RECEIVED = "delivered records without being assigned, or while it is given up"
+    REVOKING = "about to be given up without being assigned, or twice"
+    FORGOTTEN = "forgotten without being assigned, or before it is given up"
+
+
+_S, _E = PartitionOwnership, PartitionEvent
+
+PARTITION_TABLE: Mapping[PartitionOwnership, Mapping[PartitionEvent, PartitionOwnership]] = {
+    _S.ABSENT: {_E.ASSIGNED: _S.OWNED},
+    _S.OWNED: {
+        _E.RECEIVED: _S.OWNED,
+        _E.REVOKING: _S.CLOSING,
+    },
+    _S.CLOSING: {
+        _E.FORGOTTEN: _S.ABSENT,
+    },
+}
+"""The next state by state and event; a missing entry is an impossible event.
+
+The owner thread revokes a partition within one call. During that call it fetches nothing, and the
+revoke is not announced a second time.
+"""
+
+
+def refuse_impossible(
+    states: Container[TopicPartition],
+    closing: Container[TopicPartition],
+    event: PartitionEvent,
+    partitions: Iterable[TopicPartition],
+) -> None:
+    """Raise :class:`InvariantError` naming all partitions for which the event is impossible.
+
+    ``states`` has the assigned partitions, ``closing`` those of them that are being revoked.
+    """
+    refused = []
+    for each in partitions:
+        owned = PartitionOwnership.CLOSING if each in closing else PartitionOwnership.OWNED
+        if event not in PARTITION_TABLE[owned if each in states else PartitionOwnership.ABSENT]:
+            refused.append(each)
+    if refused:
+        raise InvariantError(f"{', '.join(map(str, sorted(refused)))} {event.value}")
 
 
 def start(

@@ -17,7 +17,7 @@ from kafka_keyshared.core.lanes.closed import ClosedLanes, LaneEvent, LaneState
 from kafka_keyshared.core.lanes.single_inflight import OneLease
 from kafka_keyshared.core.limits.blocked_quota import LookAhead
 from kafka_keyshared.core.limits.parked_records import Parking
-from kafka_keyshared.core.offsets.lane_section import Tried
+from kafka_keyshared.core.offsets.metadata_sections import Tried
 from kafka_keyshared.core.records.backlog import Backlog, let_go
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.records.pristine import Chunk, Originals
@@ -26,9 +26,8 @@ from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.subscription.crash_suspects import Suspects
 from kafka_keyshared.core.subscription.diverted_lanes import Diversions
 from kafka_keyshared.core.subscription.hot_keys import HotKeys
-from kafka_keyshared.core.subscription.routing_state import SlotOwnership
+from kafka_keyshared.core.subscription.routing_state import Holdings, SlotOwnership
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.core.subscription.unsettled import Holdings
 from kafka_keyshared.core.telemetry.blocked_reminder import Reminder
 from kafka_keyshared.core.telemetry.bursts import Bursts
 from kafka_keyshared.core.telemetry.error_counts import ErrorsSeen

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.command_queue import OrderRefusedError
-from kafka_keyshared.runtime.manual_pause import Those
 from kafka_keyshared.runtime.pause_commands import pause, resume
+from kafka_keyshared.runtime.pauses import Those
 from kafka_keyshared.runtime.shutdown import stop
 from tests.support.loop_ports import Stage
 from tests.support.records import P0, P1, FakeRecord

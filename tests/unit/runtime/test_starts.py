@@ -12,8 +12,7 @@ from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Commit
 from kafka_keyshared.core.offsets import commit_metadata
-from kafka_keyshared.core.offsets.lane_section import LaneNotes
-from kafka_keyshared.core.offsets.running_section import STARTED, RunningNote
+from kafka_keyshared.core.offsets.metadata_sections import STARTED, LaneNotes, RunningNote
 from kafka_keyshared.core.partitions.careful_starts import FIRST_RECORDS
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.rebalance import NOTHING_AFTER

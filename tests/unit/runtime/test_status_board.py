@@ -11,8 +11,8 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.model import Record
-from kafka_keyshared.runtime.manual_pause import Those
 from kafka_keyshared.runtime.pause_commands import pause
+from kafka_keyshared.runtime.pauses import Those
 from kafka_keyshared.runtime.standstill import StandstillWatch
 from kafka_keyshared.runtime.status_board import DERIVE_AFTER, Observer, StatusBoard, chained
 from tests.support.loop_ports import Stage

@@ -9,8 +9,7 @@ import pytest
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.commit_metadata import encode
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried, hash_of
-from kafka_keyshared.core.offsets.log_position import topic_id_in
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, Tried, hash_of, topic_id_in
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
