@@ -228,7 +228,11 @@ def revoke() -> Trip:
     """From the client's callback to its return: running records end, and a commit is sent."""
     stage, _ = started(60)
     stage.step()
-    stage.on_wait = lambda: stage.work() and None
+
+    def work() -> None:
+        stage.work()
+
+    stage.on_wait = work
     recorder = Recorder()
     with recorder.recording():
         stage.client.callbacks["revoke"]([P0])

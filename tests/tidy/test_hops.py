@@ -15,7 +15,7 @@ LIMITS = {
     "a dead letter's answer to the next lease of its key": 33,
     "a revoke": 42,
 }
-"""The most files of a trip. A trip that needs more wants its fragments joined, not its limit raised."""
+"""The most files of a trip. Where one needs more, join its fragments and raise no limit."""
 
 
 @pytest.mark.parametrize("name", TRIPS)

@@ -68,7 +68,7 @@ class PartitionRemoval:
         self._states, self._subscriptions = states, subscriptions
         self._commits, self._regained = commits, regained
         self._snapshots, self._ceilings = snapshots, ceilings
-        self.steps = (
+        self.steps: tuple[RemovalStep, ...] = (
             RemovalStep(
                 "lost progress",
                 self._keep_lost,
