@@ -44,8 +44,8 @@ from kafka_keyshared.runtime.topic_ids import TopicIds
 from kafka_keyshared.runtime.wait_plan import (
     BUSY_WAIT,
     MAIL_TURNS,
+    OwnerWait,
     RoundState,
-    Wait,
     plan_full_poll,
     plan_wait,
 )
@@ -193,7 +193,7 @@ class Loop(Actor):
             self._full_since is not None,
         )
 
-    def _fetch_with_room(self, wait: Wait) -> None:
+    def _fetch_with_room(self, wait: OwnerWait) -> None:
         """Fetch while the window has room; otherwise keep the membership alive."""
         count = self._room.fetch(hungry=wait.idle)
         if count and (wait.idle or not self.shares.wait_and_see(self.core.partitions)):

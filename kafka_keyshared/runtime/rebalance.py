@@ -20,7 +20,7 @@ from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition, counted, names_of, some
 from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.seeking import LAST_BOUNDS_TIMEOUT
-from kafka_keyshared.runtime.start_points import COMMITTED_TIMEOUT, StartPoints, partition_names
+from kafka_keyshared.runtime.start_points import COMMITTED_TIMEOUT, StartPoints
 from kafka_keyshared.status import RebalanceStatus
 
 log = log_of("kafka_keyshared.rebalance")
@@ -123,17 +123,17 @@ class Rebalancer:
         took = self._note("assigned", partitions, began)
         log.info(
             "assigned %s in %.3f s",
-            partition_names(partitions),
+            _names(partitions),
             took,
             extra=_told("assigned", partitions, took, waiting=len(waiting)),
         )
         if waiting:
             log.warning(
-                "%d of %d wait (%s): it was not answered where they start; they are paused and "
-                "asked for again",
+                "start offsets unknown for %d of %d partitions (%s); they stay paused and the "
+                "query is retried",
                 len(waiting),
                 len(partitions),
-                partition_names(waiting),
+                _names(waiting),
             )
 
     def start_at(self, chosen: Mapping[TopicPartition, int]) -> None:
@@ -185,7 +185,7 @@ class Rebalancer:
         self._ask_later(began)
         if starts:
             self._start_late(starts, began)
-            log.info("started %s after asking again", partition_names(list(starts)))
+            log.info("started %s after the query was retried", _names(list(starts)))
 
     def _start_late(self, starts: Mapping[TopicPartition, ev.StartPoint], began: float) -> None:
         """Start assigned partitions whose positions became known later."""
@@ -239,7 +239,7 @@ class Rebalancer:
         drained = max(0, held - back - running)
         log.info(
             "revoked %s in %.3f s: %s drained, %s taken back%s",
-            partition_names(partitions),
+            _names(partitions),
             took,
             counted(drained, "record"),
             f"{back:,}",
@@ -277,8 +277,8 @@ class Rebalancer:
         let_go = held - loop.core.unsettled_count()
         took = self._note("lost", partitions, began, let_go)
         log.warning(
-            "lost %s: nothing is committed for them, %d received records are let go unsettled",
-            partition_names(partitions),
+            "lost %s: nothing is committed for them, %d received records are dropped unsettled",
+            _names(partitions),
             let_go,
             extra=_told("lost", partitions, took, let_go=let_go),
         )
@@ -360,3 +360,7 @@ def _told(
     """Return a rebalance's log attributes: the event, all its partitions, and its cost."""
     names = [str(each) for each in sorted(partitions)]
     return {"event": event, "partitions": names, "seconds": round(seconds, 6), **counts}
+
+
+def _names(partitions: Sequence[TopicPartition]) -> str:
+    return some(sorted(partitions), 8, none="nothing")

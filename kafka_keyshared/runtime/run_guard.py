@@ -277,14 +277,14 @@ class Ending:
         if now < self._tell_at:
             return
         self._tell_at = now + TELL_EVERY
-        what = "the group to be left"
+        what = "the client to leave the group"
         if called:
             ((name, since),) = called
             what = f"your {name} callback ({now - since:.0f} s so far, in {owner.where()})"
         if stopping:
             tell_wait(left, what)
         else:
-            log.warning("waiting for %s: nothing is polled or committed meanwhile", what)
+            log.warning("waiting for %s: nothing is polled or committed", what)
 
     def _tell(self, stuck: str) -> None:
         """Write the final line. ``stuck`` is where the abandoned owner is, or empty."""

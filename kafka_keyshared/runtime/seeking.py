@@ -175,8 +175,8 @@ class Reseek:
         }
         for each in sorted(found):
             log.warning(
-                "%s: the log has nothing at the received end %d, and may be another one: nothing "
-                "more is committed of it",
+                "%s: the log has nothing at the received end %d and may be another log; the "
+                "partition is not committed any more",
                 each,
                 ends[each],
             )

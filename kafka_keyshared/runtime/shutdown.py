@@ -64,7 +64,7 @@ class Talk:
             names = some((_told(self._loop, each, known) for each in running), NAMED_MAX)
             waited.append(f"{counted(len(running), 'running record')} ({names})")
         if dead_letters:
-            waited.append(f"{counted(dead_letters, 'dead letter')} on the way")
+            waited.append(f"{counted(dead_letters, 'dead letter')} without an answer")
         tell_wait(self._deadline - now, " and ".join(waited) or "the last commit's answer")
 
 
@@ -294,7 +294,7 @@ def unfinished(loop: Loop | None, seconds: float, stuck: str) -> StopReport:
             blocked = _blocked(loop)
         except (RuntimeError, KeyError):
             # The owner has just returned and changes the state that is read here.
-            log.debug("what is left undone cannot be said", exc_info=True)
+            log.debug("the number of records left undone is unknown", exc_info=True)
             undone = None
     return StopReport(
         clean=False,

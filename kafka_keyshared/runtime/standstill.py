@@ -149,8 +149,8 @@ class StandstillWatch:
             self._told = self._told or tell
         if tell:
             log.warning(
-                "the owner thread has been held in %s for %s: nothing is polled, handed out or "
-                "committed meanwhile",
+                "the owner thread has been blocked in %s for %s: nothing is polled, leased or "
+                "committed",
                 self._seen,
                 in_words(held),
             )
@@ -217,7 +217,7 @@ class StandstillWatch:
 
 def line_of(stood: Stood, interval: float) -> str:
     """Return the log line about a standstill."""
-    what = "nothing was polled, handed out or committed meanwhile"
+    what = "nothing was polled, leased or committed"
     if stood.process:
         why = (
             f"it used {stood.cpu:.1f} s of CPU: a C call kept the interpreter lock"
@@ -229,10 +229,10 @@ def line_of(stood: Stood, interval: float) -> str:
     else:
         where = f" in {stood.where}" if stood.where else ""
         text = (
-            f"the owner thread was held{where} for {in_words(stood.seconds)} while other threads "
-            f"ran; {what}"
+            f"the owner thread was blocked{where} for {in_words(stood.seconds)} while other "
+            f"threads ran; {what}"
         )
-    text += f"; running meanwhile: {some(stood.records, NAMED)}"
+    text += f"; records that ran: {some(stood.records, NAMED)}"
     if stood.seconds >= interval:
         text += (
             f". That is longer than max.poll.interval.ms ({interval:g} s): the group gives the "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset, LogBounds, refusal_of
@@ -19,6 +17,8 @@ log = log_of("kafka_keyshared.rebalance")
 
 COMMITTED_TIMEOUT = 5.0
 """Seconds for the query of committed positions."""
+
+NAMED_MAX = 8
 
 OFFSET_TAIL_BASE = -2000
 """``RD_KAFKA_OFFSET_TAIL_BASE`` of librdkafka; the Python client has no name for it."""
@@ -59,7 +59,7 @@ class StartPoints:
                 else:
                     self._seldom.warning(
                         "positions",
-                        f"the committed positions were not answered in {took:.3f} s: {error}",
+                        f"committed positions unknown: no answer in {took:.3f} s ({error})",
                     )
         known = {each: committed for each, committed in asked.items() if committed is not None}
         wanted = [each for each, committed in known.items() if self._needs_bounds(each, committed)]
@@ -70,10 +70,11 @@ class StartPoints:
         ids = self._ids.answer(until - self._loop.ports.clock())
         unidentified = set(by_id).difference(ids)
         if unidentified:
+            names = some(sorted(unidentified), NAMED_MAX)
             self._seldom.warning(
                 "ids",
-                f"{partition_names(list(unidentified))}: the id of the topic is not told; what is committed "
-                "of a partition is believed only with it, so they wait for it for a while",
+                f"{names}: topic id unknown; commit metadata is used "
+                "only with it, so the partitions wait for it for a while",
             )
         return {
             partition: self._start_point(
@@ -162,8 +163,3 @@ def chosen_offset(partition: TopicPartition, offset: int, bounds: LogBounds) -> 
             at,
         )
     return at
-
-
-def partition_names(partitions: Sequence[TopicPartition]) -> str:
-    """Return the names of the partitions for a log line, at most eight of them."""
-    return some(sorted(partitions), 8, none="nothing")

@@ -44,7 +44,7 @@ class WaitReason(enum.Enum):
     IDLE = "nothing is under way, so only the client can bring work"
 
 
-class Wait(NamedTuple):
+class OwnerWait(NamedTuple):
     """A wait of so many seconds, and its reason. The reason also decides the place."""
 
     seconds: float
@@ -85,16 +85,16 @@ class RoundState:
     window_full: bool = False
 
 
-def plan_wait(state: RoundState) -> Wait:
+def plan_wait(state: RoundState) -> OwnerWait:
     """Return how long the owner waits in this round, and why."""
     under_way = _under_way(state)
     if under_way is None:
-        return Wait(IDLE_WAIT, WaitReason.IDLE)
+        return OwnerWait(IDLE_WAIT, WaitReason.IDLE)
     if state.more_fetched:
-        return Wait(0.0, WaitReason.MORE_FETCHED)
+        return OwnerWait(0.0, WaitReason.MORE_FETCHED)
     if state.window_full:
-        return Wait(FULL_WAIT, WaitReason.WINDOW_FULL)
-    return Wait(BUSY_WAIT, under_way)
+        return OwnerWait(FULL_WAIT, WaitReason.WINDOW_FULL)
+    return OwnerWait(BUSY_WAIT, under_way)
 
 
 def _under_way(state: RoundState) -> WaitReason | None:

@@ -52,7 +52,7 @@ def test_a_partition_whose_log_is_not_known_waits_alone(
     assert stage.core.holds.held_back(Reason.UNSTARTED) == {P1}
     stage.step()
     assert stage.work() == [17], "18 and 19 are in its set"
-    assert "1 of 2 wait (orders-1)" in caplog.text
+    assert "start offsets unknown for 1 of 2 partitions (orders-1)" in caplog.text
     asked_again(stage)
     assert stage.work() == []
     stage.client.unreachable.clear()

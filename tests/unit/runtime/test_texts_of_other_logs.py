@@ -98,7 +98,7 @@ def test_a_partition_waits_for_the_id_of_its_topic_where_a_text_names_one(
 ) -> None:
     stage = begun(30, text_for(30), None)
     assert stage.work() == [], "to read on without the set would run settled records again"
-    assert "the id of the topic is not told" in caplog.text
+    assert "topic id unknown" in caplog.text
     stage.client.ids = {"orders": ONE}
     stage.now += 5.0
     stage.step(3)

@@ -12,8 +12,8 @@ from kafka_keyshared.runtime.wait_plan import (
     BUSY_WAIT,
     FULL_WAIT,
     IDLE_WAIT,
+    OwnerWait,
     RoundState,
-    Wait,
     WaitReason,
     plan_full_poll,
     plan_wait,
@@ -55,14 +55,14 @@ MORE, FULL = {"more_fetched": True}, {"window_full": True}
 def test_the_state_of_a_round_decides_how_long_the_owner_waits_and_why(
     state: dict[str, int | float | bool], seconds: float, reason: WaitReason
 ) -> None:
-    assert plan_wait(RoundState(**state)) == Wait(seconds, reason)  # type: ignore[arg-type]
+    assert plan_wait(RoundState(**state)) == OwnerWait(seconds, reason)  # type: ignore[arg-type]
 
 
 def test_a_round_waits_in_one_place_only_and_in_the_client_only_while_nothing_is_under_way() -> (
     None
 ):
     for reason in WaitReason:
-        wait = Wait(1.0, reason)
+        wait = OwnerWait(1.0, reason)
         assert wait.in_mailbox + wait.in_client == 1.0
         assert bool(wait.in_client) is wait.idle is (reason is WaitReason.IDLE)
 
