@@ -1,23 +1,18 @@
-"""Owners of records, and the records that a subscription holds.
+"""Owners of records, and the places where records wait for a lease.
 
-A record is held from its receipt until it is settled. Commits, ceilings, revocations and the status
-query the held records. Records that come back and records that run again are placed by this module.
-No other module of the core reads the slot table for that.
+Records that come back and records that run again are placed by this module. No other module of the
+core reads the slot table for that.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain
 
-from kafka_keyshared.core.contract.slices import Epochs, Progress, SliceState
 from kafka_keyshared.core.lanes.closed import ClosedLane
-from kafka_keyshared.core.lanes.single_inflight import Grant, OneLease
+from kafka_keyshared.core.lanes.single_inflight import Grant
 from kafka_keyshared.core.records.backlog import Backlog, WaitingPlace
-from kafka_keyshared.core.records.pristine import column
 from kafka_keyshared.core.routing.filters import (
     FilteredSlots,
     Filters,
@@ -36,122 +31,7 @@ from kafka_keyshared.core.workers.run_queue import RunQueue
 from kafka_keyshared.core.workers.shards import SharedRow
 from kafka_keyshared.core.workers.worker import Worker, WorkerState
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.model import (
-    Coordinates,
-    Record,
-    TopicPartition,
-    coordinates_of,
-    topic_partition,
-)
-
-
-class Holdings:
-    """Held records of a subscription; implemented by :class:`~.subscription.Subscription` only."""
-
-    settings: SubscriptionSettings
-    epochs: Epochs
-    keyless: Backlog
-    one_lease: OneLease | None
-    unowned: UnownedRows
-    workers: dict[int, Worker]
-    places: list[WaitingPlace]
-    """All places that can hold a record that is not leased."""
-    mixed: bool
-    """Whether a backlog may have older records behind newer ones."""
-
-    def in_arrival_order(self) -> bool:
-        """Return whether all places are in arrival order, so that :meth:`oldest` works."""
-        if self.mixed or self.one_lease is not None or self.settings.individually:
-            return False
-        return all(
-            each.empty() or each is self.keyless or isinstance(each, RunQueue)
-            for each in self.places
-        )
-
-    def oldest(self) -> Iterator[Coordinates]:
-        """Yield coordinates of candidates for the oldest held record; the oldest is among them."""
-        for worker in self.workers.values():
-            for leased in worker.slices.values():
-                yield from leased.oldest()
-        for row in self.own_rows():
-            for backlog in row.backlogs():
-                yield from map(coordinates_of, backlog.records[:1])
-        for row in self.unowned.rows:
-            # Returned records are merged into the backlog for a lease; this row is never leased.
-            yield from map(coordinates_of, (*row.front[:1], *row.routed[:1]))
-        yield from map(coordinates_of, self.keyless.records[:1])
-
-    def unsettled(self, progress: Progress) -> Iterator[tuple[TopicPartition, Record]]:
-        """Yield every unsettled record with its partition, in no particular order.
-
-        Progress must have been read before the last reports were handled. Then a failure among the
-        started records is known here already. A handler may modify a record that has started since,
-        so of leased records only the partition is reliable.
-        """
-        waiting = list(self.waiting())
-        topics, partitions = column("topic", waiting), column("partition", waiting)
-        yield from zip(map(topic_partition, topics, partitions), waiting, strict=True)
-        yield from self._leased(progress)
-
-    def _leased(self, progress: Progress) -> Iterator[tuple[TopicPartition, Record]]:
-        epochs = self.epochs
-        for leased in self.leases():
-            slice_ = leased.slice
-            came, records, old = slice_.came, slice_.records, slice_.epoch != epochs.now
-            for index in leased.outstanding(progress):
-                partition = came.partition_of(index)
-                if not (old and epochs.over(slice_.epoch, partition)):
-                    yield partition, records[index]
-
-    def of_each(self) -> Counter[TopicPartition]:
-        """Return the number of unsettled records of each partition, as far as is reported.
-
-        The counting runs in C and takes a fifth of the time of :meth:`unsettled`.
-        """
-        waiting = list(self.waiting())
-        places = Counter(zip(column("topic", waiting), column("partition", waiting), strict=True))
-        found = Counter({topic_partition(*place): count for place, count in places.items()})
-        found.update(partition for partition, _ in self._leased({}))
-        return found
-
-    def ended_early(self, progress: Progress) -> int:
-        """Return how many records have settled in slices that are not reported as ended."""
-        count = 0
-        for leased in self.leases():
-            if leased.slice.epoch == self.epochs.now:
-                rest = sum(1 for _ in leased.outstanding(progress))
-                count += max(0, len(leased) - rest - len(leased.unsettled))
-        return count
-
-    def waiting(self) -> Iterator[Record]:
-        """Return every record that is held and not leased."""
-        return chain.from_iterable(place.waiting() for place in self.places)
-
-    def held(self) -> Iterator[Record]:
-        """Yield every record that is held, leased or not; one may come twice."""
-        yield from self.waiting()
-        for leased in self.leases():
-            yield from leased.records()
-
-    def strays(self) -> Iterator[Record]:
-        """Yield every held record that has left the chunk it was fetched in, and maybe others."""
-        for place in self.places:
-            yield from place.strays() if isinstance(place, RunQueue | Backlog) else place.waiting()
-        for leased in self.leases():
-            yield from leased.slice.came.strays()
-
-    def leases(self) -> Iterator[SliceState]:
-        """Yield every slice that is leased."""
-        for worker in self.workers.values():
-            yield from worker.slices.values()
-
-    def startable(self) -> bool:
-        """Return whether any routed record waits only for a worker."""
-        return bool(self.keyless.records) or not all(row.empty() for row in self.own_rows())
-
-    def own_rows(self) -> Iterator[RunQueue]:
-        """Yield the rows that workers are leased from."""
-        raise NotImplementedError
+from kafka_keyshared.model import Record
 
 
 class SlotOwnership:

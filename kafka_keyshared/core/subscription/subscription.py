@@ -26,8 +26,9 @@ from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.subscription.crash_suspects import Suspects
 from kafka_keyshared.core.subscription.diverted_lanes import Diversions
 from kafka_keyshared.core.subscription.hot_keys import HotKeys
-from kafka_keyshared.core.subscription.routing_state import Holdings, SlotOwnership
+from kafka_keyshared.core.subscription.routing_state import SlotOwnership
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription.unsettled import Holdings
 from kafka_keyshared.core.telemetry.blocked_reminder import Reminder
 from kafka_keyshared.core.telemetry.bursts import Bursts
 from kafka_keyshared.core.telemetry.error_counts import ErrorsSeen
