@@ -120,7 +120,7 @@ class DeadLetters:
 def started(records: int = POISON) -> tuple[Stage, DeadLetters]:
     """A member with four workers and one partition, whose log has so many records."""
     letters = DeadLetters()
-    settings = SubscriptionSettings(workers=worker_names(4), dlq=True, poison="dead_letter")
+    settings = SubscriptionSettings(workers=worker_names(4), dlq=True, on_exhausted="dead_letter")
     stage = Stage(settings, publisher=letters)
     stage.accept()
     stage.assign(P0)

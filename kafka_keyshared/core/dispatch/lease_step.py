@@ -70,7 +70,7 @@ class LeaseStep:
             commands += state_transfer.ask(sub, sub.hand_overs)
         if sub.has_gaps:
             commands += unmatched_records.look(sub, self.now)
-        if not sub.settings.reliable:
+        if not sub.settings.at_least_once:
             commands += drop_when_full.shed(sub, self.now)
         # The row about a dropped record is written before the next record of its key starts.
         if sub.dropped:
