@@ -91,7 +91,7 @@ class FlushOrder:
         if self._committing:
             return "it waits for the broker to take the commit"
         if not self._begun:
-            return "the owner has not come to it: it is inside a rebalance"
+            return "the owner has not started it: a rebalance is in progress"
         return waits_for(self.running)
 
     def __call__(self, loop: Loop) -> Generator[None, None, Positions]:

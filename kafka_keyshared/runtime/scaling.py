@@ -31,7 +31,7 @@ class Moving:
 
     def __str__(self) -> str:
         if self.running is None:
-            return "the owner has not come to it: it is inside a rebalance"
+            return "the owner has not started it: a rebalance is in progress"
         return f"the table has changed, and the rest follows by itself: {waits_for(self.running)}"
 
     def look(self, loop: Loop, sub: Subscription) -> None:

@@ -17,7 +17,7 @@ from kafka_keyshared.core.contract.commands import CommitEntry, Notice
 from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.offsets.commit import encode
 from kafka_keyshared.core.offsets.commit_metadata import set_rooms
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, Tried
 from kafka_keyshared.core.offsets.positions import OffsetSnapshot, PartitionState
 from kafka_keyshared.core.offsets.settled_set_codec import bitmap_span
 from kafka_keyshared.core.offsets.text_limit import TextLimit

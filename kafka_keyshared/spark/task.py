@@ -25,7 +25,7 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
-from kafka_keyshared.core.offsets.lane_section import LaneNotes
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes
 from kafka_keyshared.core.offsets.positions import OffsetSnapshot
 from kafka_keyshared.core.offsets.settled_set_codec import Runs
 from kafka_keyshared.core.partitions.assignment import unreceived
@@ -235,7 +235,7 @@ class Drive(Inline):
             due = self.core.next_due()
             if due is not None and (not moved or due <= self._clock()):
                 self._wait(due)
-                self.tell(ev.Flush())
+                self.tell(ev.LeaseDue())
             elif moved:
                 continue
             elif self.ahead:

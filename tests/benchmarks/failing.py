@@ -109,7 +109,7 @@ class Failing:
                 leases = self._tell(ev.Reported(reports))
             else:
                 self.now = max(self.now, self.core.next_due() or 0.0)
-                leases = self._tell(ev.Flush())
+                leases = self._tell(ev.LeaseDue())
 
     def _attempt(self, slice_: Slice, index: int) -> ev.Failed:
         self.failed += 1

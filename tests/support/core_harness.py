@@ -169,14 +169,14 @@ class Harness:
         self.now += seconds
         due = self.core.next_due()
         if due is not None and due <= self.now:
-            self.tell(ev.Flush())
+            self.tell(ev.LeaseDue())
 
     def look(self, seconds: float = LOOK_EVERY) -> None:
         """Let time pass, and look meanwhile who is held up, as the loop does."""
         for _ in range(round(seconds / LOOK_EVERY)):
             self.now += LOOK_EVERY
             if self.core.look_wanted(self.now):
-                self.tell(ev.Flush(self.actor.progress()))
+                self.tell(ev.LeaseDue(self.actor.progress()))
 
     def beat(self, times: int = 1) -> None:
         """Give the core heartbeats, half a second apart."""

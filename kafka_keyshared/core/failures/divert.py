@@ -6,8 +6,8 @@ next may be written only if it was. A record is settled when its dead letter is 
 sooner.
 
 The commit metadata has the hashes of diverted lanes, at most
-:data:`~kafka_keyshared.core.offsets.lane_section.LANES_MOST` a partition. So the next owner goes on
-diverting them. It recognises such a lane by its hash when the first record of it comes.
+:data:`~kafka_keyshared.core.offsets.metadata_sections.LANES_MOST` a partition. So the next owner
+goes on diverting them. It recognises such a lane by its hash when the first record of it comes.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from kafka_keyshared.core.lanes.closed import (
     LaneState,
 )
 from kafka_keyshared.core.leasing.reopening import advance
-from kafka_keyshared.core.offsets.lane_section import Tried
+from kafka_keyshared.core.offsets.metadata_sections import Tried
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.meters import Processed

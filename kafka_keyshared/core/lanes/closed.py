@@ -18,8 +18,8 @@ from sortedcontainers import SortedList
 from kafka_keyshared.core.contract.commands import Publish
 from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.contract.transitions import follow
+from kafka_keyshared.core.records.backlog import without
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
-from kafka_keyshared.core.records.waiting_places import without
 from kafka_keyshared.model import Record, TopicPartition
 
 

@@ -28,10 +28,9 @@ def capacity(sub: Subscription) -> int:
 def shed(sub: Subscription, now: float) -> Sequence[Notice]:
     """Drop records that exceed their worker's capacity, newest first; call it before leasing.
 
-    If the window's bytes are used up, the capacity is one record.
+    If the window's bytes are used up, the capacity is one record. Only an at-most-once subscription
+    may drop records.
     """
-    if sub.settings.at_least_once:
-        return ()
     most = capacity(sub) if sub.window.room() else 1
     dropped: dict[Worker, list[Record]] = {}
     for worker in sub.workers.values():

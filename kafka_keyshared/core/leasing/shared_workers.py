@@ -79,7 +79,7 @@ class BatchDraft:
         return False
 
 
-def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
+def lease_shards(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
     """Lease all records that may start now."""
     shared.merge()
     for worker in with_room(sub.workers.values()) if shared.retries else ():

@@ -25,8 +25,8 @@ from math import inf
 from kafka_keyshared.core.contract.commands import Command, Commit, Notice
 from kafka_keyshared.core.contract.facts import SuspectsStarting, UncleanStops
 from kafka_keyshared.core.contract.slices import Progress
+from kafka_keyshared.core.offsets.metadata_sections import STARTED, WAITING, RunningNote
 from kafka_keyshared.core.offsets.positions import PartitionState, Unsettled, collect
-from kafka_keyshared.core.offsets.running_section import STARTED, WAITING, RunningNote
 from kafka_keyshared.core.partitions.offset_ceilings import (
     LOOK_SECONDS,
     LOOK_SECONDS_PER_RECORD,

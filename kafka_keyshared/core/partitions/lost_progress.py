@@ -15,8 +15,13 @@ from kafka_keyshared.core.contract.commands import Command, CommitEntry, Notice
 from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.contract.facts import ProgressRegained
 from kafka_keyshared.core.offsets import commit_metadata
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, from_position, merged
-from kafka_keyshared.core.offsets.log_position import LogPosition, topic_id_in
+from kafka_keyshared.core.offsets.metadata_sections import (
+    LaneNotes,
+    LogPosition,
+    from_position,
+    merged,
+    topic_id_in,
+)
 from kafka_keyshared.core.offsets.settled_set_codec import clip, union
 from kafka_keyshared.model import TopicPartition
 

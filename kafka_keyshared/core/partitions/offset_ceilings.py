@@ -82,7 +82,7 @@ class Ceilings:
                     self._raise(sub, partition, start, start, ())
         self.forget_marks()
 
-    def begin_with(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> None:
+    def _begin_with(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> None:
         """Set the first ceilings of partitions that start at their first received records."""
         new = [
             partition
@@ -117,6 +117,21 @@ class Ceilings:
         self._marks = None
 
     # --- once for each chunk ---
+
+    def admit(
+        self, ends: Mapping[TopicPartition, int], records: Sequence[Record], now: float
+    ) -> bool:
+        """Return whether a chunk may be leased as a whole; otherwise part of it is parked.
+
+        ``ends`` are the received ends after the chunk. The call precedes their noting as received,
+        so that a look at held records excludes the chunk. Ceilings that the chunk passes are raised
+        if that is possible now.
+        """
+        if not self.passed(ends):
+            return True
+        self._begin_with(records, ends)
+        self.raise_all(now, ends)
+        return not self.passed(ends)
 
     def passed(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Return whether records may have to be parked: a ceiling is passed, or a gate is set."""

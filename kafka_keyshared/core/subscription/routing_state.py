@@ -12,8 +12,7 @@ from collections.abc import Set as AbstractSet
 
 from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.lanes.single_inflight import Grant
-from kafka_keyshared.core.records.backlog import Backlog
-from kafka_keyshared.core.records.waiting_places import WaitingPlace
+from kafka_keyshared.core.records.backlog import Backlog, WaitingPlace
 from kafka_keyshared.core.routing.filters import (
     FilteredSlots,
     Filters,

@@ -1,7 +1,7 @@
 """One subscription: routing, backlogs, leases, closed lanes and the window.
 
-:meth:`Subscription.receive` routes a record to its owner's row. :meth:`Subscription.flush` leases
-it to that worker in a slice, and a report ends the lease.
+:meth:`Subscription.receive` routes a record to its owner's row. :meth:`Subscription.lease_rows`
+leases it to that worker in a slice, and a report ends the lease.
 :mod:`kafka_keyshared.core.failures.failed_attempts` handles failed records.
 """
 
@@ -17,7 +17,7 @@ from kafka_keyshared.core.lanes.closed import ClosedLanes, LaneEvent, LaneState
 from kafka_keyshared.core.lanes.single_inflight import OneLease
 from kafka_keyshared.core.limits.blocked_quota import LookAhead
 from kafka_keyshared.core.limits.parked_records import Parking
-from kafka_keyshared.core.offsets.lane_section import Tried
+from kafka_keyshared.core.offsets.metadata_sections import Tried
 from kafka_keyshared.core.records.backlog import Backlog, let_go
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.records.pristine import Chunk, Originals
@@ -170,7 +170,7 @@ class Subscription:
 
     # --- out ---
 
-    def flush(self) -> Iterator[Command]:
+    def lease_rows(self) -> Iterator[Command]:
         """Lease all records that may start now, where each worker has a row."""
         workers = self.workers.values()
         if self.draining.row.front:
@@ -184,7 +184,7 @@ class Subscription:
             if row.retries:
                 yield from self.lease_heads(worker)
         if self.keyless.records:
-            yield from self._flush_keyless()
+            yield from self._lease_keyless()
         for worker in workers:
             row = worker.row
             while (row.routed or row.granted) and (room := worker.room()):
@@ -241,7 +241,7 @@ class Subscription:
                 self.counts.retry(head, closed.last)
             yield lease
 
-    def _flush_keyless(self) -> Iterator[Command]:
+    def _lease_keyless(self) -> Iterator[Command]:
         takes = self.routing.takes_keyless
         able = [each for each in self.workers.values() if takes(each) and each.room()]
         able.sort(key=lambda worker: worker.leased)

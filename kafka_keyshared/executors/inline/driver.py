@@ -190,7 +190,7 @@ class Inline(Actor):
             if due is None:
                 return
             self._wait(due)
-            self.tell(ev.Flush())
+            self.tell(ev.LeaseDue())
 
     def refuse_if_halted(self) -> None:
         """Raise :class:`KeySharedError` if an instance would stop here."""

@@ -26,8 +26,8 @@ def test_every_command_has_an_action() -> None:
 def test_what_is_no_command_is_refused_and_not_dropped() -> None:
     harness = Harness()
     before = cmd.Notice(WorkerDeparted("first"))
-    with pytest.raises(InvariantError, match=r"nobody knows what to do for Flush\("):
-        harness.actor.act([before, ev.Flush()])  # type: ignore[list-item]
+    with pytest.raises(InvariantError, match=r"unknown command: LeaseDue\("):
+        harness.actor.act([before, ev.LeaseDue()])  # type: ignore[list-item]
     assert harness.notices == [line_of(before)]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from kafka_keyshared.core.contract.events import Assigned, Fetched, Flush, StartPoint, Tick
+from kafka_keyshared.core.contract.events import Assigned, Fetched, LeaseDue, StartPoint, Tick
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.keys.extraction import DerivedKeys
 from kafka_keyshared.core.lanes.closed import LaneState
@@ -170,7 +170,7 @@ def test_a_record_without_a_key_that_is_granted_a_lease_waits_at_any_worker() ->
     made.revoke(P0)
     made.assign(P0)
     made.fetch(*(record(offset, None) for offset in range(9)))
-    made.tell(Flush())  # and both have all that they may
+    made.tell(LeaseDue())  # and both have all that they may
     made.worker(1).finish()
     made.worker(1).step()  # of before: the lane's lease goes to the record that is here now
     made.deliver()

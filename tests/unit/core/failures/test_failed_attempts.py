@@ -325,7 +325,7 @@ def test_more_retries_than_can_be_readied_in_one_step_stay_due_and_all_run_in_tu
     left = []
     for _ in range(3):
         assert harness.core.next_due() is not None, "the loop comes back for what is still due"
-        harness.tell(ev.Flush())
+        harness.tell(ev.LeaseDue())
         left.append(sum(closed.due is not None for closed in harness.sub().closed.lanes.values()))
     assert left == [60, 20, 0]
     assert harness.core.next_due() is None

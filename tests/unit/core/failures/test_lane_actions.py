@@ -12,7 +12,7 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.failures.lane_actions import EVENTS, listing
 from kafka_keyshared.core.lanes.closed import LANE_TABLE, LaneState
 from kafka_keyshared.core.offsets.commit_metadata import encode
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, hash_of
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, hash_of
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, lane_by, lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.executors.notice_words import order_text

@@ -133,7 +133,7 @@ def test_a_lane_goes_on_when_its_head_has_ended_whatever_else_its_slice_has() ->
     )
     scene.fetch(record(2, "a"), record(3, "b"))
     scene.now += 1.0
-    scene.tell(ev.Flush())
+    scene.tell(ev.LeaseDue())
     assert scene.offsets()[1:] == [[0, 1]], "both heads run again, in one slice"
     scene.report(ev.SomeEnded(scene.leased[1].id, (0,), 0.1))
     assert scene.offsets()[2:] == [[2]], "a has gone on, and b waits for its head"

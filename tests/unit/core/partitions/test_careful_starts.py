@@ -9,8 +9,7 @@ from kafka_keyshared.core.contract.commands import Commit
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.commit_metadata import decode, encode
-from kafka_keyshared.core.offsets.lane_section import LaneNotes
-from kafka_keyshared.core.offsets.running_section import STARTED, WAITING, RunningNote
+from kafka_keyshared.core.offsets.metadata_sections import STARTED, WAITING, LaneNotes, RunningNote
 from kafka_keyshared.core.partitions.careful_starts import (
     ALONE_SECONDS,
     CAREFUL_SECONDS,

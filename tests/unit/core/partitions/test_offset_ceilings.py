@@ -333,7 +333,7 @@ def test_where_nothing_is_left_to_run_a_look_is_not_put_off_for_long() -> None:
             if due is not None and due > member.now:
                 waited += due - member.now
                 member.now = due
-            member.tell(ev.Flush())
+            member.tell(ev.LeaseDue())
     assert waited < 0.1, f"the owner had nothing to do for {waited:.2f} s"
 
 
@@ -384,3 +384,27 @@ def test_what_came_back_for_a_worker_that_is_away_is_older_than_any_mark() -> No
     harness.commit(final=True)
     assert len(harness.sub().unowned.away) == 30
     assert not harness.said("does not fit")
+
+
+# --- one question for each chunk ---
+
+
+def test_a_chunk_below_its_ceiling_is_admitted_and_sets_the_first_one_of_its_partition() -> None:
+    harness = Harness()
+    ceilings = harness.core.ceilings
+    harness.assign(P0, position=None)
+    assert ceilings.of(P0) == {}
+    assert ceilings.admit({P0: 101}, [record(100)], harness.now)
+    assert ceilings.of(P0)["default"] > SPAN
+
+
+def test_a_chunk_beyond_its_ceiling_is_admitted_once_older_records_have_settled() -> None:
+    harness = Harness(SubscriptionSettings(workers=workers(1)), set_budget=30)
+    harness.assign(P0)
+    ceiling = harness.core.ceilings.of(P0)["default"]
+    harness.fetch(*[record(each, str(each)) for each in range(ceiling)])
+    beyond = {P0: ceiling + 1}
+    assert not harness.core.ceilings.admit(beyond, [record(ceiling)], harness.now)
+    harness.work()
+    assert harness.core.ceilings.admit(beyond, [record(ceiling)], harness.now + 1.0)
+    assert harness.core.ceilings.of(P0)["default"] > ceiling

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from kafka_keyshared.core.records.waiting_places import WaitingPlace, without
+from kafka_keyshared.core.records.backlog import WaitingPlace, without
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition
