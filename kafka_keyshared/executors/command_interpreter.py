@@ -21,6 +21,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.executors.notice_text import halt_text
 from kafka_keyshared.executors.port import Pool
 from kafka_keyshared.model import Record, TopicPartition
 
@@ -78,7 +79,7 @@ class Actor(ABC):
             cmd.ClientEvents: lambda command: self.client_events(command.events),
             cmd.AssignAt: lambda command: self.assign_at(command.positions),
             cmd.Notice: self.notice,
-            cmd.Halt: lambda command: self.halt(command.reason),
+            cmd.Halt: lambda command: self.halt(halt_text(command.cause)),
         }
 
     # --- events in, commands out ---

@@ -52,7 +52,7 @@ def running(loop: Loop, ids: Collection[int], progress: Progress, now: float) ->
     """Yield the running records of these slices."""
     for sub in loop.core.subscriptions.values():
         seen = loop.core.watches[sub.name].running
-        for leased in sub.leases():
+        for leased in sub.unsettled.leases():
             id_ = leased.slice.id
             for index in leased.running(progress) if id_ in ids else ():
                 known = seen.get((id_, index))

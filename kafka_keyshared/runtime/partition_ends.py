@@ -88,7 +88,7 @@ class PartitionEnds:
         self._look_at = self._clock() + LOOK_EVERY
         for partition in [each for each in self._waiting if each not in core.partitions]:
             del self._waiting[partition]
-        held = (place for sub in core.subscriptions.values() for place in sub.unsettled({}))
+        held = (place for sub in core.subscriptions.values() for place in sub.unsettled.records({}))
         for partition in self._waiting.keys() - self._before(held):
             self.deliver(self._waiting.pop(partition))
 

@@ -37,7 +37,7 @@ class Moving:
     def look(self, loop: Loop, sub: Subscription) -> None:
         """Note running records in moved slots, at leaving workers, or with state to release."""
         progress, owners = loop.pool.progress(), sub.table.owners
-        leases = [*sub.leases()]
+        leases = [*sub.unsettled.leases()]
         busy = {id_ for id_, worker in sub.workers.items() if not worker.present}
         if sub.hand_overs is not None:
             busy |= {each.worker for each in sub.hand_overs.out.values()}

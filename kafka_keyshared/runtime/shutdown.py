@@ -232,7 +232,9 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
 
 def _undone(loop: Loop, progress: Progress) -> int:
     """Return the number of unsettled records, also of slices that still run."""
-    return sum(1 for sub in loop.core.subscriptions.values() for _ in sub.unsettled(progress))
+    return sum(
+        1 for sub in loop.core.subscriptions.values() for _ in sub.unsettled.records(progress)
+    )
 
 
 def _blocked(loop: Loop) -> int:
@@ -267,7 +269,7 @@ def _in_hand(loop: Loop) -> list[TopicPartition]:
         {
             leased.slice.came.partition_of(index)
             for sub in loop.core.subscriptions.values()
-            for leased in sub.leases()
+            for leased in sub.unsettled.leases()
             for index in leased.indices()
         }
     )

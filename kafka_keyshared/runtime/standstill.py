@@ -55,7 +55,7 @@ class StandstillRecords:
                 pool.where(*each.whose)
             )
         for sub in core.subscriptions.values():
-            for leased in sub.leases():
+            for leased in sub.unsettled.leases():
                 slice_ = leased.slice
                 for index in leased.running(progress):
                     where = pool.where(sub.name, slice_.worker, slice_.id, index)

@@ -25,6 +25,7 @@ from kafka_keyshared.core.partitions.assignment import start
 from kafka_keyshared.core.partitions.offset_ceilings import lease_end
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.executors.notice_text import line_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.placement import derived_key
 from kafka_keyshared.spark.settled_offsets import common, to_position
@@ -80,7 +81,7 @@ def plan(
     notices: list[str] = []
     for partition, point in starts.items():
         state, begin, said = start(partition, point, [settings.name])
-        notices += [each.text for each in said if isinstance(each, Notice)]
+        notices += [line_of(each).text for each in said if isinstance(each, Notice)]
         if begin is None or point.log_end is None:
             raise InvariantError(f"{partition}: a batch needs a position and the end of the log")
         states[partition], ends[partition] = state, point.log_end

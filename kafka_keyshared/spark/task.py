@@ -41,6 +41,7 @@ from kafka_keyshared.executors.handling.outputs import (
     identity,
 )
 from kafka_keyshared.executors.inline.driver import CHUNK, Inline, InlinePool
+from kafka_keyshared.executors.notice_text import Level, line_of
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import Output, Record, TopicPartition, partition_of
 from kafka_keyshared.spark.placement import MadeKeys, alone, derived_key
@@ -347,8 +348,9 @@ class Drive(Inline):
     def notice(self, notice: cmd.Notice) -> None:
         """Log the notice, and report it to the driver if it is a warning or worse."""
         super().notice(notice)
-        if notice.level >= cmd.Level.WARNING and len(self._notices) < 20:
-            self._notices.append(notice.text)
+        line = line_of(notice)
+        if line.level >= Level.WARNING and len(self._notices) < 20:
+            self._notices.append(line.text)
 
     def _take_letters(self) -> list[TaskLetter]:
         letters, self._letters = self._letters, []

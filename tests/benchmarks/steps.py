@@ -387,8 +387,8 @@ def main(arguments: list[str] | None = None) -> int:
         found = measure(plans, cluster, _note)
     sys.stdout.write(table(plans, found))
     for plan, each in zip(plans, found, strict=True):
-        of_each = calls(plan, each["keyshared"])
-        _note(f"calls for 10,000 records, {plan.partitions} partitions: {json.dumps(of_each)}")
+        by_partition = calls(plan, each["keyshared"])
+        _note(f"calls for 10,000 records, {plan.partitions} partitions: {json.dumps(by_partition)}")
     return 0
 
 

@@ -21,8 +21,8 @@ from kafka_keyshared.core.dispatch import report_intake, tick
 from kafka_keyshared.core.dispatch.invariants import check_subscription
 from kafka_keyshared.core.dispatch.lease_step import LeaseStep
 from kafka_keyshared.core.failures import (
-    dead_letter_answers,
     detaching,
+    follow_up,
     lane_actions,
     stuck,
     undecodable,
@@ -316,7 +316,7 @@ class Dispatcher:
     def _dead_lettered(self, event: ev.DeadLetterAnswer, now: float) -> list[Command]:
         sub = self.subscriptions[event.publish.subscription]
         self._changed = self.ceilings.stirred = True
-        commands = dead_letter_answers.dead_lettered(sub, event, now)
+        commands = follow_up.dead_lettered(sub, event, now)
         return commands + self._lease_step(now).run(sub)
 
     # --- partitions ---
@@ -405,7 +405,8 @@ class Dispatcher:
         if event.result is ev.CommitResult.TOO_LARGE:
             length = longest_text(event.commit)
             if self.text_limit.refused(length):
-                commands += self._limit_lowered(f"refuse commit metadata of {length} characters")
+                self._limit_lowered()
+                commands += self.text_limit.notices(refused=length)
         accepted = event.result is ev.CommitResult.ACCEPTED
         self._changed = self._changed or not accepted
         begun = self.careful.answered(event.commit, now, accepted=accepted)
@@ -426,14 +427,14 @@ class Dispatcher:
         del now
         if not self.text_limit.told(event.limit):
             return []
-        return self._limit_lowered(f"take {event.limit} bytes of commit metadata")
+        self._limit_lowered()
+        return self.text_limit.notices(accepted=event.limit)
 
-    def _limit_lowered(self, what: str) -> list[Command]:
-        """Apply a lower limit; return notices where it is new, or leaves no room for sets."""
+    def _limit_lowered(self) -> None:
+        """Apply a lower limit of the commit metadata."""
         self.ceilings.lower()
         self._share_lanes()
         self._changed = True
-        return self.text_limit.notices(what)
 
     def _share_lanes(self) -> None:
         """Bound the lanes that may be diverted to the number that the metadata can name."""

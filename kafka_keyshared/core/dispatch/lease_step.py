@@ -42,7 +42,7 @@ class LeaseStep:
             commands += next_letters(sub, self.now, self.wall_offset)
         # Last: leases take records of closed lanes to their lanes, and these may be too many now.
         look = sub.look_ahead
-        if (sub.closed.lanes or look.slow or sub.has_gaps) and look.due(self.now):
+        if (sub.closed.lanes or look.slow or sub.routing.has_gaps) and look.due(self.now):
             commands += weigh_closed(self.holds, sub, self.assigned, self.now)
         return commands
 
@@ -68,7 +68,7 @@ class LeaseStep:
             commands += stop_lettered(self.holds, sub, sub.dlq_watch)
         if sub.hand_overs is not None and (sub.hand_overs.waiting or sub.hand_overs.back):
             commands += state_transfer.ask(sub, sub.hand_overs)
-        if sub.has_gaps:
+        if sub.routing.has_gaps:
             commands += unmatched_records.look(sub, self.now)
         if not sub.settings.at_least_once:
             commands += drop_when_full.shed(sub, self.now)

@@ -176,7 +176,7 @@ def gather(
     if shared.front:  # a returned grant puts the records behind it before the rest
         shared.merge()
     batch = BatchDraft(*granted)
-    if sub.keyless.records and sub.takes_keyless(worker):
+    if sub.keyless.records and sub.routing.takes_keyless(worker):
         _add_keyless(sub, shared, worker, batch, room)
     shards = shared.startable(worker.id, most)
     alone = worker.individually and sub.settings.call_records == 1

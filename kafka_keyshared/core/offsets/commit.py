@@ -23,8 +23,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kafka_keyshared.core.contract.commands import Command, Commit, CommitEntry, Level, Notice
+from kafka_keyshared.core.contract.commands import Command, Commit, CommitEntry, Notice
 from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult, Right
+from kafka_keyshared.core.contract.facts import CommitFailed, SettledSetCut
 from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.offsets.commit_metadata import Encoded
 from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, LogPosition
@@ -150,14 +151,7 @@ class CutSets:
         self.forget(each for each, text in encoded.items() if not text.truncated)
         new = [each for each, text in encoded.items() if text.truncated and each not in self._cut]
         self._cut.update((each, text.left_out) for each, text in encoded.items() if text.truncated)
-        return [
-            Notice(
-                Level.WARNING,
-                f"{partition}: the settled set does not fit in the commit metadata; its lowest "
-                "part is written, the rest would run again at the next start",
-            )
-            for partition in new
-        ]
+        return [Notice(SettledSetCut(partition)) for partition in new]
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop partitions that are no longer assigned, or whose sets fit again."""
@@ -430,17 +424,10 @@ class Commits:
         for partition, state in states.items():
             if state.sent is answer.commit.entries[partition]:
                 state.sent = None
-        entries = answer.commit.entries
-        where = ", ".join(str(partition) for partition in sorted(entries)[:5])
+        partitions = sorted(answer.commit.entries)
         if answer.result is CommitResult.LOST:
             self._leave_doubt(answer.commit, now)
-            return [
-                Notice(
-                    Level.WARNING,
-                    f"commit for {where} was refused: {answer.error}; the group has moved on: what "
-                    "stays with this member is committed again, the rest runs again at its owner",
-                )
-            ]
+            return [Notice(CommitFailed(partitions, answer.error, refused=True))]
         if answer.result is CommitResult.TOO_LARGE and longest_text(answer.commit):
             # At once, and with the shorter texts that follow from the lower limit.
             self._send_alone(states, now)
@@ -455,12 +442,7 @@ class Commits:
             self.failing.over(filter(self._only_begins, here))
             if known:
                 return []  # the owner logs a missing right once a minute, not for each commit
-        return [
-            Notice(
-                Level.WARNING,
-                f"commit for {where} failed: {answer.error}; its positions are sent again",
-            )
-        ]
+        return [Notice(CommitFailed(partitions, answer.error, refused=False))]
 
     def _accept(self, commit: Commit, states: Mapping[TopicPartition, _Committed]) -> None:
         self.accepted_count += 1

@@ -17,10 +17,10 @@ from kafka_keyshared.core.contract.commands import (
     AssignAt,
     Command,
     CommitEntry,
-    Level,
     Notice,
 )
 from kafka_keyshared.core.contract.events import StartPoint
+from kafka_keyshared.core.contract.facts import MetadataIgnored, PositionRemoved
 from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.offsets.metadata_sections import (
     NONE_RUNNING,
@@ -115,20 +115,13 @@ def start(
     commands: list[Command] = []
     position = point.position
     if point.log_start is not None and position < point.log_start:
-        commands.append(
-            Notice(
-                Level.WARNING,
-                f"{partition}: retention has removed the log up to {point.log_start}, past the "
-                f"committed position {position}; {point.log_start - position} offsets are gone, "
-                "reading goes on at the start of the log",
-            )
-        )
+        commands.append(Notice(PositionRemoved(partition, point.log_start, position)))
         position = point.log_start
     log_end = MAX_OFFSET if point.log_end is None else point.log_end
     at = LogPosition(partition, point.position, point.topic_id)
     decoded = commit_metadata.decode(point.metadata, at, list(known))
     if decoded.problem is not None:
-        commands.append(Notice(Level.WARNING, f"{partition}: {decoded.problem}"))
+        commands.append(Notice(MetadataIgnored(partition, decoded.problem)))
     restored = {
         name: runs
         for name, section in decoded.sections.items()

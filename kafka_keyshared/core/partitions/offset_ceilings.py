@@ -186,7 +186,7 @@ class Ceilings:
         Closed lanes take their time, and each retry would raise the ceilings by little.
         """
         for sub in self.subs.values():
-            if sub.leased or sub.closed.lanes or sub.startable():
+            if sub.leased or sub.closed.lanes or sub.unsettled.startable():
                 return self._look_at
         return self._look_soon
 
@@ -213,9 +213,9 @@ class Ceilings:
             return None
         first = len(marks)
         for sub in self.subs.values():
-            if not sub.in_arrival_order():
+            if not sub.unsettled.in_arrival_order():
                 return None
-            for partition, offset in sub.oldest():
+            for partition, offset in sub.unsettled.oldest():
                 first = min(first, _mark_of(marks, partition, offset))
         if not first:
             return None
@@ -233,9 +233,9 @@ class Ceilings:
         """
         found: dict[str, Unsettled] = {}
         for name, sub in self.subs.items():
-            found[name] = held = collect(sub.unsettled(progress))
+            found[name] = held = collect(sub.unsettled.records(progress))
             sub.window.correct(each for kept in held.values() for each in kept.values())
-            sub.mixed = False
+            sub.routing.mixed = False
         self._marks = []
         for partition, state in self._states.items():
             end = state.received_end

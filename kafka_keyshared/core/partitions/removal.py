@@ -154,7 +154,9 @@ def held_of(
     subs: Iterable[Subscription], partitions: Collection[TopicPartition], progress: Progress
 ) -> int:
     """Return how many records of these partitions are held, given the workers' progress."""
-    return sum(partition in partitions for sub in subs for partition, _ in sub.unsettled(progress))
+    return sum(
+        partition in partitions for sub in subs for partition, _ in sub.unsettled.records(progress)
+    )
 
 
 def under_way(
@@ -205,9 +207,9 @@ def _forget(
     one of its key; its serial worker then waits for it. Records that had ended by ``progress`` have
     settled although their slice still runs, and count as settled.
     """
-    before = sum(1 for _ in sub.waiting())
+    before = sum(1 for _ in sub.unsettled.waiting())
     commands: list[Command] = []
-    for row in sub.rows():
+    for row in sub.routing.rows():
         for _, record in row.granted:
             if partition_of(record) in partitions:
                 sub.give_back(record)
@@ -220,14 +222,14 @@ def _forget(
         )
         if lapsed:
             commands.append(Lapse(sub.name, worker.id, lapsed, frozenset(partitions)))
-    for place in sub.places:
+    for place in sub.routing.places:
         place.forget(partitions)
     for partition in partitions:
         sub.carried.pop(partition, None)
     sub.failure_watch.forget(partitions)
     sub.diverted.forget(partitions, sub.closed)
     _open_without_head(sub)
-    dropped = before - sum(1 for _ in sub.waiting())
+    dropped = before - sum(1 for _ in sub.unsettled.waiting())
     sub.window.free(dropped)
     return commands
 
@@ -251,5 +253,5 @@ def _open_without_head(sub: Subscription) -> None:
     """Advance lanes whose head was forgotten; none of them is to run the head again."""
     for closed in list(sub.closed.lanes.values()):
         if closed.head is None:
-            sub.withdraw(closed)
+            sub.routing.withdraw(closed)
             advance(sub, closed)

@@ -178,7 +178,7 @@ class Backlog:
         for chunk, count in self.chunks():
             for record in self.records[at : at + count]:
                 if chunk.find(record) is None:
-                    raise InvariantError(f"nobody remembers what {record} was when it came")
+                    raise InvariantError(f"the original of {record} is not known")
             at += count
         if not at == self._counted == len(self.records):
             raise InvariantError(f"{len(self.records)} records wait, and {at} came in chunks")

@@ -37,7 +37,9 @@ from kafka_keyshared.model import Record
 class SlotOwnership:
     """The workers of a subscription, their slots, and the records that wait for them.
 
-    If ``has_gaps`` is false, every slot has a worker, and no ownership check is made.
+    If ``has_gaps`` is false, every slot has a worker, and no ownership check is made. ``places``
+    are all places that can hold a record that is not leased. ``mixed`` says that a backlog may have
+    older records behind newer ones.
     """
 
     def __init__(self, settings: SubscriptionSettings) -> None:

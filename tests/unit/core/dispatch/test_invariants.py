@@ -89,7 +89,7 @@ def test_a_record_that_waits_beyond_its_ceiling_is_found(harness: Harness, ceili
 def test_a_record_of_which_nobody_knows_what_it_was_is_found(harness: Harness) -> None:
     backlog = harness.sub().workers[0].row.backlog
     backlog.records[-1] = record(backlog.records[-1].offset())
-    with pytest.raises(InvariantError, match="nobody remembers what orders-0@"):
+    with pytest.raises(InvariantError, match="the original of orders-0@"):
         harness.core.check()
 
 
@@ -176,7 +176,7 @@ def test_a_record_without_a_key_that_is_granted_a_lease_waits_at_any_worker() ->
     made.deliver()
     (granted,) = made.sub().workers[1].row.granted
     assert granted[1].offset() == 1
-    assert made.sub().owner(granted[1]) is made.sub().workers[0]
+    assert made.sub().routing.owner(granted[1]) is made.sub().workers[0]
     made.worker(0).finish()
     assert sorted(made.work()) == list(range(9))
     assert made.committed() == (9, [])
@@ -204,7 +204,7 @@ def test_a_place_is_walked_once_for_all_rules(harness: Harness) -> None:
     """However much waits there: an instance that checks itself has other things to do."""
     place = Counted(5)
     harness.core.partitions[P0].received_end = 6
-    harness.sub().places.append(place)
+    harness.sub().routing.places.append(place)
     harness.sub().window.records += 1
     harness.core.check()
     assert place.asked == 1

@@ -150,7 +150,7 @@ def test_a_slot_that_drains_waits_for_its_own_record_and_not_for_the_rest_of_the
     moved = [
         index
         for index, each in enumerate(slice_.records)
-        if scene.sub.waits_for(scene.sub.keys.slot(each.key()), 0)
+        if scene.sub.routing.waits_for(scene.sub.keys.slot(each.key()), 0)
     ]
     assert 0 < len(moved) < 4, "some of the slots have changed hands"
     assert scene.sub.draining.count == len(moved)

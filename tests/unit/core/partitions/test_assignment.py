@@ -397,4 +397,4 @@ def test_no_retry_of_a_partition_that_is_being_revoked_starts() -> None:
     harness.tell(ev.Revoking([P0]))
     harness.later(60.0)
     assert harness.work() == []
-    assert [each.offset() for each in harness.sub().waiting()] == [0]
+    assert [each.offset() for each in harness.sub().unsettled.waiting()] == [0]

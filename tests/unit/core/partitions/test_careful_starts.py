@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.contract.commands import Commit, Level
+from kafka_keyshared.core.contract.commands import Commit
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.commit_metadata import decode, encode
@@ -18,6 +18,7 @@ from kafka_keyshared.core.partitions.careful_starts import (
     PATIENCE,
 )
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.executors.notice_text import Level
 from kafka_keyshared.model import Record, TopicPartition
 from tests.support.commit_texts import here
 from tests.support.core_harness import Harness

@@ -6,7 +6,8 @@ import pytest
 
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.outcomes import Disposition
-from kafka_keyshared.core.contract.retry_policy import Decision, RetryPolicy, decide
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
+from kafka_keyshared.core.failures.decision import Decision, decide
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.offsets.commit_metadata import encode
 from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, Tried
