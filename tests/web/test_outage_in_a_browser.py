@@ -115,7 +115,7 @@ def test_a_total_outage_is_red_in_the_console_and_named_everywhere_until_it_is_o
         code, _, text = get(f"{url}/readyz")
         assert (code, "no attempt has succeeded" in text) == (503, True)
         metrics = get(f"{url}/metrics")[2]
-        assert 'keyshared_diagnosis_cause{cause="most-attempts-fail"} 1.0' in metrics
+        assert 'keyshared_diagnosis{cause="most-attempts-fail"} 1.0' in metrics
         shop.away.clear()
         until(page, lambda: "no attempt" not in (strip.text_content() or ""), "over")
         until(page, lambda: get(f"{url}/readyz")[0] == 200, "ready")

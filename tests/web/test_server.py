@@ -79,15 +79,13 @@ def test_the_metrics_of_a_run_tell_what_happened(
     assert found["keyshared_records_processed_total", ("failed", topic)] == 2
     assert found["keyshared_record_retries_total", ("ValueError", topic)] == 1
     assert found["keyshared_process_duration_seconds_count", ()] == 92
-    assert found["keyshared_buffered_records", ()] == 10
-    assert found["keyshared_hottest_hash_queued_records", ()] == 10
+    assert found["keyshared_unsettled_records", ()] == 10
+    assert found["keyshared_hottest_key_records", ()] == 10
     assert found["keyshared_partitions_assigned", ()] == 2
     assert found["keyshared_workers", ("thread", "idle")] == 2
     assert found["keyshared_rebalances_total", ("assigned",)] >= 1
     assert found["keyshared_commits_total", ("accepted",)] >= 1
-    owned = [
-        value for (name, _), value in found.items() if name == "keyshared_ring_ownership_ratio"
-    ]
+    owned = [value for (name, _), value in found.items() if name == "keyshared_worker_slots_ratio"]
     assert sum(owned) == pytest.approx(1.0)
     lags = sum(v for (name, _), v in found.items() if name == "keyshared_lag_records")
     assert lags >= 10, "the lag counts from the committed position, over what is settled beyond it"

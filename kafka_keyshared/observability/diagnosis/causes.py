@@ -222,8 +222,8 @@ PAUSED = Cause(
     "partitions are paused by hand: nothing is fetched from them",
     "whoever has paused them resumes them (app.resume())",
 )
-BEATS_FAILING = Cause(
-    "beats-failing",
+REPORT_FAILING = Cause(
+    "report-failing",
     24,
     "warn",
     "what it says of itself is not written to the topic of the group view, so it is silent to the "
@@ -273,6 +273,6 @@ CAUSES: tuple[Cause, ...] = (
     *(MOST_ATTEMPTS_FAIL, DLQ_REFUSING, DLQ_LIMIT, KEY_UNREADABLE, HANDLER_STUCK),
     *(KEY_BLOCKED, WORKER_ABSENT, DEAD_LETTERING, LOOP_HELD),
     *(REBALANCE, NO_PARTITIONS, HANDLER_SLOW, KEY_DIVERTED, SET_FULL, SLOT_DRAINING),
-    *(RETRY_WAITING, PAUSED, BEATS_FAILING, HOT_KEY, WINDOW_FULL, WORKERS_LIMIT, BROKER_LIMIT),
+    *(RETRY_WAITING, PAUSED, REPORT_FAILING, HOT_KEY, WINDOW_FULL, WORKERS_LIMIT, BROKER_LIMIT),
 )
 """In order of repair."""

@@ -50,8 +50,8 @@ DRAINING = 5.0
 """Seconds that a slot drains while records wait for it."""
 RETRYING = 10.0
 """Seconds since the first failure of a record that waits for another attempt."""
-BEATS = 15.0
-"""Seconds without a written beat, after which other instances see this one as silent."""
+REPORTS = 15.0
+"""Seconds without a written report, after which other instances see this one as silent."""
 
 HELD_FOR = 60.0
 """Seconds for which a past standstill stays in the diagnosis."""
@@ -191,11 +191,11 @@ def _held(status: Status) -> Iterator[Finding]:
         )
 
 
-def _beats(status: Status) -> Iterator[Finding]:
-    seconds = status.beats_failing_seconds
-    if seconds is not None and seconds >= BEATS:
+def _reports(status: Status) -> Iterator[Finding]:
+    seconds = status.report_failing_seconds
+    if seconds is not None and seconds >= REPORTS:
         text = f"the group has not heard this instance for {in_words(seconds)}: "
-        yield found(causes.BEATS_FAILING, text + status.beats_error, seconds=seconds)
+        yield found(causes.REPORT_FAILING, text + status.report_error, seconds=seconds)
 
 
 def _standstill(status: Status) -> Iterator[Finding]:
@@ -261,7 +261,7 @@ def _given_up(each: FailureRate, of: str) -> str:
 
 
 def _unread(sub: SubscriptionStatus) -> Iterator[Finding]:
-    those = [each for each in sub.unread if each.seconds >= UNREAD]
+    those = [each for each in sub.unreadable_keys if each.seconds >= UNREAD]
     if not those:
         return
     first = max(those, key=lambda each: each.seconds)
@@ -405,7 +405,7 @@ def _draining(sub: SubscriptionStatus) -> Iterator[Finding]:
     run = worker.running
     what = f", which runs {place(run)}" if run is not None else ""
     text = (
-        f"slot {slot.hash:#06x} has been draining at {worker.name}{what} for "
+        f"slot {slot.slot:#06x} has been draining at {worker.name}{what} for "
         f"{in_words(slot.seconds)}; {counted(slot.blocked, 'record')} "
         f"{does(slot.blocked, 'wait')} for it at {slot.owner or 'nobody'}"
     )
@@ -413,7 +413,7 @@ def _draining(sub: SubscriptionStatus) -> Iterator[Finding]:
         causes.SLOT_DRAINING,
         text,
         sub=sub,
-        slot=slot.hash,
+        slot=slot.slot,
         worker=worker.name,
         seconds=slot.seconds,
         count=len(those),
@@ -421,7 +421,7 @@ def _draining(sub: SubscriptionStatus) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[Status], Iterator[Finding]], ...] = (
-    *(_loop, _brokers, _rights, _commits, _group, _held, _beats, _standstill, hot_keys),
+    *(_loop, _brokers, _rights, _commits, _group, _held, _reports, _standstill, hot_keys),
 )
 _SUB_RULES: tuple[Callable[[SubscriptionStatus], Iterator[Finding]], ...] = (
     *(_rates, _unread, _letters, _blocked, _diverted, _retrying, _running, _absent, _draining),

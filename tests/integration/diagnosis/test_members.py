@@ -136,17 +136,17 @@ def test_partitions_that_are_paused_by_hand_are_named(
     named.cleared(member.app, "paused-by-hand")
 
 
-def test_beats_that_are_not_written_are_named_with_the_error(
+def test_reports_that_are_not_written_are_named_with_the_error(
     started: Started, cluster: EmbeddedCluster, topic: str, named: Named
 ) -> None:
-    named.after_soon("BEATS")
-    beats = f"{topic}.status"
-    member = started(nothing, group_view_topic=beats, group_view_interval=1.0)
-    failing = named(member.app, "beats-failing")
-    assert f"topic '{beats}' does not exist" in failing.sentence
+    named.after_soon("REPORTS")
+    reports = f"{topic}.status"
+    member = started(nothing, group_view_topic=reports, group_view_interval=1.0)
+    failing = named(member.app, "report-failing")
+    assert f"topic '{reports}' does not exist" in failing.sentence
     assert failing.level == "warn"
-    cluster.create_topic(beats, 1)
-    named.cleared(member.app, "beats-failing")
+    cluster.create_topic(reports, 1)
+    named.cleared(member.app, "report-failing")
 
 
 def test_a_member_without_partitions_is_named(

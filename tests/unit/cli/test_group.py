@@ -85,11 +85,11 @@ def test_what_is_only_to_be_watched_is_said_and_0(told: Told) -> None:
 
 
 def test_who_cannot_hear_all_does_not_know_that_all_are_well(told: Told) -> None:
-    looker = Looker(GROUP, "a-1-0", "a", "topic", "beats", troubles=("may not read 'beats'",))
+    looker = Looker(GROUP, "a-1-0", "a", "topic", "reports", troubles=("may not read 'reports'",))
     ended = told(group_view([heard("a", 0)], {}, looker))
     assert ended.status == 3
-    assert "not everybody is heard: may not read 'beats'" in ended.out
-    assert "may not read 'beats'" in ended.err
+    assert "not everybody is heard: may not read 'reports'" in ended.out
+    assert "may not read 'reports'" in ended.err
 
 
 def test_without_a_setting_nothing_is_known_and_it_says_what_to_set(told: Told) -> None:

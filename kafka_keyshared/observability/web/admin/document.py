@@ -38,7 +38,7 @@ _ANSWERS: dict[str, Any] = {
     "settings": tuple[Setting, ...],
     WHAT_IF: Foretold,
     "group": GroupView,
-    "beat": InstanceReport,
+    "report": InstanceReport,
 }
 """Answer types by path, for answers with a type of their own."""
 

@@ -155,9 +155,9 @@ OF_GROUP: dict[str, tuple[str, Look]] = {
         "The instances of the group, by what they say of themselves.",
         lambda group, _: group.view(),
     ),
-    "beat": (
+    "report": (
         "What this instance says of itself to its group.",
-        lambda group, asker: group.beat(asker),
+        lambda group, asker: group.report(asker),
     ),
 }
 """Queries of the group by name. The function also takes the sender's name."""

@@ -48,7 +48,7 @@ STOOD = {
     "process": True,
     "records": ["orders-1@17 on worker-0"],
 }
-DRAINING = {"hash": 7, "pending": 1, "blocked": 5, "owner": "worker-1", "seconds": judge.DRAINING}
+DRAINING = {"slot": 7, "pending": 1, "blocked": 5, "owner": "worker-1", "seconds": judge.DRAINING}
 RIGHT = {
     "topic": "orders",
     "seconds": judge.REFUSED,
@@ -122,7 +122,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "dlq-limit": ({"partitions": [held_back(Reason.DLQ_LIMIT, 0.0)]}, "nothing more of orders-0"),
     "key-unreadable": (
-        {"own": {"unread": [UNREAD]}},
+        {"own": {"unreadable_keys": [UNREAD]}},
         "the key of orders-1@17 cannot be read, for 3 s: OSError: registry; 4 records",
     ),
     "handler-stuck": (
@@ -167,8 +167,8 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "(3 attempts, next try in 4 s): TimeoutError",
     ),
     "paused-by-hand": ({"partitions": [held_back(Reason.BY_HAND, 0.0)]}, "paused by hand"),
-    "beats-failing": (
-        {"beats_failing_seconds": judge.BEATS, "beats_error": "may not write"},
+    "report-failing": (
+        {"report_failing_seconds": judge.REPORTS, "report_error": "may not write"},
         "the group has not heard this instance for 15 s: may not write",
     ),
     "hot-key": (
@@ -371,7 +371,7 @@ EVERY_DAY: dict[str, dict[str, Any]] = {
         "workers": [running(9.0, draining=[DRAINING | {"blocked": 0}])]
     },
     "a worker that restarts": {"own": AWAY | {"away_seconds": 5.0}},
-    "a key that could not be read once": {"own": {"unread": [UNREAD | {"seconds": 1.0}]}},
+    "a key that could not be read once": {"own": {"unreadable_keys": [UNREAD | {"seconds": 1.0}]}},
     "a member that has only just come": {"partitions": []},
     "a group without a coordinator yet": {"client": {"coordinator": "init"}},
     "a coordinator that moves": {"client": COORDINATOR | {"coordinator_seconds": 5.0}},
