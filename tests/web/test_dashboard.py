@@ -39,7 +39,7 @@ def test_the_file_is_what_its_declarations_say() -> None:
 def test_links_to_it_stay_and_whoever_imports_it_chooses_the_prometheus() -> None:
     assert BOARD["uid"] == "kafka-keyshared"
     variables = {each["name"]: each for each in BOARD["templating"]["list"]}
-    assert list(variables) == ["datasource", "namespace", "job", "instance"]
+    assert list(variables) == ["datasource", "namespace", "job", "group", "instance"]
     assert variables["datasource"]["type"] == "datasource"
     assert all(each["datasource"] == SOURCE for each in (*PANELS, *list(variables.values())[1:]))
     assert all(target["datasource"] == SOURCE for each in PANELS for target in each["targets"])

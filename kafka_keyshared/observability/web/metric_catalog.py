@@ -322,7 +322,7 @@ WORKERS = (
         shard_states,
     ),
     MetricFamily(
-        "keyshared_stuck_records_total",
+        "keyshared_records_stuck_total",
         "counter",
         "Records that ran past the ack timeout and could not be ended.",
         (),
@@ -336,7 +336,7 @@ WORKERS = (
         summed(lambda sub: sum(worker.stuck for worker in sub.workers)),
     ),
     MetricFamily(
-        "keyshared_detached_records_total",
+        "keyshared_records_detached_total",
         "counter",
         "Records that ran so long that other workers took over all keys but theirs.",
         (),
