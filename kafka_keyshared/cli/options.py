@@ -159,6 +159,14 @@ StatusUrl = Annotated[
         help="Ask an instance too, where its --http-port is: http://127.0.0.1:8787.",
     ),
 ]
+RulesFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--rules",
+        metavar="PATH",
+        help="Prometheus rules or a dashboard: name the metrics in it that have other names now.",
+    ),
+]
 SparkFlag = Annotated[
     bool, typer.Option("--spark", help="Look at what `keyshared spark` needs here, too.")
 ]
