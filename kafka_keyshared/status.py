@@ -33,8 +33,7 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     - ``fetched`` is the received end.
     - ``safe`` is the end of the contiguous settled run.
-    - ``settled_max`` is one past the highest settled offset. ``unsettled`` is the number of
-      received and not yet settled records.
+    - ``settled_max`` is one past the highest settled offset, ``unsettled`` a number of records.
     - ``committed`` is the position that the broker accepted.
     - ``lag`` counts from the committed position to the end of the log. ``backlog`` leaves out what
       is settled beyond it.
@@ -264,18 +263,13 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     - ``slots`` gives the owner of the slots as runs: first slot, last slot, and the worker's index
       in ``workers``, -1 for none. It is None unless it was requested.
     - ``shared`` is None where workers own their keys.
-
-    Draining:
-
     - ``draining_slots`` slots drain, with ``draining_pending_records`` leases;
-      ``draining_blocked_records`` records wait for that.
-    - ``drained_slots`` slots have drained since the start.
+      ``draining_blocked_records`` records wait for that. ``drained_slots`` have drained so far.
 
     Records and keys:
 
-    - ``processed`` counts settled records by topic and outcome, ``attempts`` attempts by topic and
-      result, ``retried`` retries by topic and error, ``dlq_writes`` dead letters by topic and the
-      broker's answer.
+    - These count by topic: ``processed`` settled records by outcome, ``attempts`` by result,
+      ``retried`` retries by error, ``dlq_writes`` dead letters by the broker's answer.
     - ``keyless`` counts by topic the records for which the key function found no key.
       ``undecodable`` counts those whose key could not be read.
     - ``pending`` lists the records that workers were given and have not settled, by worker and
@@ -294,8 +288,8 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     - ``errors`` are failed attempts by kind, the latest first.
     - ``failure_rates`` are the high ones, as of the last heartbeat.
     - ``stuck`` counts records that outlasted the ack timeout and could not be ended.
-    - ``late_acks`` counts acknowledgements of members that were rejected because the lease was
-      over. ``stale_results`` counts records that ended after their partition had gone.
+    - ``late_acks`` counts rejected acknowledgements of members, whose lease was over.
+      ``stale_results`` counts records that ended after their partition had gone.
     - ``written_off`` counts records that were taken as done when their worker was evicted.
     - ``detached`` counts records that ran so long that other workers took over all but their keys.
     """

@@ -76,7 +76,7 @@ def test_each_right_that_is_missing_is_told_and_what_to_allow_and_nothing_is_hel
     url = f"http://127.0.0.1:{a.member.app.http.port}"
     ended = in_process(capfd, "status", url)
     assert ended.status == 0, "it gets on"
-    assert "the group has not heard this instance for" in ended.out
+    assert "the group has had no report of this instance for" in ended.out
     assert f"allow WRITE on topic {topic}" in ended.out
     assert "rdkafka" not in ended.err, "the client repeats none of it"
     assert scraped(url)["keyshared_instance_reports_total", ("failed",)] >= 3

@@ -99,7 +99,7 @@ def test_reports_that_are_refused_are_told_with_why(instances: Instances, browse
     why = f"the others do not hear this instance: topic '{instances.topic}.status' does not exist"
     until(page, shows(page, why), "why")
     assert "to be watched" in page.inner_text("#screen")
-    assert "not everybody is heard" in page.inner_text("#screen")
+    assert "some instances may be missing" in page.inner_text("#screen")
     assert [*page.evaluate(TOO_WIDE)] == []
     instances.cluster.create_topic(f"{instances.topic}.status", 1)
     until(page, shows(page, "healthy: 1 instance"), "it is well again")

@@ -150,7 +150,7 @@ def _group(status: Status) -> Iterator[Finding]:
     seconds = status.rebalance_seconds
     if seconds is not None:
         if seconds >= REBALANCING:
-            text = f"the group has been giving out its partitions for {in_words(seconds)}"
+            text = f"a rebalance has been in progress for {in_words(seconds)}"
             yield found(causes.REBALANCE, text, seconds=seconds)
         return
     if status.joined and not status.partitions:
@@ -194,7 +194,7 @@ def _held(status: Status) -> Iterator[Finding]:
 def _reports(status: Status) -> Iterator[Finding]:
     seconds = status.report_failing_seconds
     if seconds is not None and seconds >= REPORTS:
-        text = f"the group has not heard this instance for {in_words(seconds)}: "
+        text = f"the group has had no report of this instance for {in_words(seconds)}: "
         yield found(causes.REPORT_FAILING, text + status.report_error, seconds=seconds)
 
 
@@ -204,7 +204,7 @@ def _standstill(status: Status) -> Iterator[Finding]:
         return
     who = "the process" if held.process else "the owner thread"
     where = "" if held.process or not held.where else f" in {held.where}"
-    running = f"; {some(held.records, NAMED)} ran meanwhile" if held.records else ""
+    running = f"; {some(held.records, NAMED)} ran in that time" if held.records else ""
     text = (
         f"{who} stood still{where} for {in_words(held.seconds)}, until "
         f"{in_words(held.ago_seconds)} ago{running}"
@@ -241,7 +241,7 @@ def _rates(sub: SubscriptionStatus) -> Iterator[Finding]:
 
 
 def _share_of_attempts(each: FailureRate, of: str) -> str:
-    verb = "were put off" if each.put_off else "failed"
+    verb = "were postponed" if each.put_off else "failed"
     if not each.ok:
         return (
             f"no attempt{of} has succeeded for {in_words(each.window_seconds)}: "

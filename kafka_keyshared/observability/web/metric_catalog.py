@@ -62,7 +62,7 @@ RECORDS = (
     MetricFamily(
         "keyshared_undecodable_records_total",
         "counter",
-        "Records whose key could not be read, whatever outcome they had.",
+        "Records whose key could not be read, with any outcome.",
         ("topic",),
         summed_by_topic(lambda sub: sub.undecodable),
     ),

@@ -212,4 +212,4 @@ def test_what_is_no_report_is_left_out_and_told_and_the_next_is_heard(topic: lis
     hostile = Record(KEY, b'{"version": 1, "group": "' + b"x" * 1_000)
     news, (trouble,) = heard(topic, hostile, Record(KEY, packed(OWN)))
     assert [each.report for each in news] == [OWN]
-    assert trouble.startswith(f"{KEY.decode()} is not understood: what is no report")
+    assert trouble.startswith(f"{KEY.decode()} is not understood: not a report")

@@ -359,7 +359,7 @@ def test_a_person_gets_a_table_with_reason_and_cure(
         "broker",
         "warn",
         "why: pattern",
-        "cure: mend the pattern",
+        "cure: fix the pattern",
         "^nix[0-9]",
         "#pattern",
     ):

@@ -182,7 +182,7 @@ def unpacked(text: bytes) -> InstanceReport:
             )
         return msgspec.json.decode(text, type=InstanceReport)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UnreadableReportError(f"what is no report: {error}") from error
+        raise UnreadableReportError(f"not a report: {error}") from error
 
 
 def key_of(group: str, instance: str) -> bytes:

@@ -292,7 +292,7 @@ def _remarks(
         yield from _twice(live, held)
         if missing:
             names = some((f"{topic}-{number}" for topic, number in missing), NAMED)
-            text = f"nobody has {names}: no instance that is heard says that it holds them"
+            text = f"no instance holds {names}: no report of the group names them"
             yield Remark(code="unheld", level="fail", sentence=text)
     # A rebalance is reported below, earlier than a diagnosis would report it.
     wrong = [each for each in live if each.report.level and each.report.code != REBALANCE.code]
@@ -324,7 +324,7 @@ def _silent(
         kept = sum(partition not in held for partition in own)
         text = f"{each.label} has not been heard for {in_words(each.heard_seconds)}"
         if kept:
-            text += f"; it had {counted(kept, 'partition')} that nobody else has taken over"
+            text += f"; it had {counted(kept, 'partition')} that no other instance has taken over"
         yield Remark(
             code="silent",
             level="fail" if kept else "warn",
@@ -359,7 +359,7 @@ def _text(looker: Looker, seen: Sequence[SeenInstance], remarks: Sequence[Remark
     if not seen:
         return "no instance has been heard yet"
     if not remarks and looker.troubles:
-        return f"not everybody is heard: {looker.troubles[0]}"
+        return f"some instances may be missing: {looker.troubles[0]}"
     if not remarks:
         return f"{HEALTHY}: {counted(len(seen), 'instance')}"
     more = f" (and {len(remarks) - 1} more)" if len(remarks) > 1 else ""

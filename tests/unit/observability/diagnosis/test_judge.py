@@ -114,7 +114,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "loop-held": (
         {"standstill": STOOD},
-        "the process stood still for 21 s, until 4 s ago; orders-1@17 on worker-0 ran meanwhile",
+        "the process stood still for 21 s, until 4 s ago; orders-1@17 on worker-0 ran in that time",
     ),
     "dlq-refusing": (
         {"own": {"closed": [lane("dead_lettering", refused=judge.LETTERS, refusal="away")]}},
@@ -139,7 +139,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "rebalance-in-progress": (
         {"rebalance_seconds": judge.REBALANCING},
-        "has been giving out its partitions for 5 s",
+        "a rebalance has been in progress for 5 s",
     ),
     "no-partitions": (
         {"partitions": [], "started_at": 1_800_000_000.0 - judge.RESERVE},
@@ -169,7 +169,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "paused-by-hand": ({"partitions": [held_back(Reason.BY_HAND, 0.0)]}, "paused by hand"),
     "report-failing": (
         {"report_failing_seconds": judge.REPORTS, "report_error": "may not write"},
-        "the group has not heard this instance for 15 s: may not write",
+        "the group has had no report of this instance for 15 s: may not write",
     ),
     "hot-key": (
         {"partitions": [behind()], "lately": lately(busy=0.1, full=1.0), "own": HOT},
@@ -278,7 +278,7 @@ def test_without_a_success_the_time_without_one_is_said() -> None:
     text = sentence(ok=0, window_seconds=130.0, error_share=1.0)
     assert text.startswith("no attempt has succeeded for 2 min: 388 failed; ")
     assert "; all with ConnectionError at app.py:9: refused" in text
-    assert "388 were put off" in sentence(ok=0, put_off=True)
+    assert "388 were postponed" in sentence(ok=0, put_off=True)
 
 
 def test_how_bad_a_rate_is_decides_whether_the_instance_is_healthy() -> None:

@@ -70,7 +70,7 @@ def test_a_report_is_asked_for_with_the_own_token(server: Any) -> None:
         (401, b'{"refused": "this needs the token"}', "401: this needs the token"),
         (404, b"Not Found", "404: Not Found"),
         (503, b"it has only just begun\n", "503: it has only just begun"),
-        (200, b"<html>", "no report: what is no report"),
+        (200, b"<html>", "no report: not a report"),
         (200, b" " * (MOST_BYTES + 1), "it answers more than 262,144 bytes"),
         (200, packed(report("b", group="shipping")), "it is of the group 'shipping'"),
     ],

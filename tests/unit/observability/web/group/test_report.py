@@ -68,9 +68,9 @@ def test_a_report_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (b"", "what is no report"),
-        (b"\xff", "what is no report"),
-        (b"[]", "what is no report"),
+        (b"", "not a report"),
+        (b"\xff", "not a report"),
+        (b"[]", "not a report"),
         (b'{"version": 1}', "missing required field"),
         (b'{"version": 2}', "a report of version 2; this release reads version 1"),
         (b" " * (MOST_BYTES + 1), "a report of 262,145 bytes"),
