@@ -96,7 +96,7 @@ def _hidden(finding: Finding) -> Finding:
 
 def _loop(status: Status) -> Iterator[Finding]:
     if status.silent_seconds >= SILENT and status.rebalance_seconds is None:
-        text = f"the control loop has not turned for {in_words(status.silent_seconds)}"
+        text = f"the control loop has run no round for {in_words(status.silent_seconds)}"
         yield found(causes.LOOP_SILENT, text, seconds=status.silent_seconds)
 
 
@@ -407,7 +407,7 @@ def _draining(sub: SubscriptionStatus) -> Iterator[Finding]:
     text = (
         f"slot {slot.slot:#06x} has been draining at {worker.name}{what} for "
         f"{in_words(slot.seconds)}; {counted(slot.blocked, 'record')} "
-        f"{does(slot.blocked, 'wait')} for it at {slot.owner or 'nobody'}"
+        f"{does(slot.blocked, 'wait')} for it at {slot.owner or 'no worker'}"
     )
     yield found(
         causes.SLOT_DRAINING,

@@ -25,7 +25,7 @@ def test_a_control_loop_that_does_not_come_round_is_named(
     member = started(nothing, key=key)
     assert gate.entered.wait(WAIT)
     silent = named(member.app, "loop-silent")
-    assert silent.sentence.startswith("the control loop has not turned for ")
+    assert silent.sentence.startswith("the control loop has run no round for ")
     gate.open()
     named.cleared(member.app, "loop-silent")
 

@@ -84,7 +84,7 @@ def hot_held(seconds: float = hot.HELD, **more: Any) -> dict[str, Any]:
 
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
-    "loop-silent": ({"silent_seconds": judge.SILENT}, "has not turned for 10 s"),
+    "loop-silent": ({"silent_seconds": judge.SILENT}, "has run no round for 10 s"),
     "brokers-away": (
         {"brokers_away_seconds": judge.AWAY, "client_error": "refused"},
         "no broker has answered for 2 s (refused)",

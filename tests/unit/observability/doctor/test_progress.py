@@ -223,7 +223,7 @@ def test_a_record_that_does_not_come_in_time_is_not_one_that_is_not_there() -> N
     check = progress(SILENT, found=UnreadPosition("it did not come within 4 s"))
     assert (check.status, check.page) == (CheckStatus.WARN, page_of("record-unknown"))
     assert "the record there could not be read (it did not come within 4 s)" in check.why
-    assert "whether the group has anything left to do is not known" in check.why
+    assert "so it is unknown whether the group has work left" in check.why
     held = progress(HELD, found=UnreadPosition("it did not come within 4 s"))
     assert held.page == page_of("offsets-held"), "the metadata tells that it is there"
     assert "the record there (it could not be read: it did not come within 4 s)" in held.why
