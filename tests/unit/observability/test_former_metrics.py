@@ -52,10 +52,3 @@ def test_a_former_value_of_a_label_is_found_also_in_json(
 ) -> None:
     found = list(former_names("keyshared_records_processed_total" + query.format(label, value)))
     assert found == [FormerName(1, f'{label}="{value}"', FORMER_LABELS[label, value])]
-
-
-@pytest.mark.parametrize("file", ["alerts.yaml", "dashboard.json"])
-def test_the_files_of_the_chart_have_no_former_name(file: str) -> None:
-    text = (ROOT / "helm" / "kafka-keyshared" / file).read_text("utf-8")
-    assert re.findall(r"keyshared_\w+", text) != []
-    assert list(former_names(text)) == []

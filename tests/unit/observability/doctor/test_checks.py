@@ -552,7 +552,9 @@ def test_what_a_broker_writes_meanwhile_shows_a_clock_either_way(
 def test_without_a_brokers_time_nothing_is_said_of_a_clock_that_is_ahead() -> None:
     check = checks.clock({"orders": NOW - 60_000}, [], NOW)
     assert check.status is CheckStatus.OK
-    assert "no broker wrote a time in this run, so a clock that is ahead would not show" in check.seen
+    assert (
+        "no broker wrote a time in this run, so a clock that is ahead would not show" in check.seen
+    )
 
 
 # --- keys ---
