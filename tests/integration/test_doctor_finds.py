@@ -477,7 +477,7 @@ def test_a_member_that_has_no_partitions(
         with polled(first, second):
             eventually(told, 90.0)
         second.close()
-    said = ("1 of 2 members have no partition", f"give out is 1 partition of {topic}", "--workers")
+    said = ("1 of 2 members have no partition", f"only 1 partition of {topic} can be assigned", "--workers")
     expect(found, "group", "warn", "member-without-partitions", *said)
 
 
@@ -501,7 +501,7 @@ def test_a_group_that_waits_for_a_member(
         with polled(second):  # and nobody polls the first
             eventually(told, 90.0)
         second.close()
-    said = ("nobody reads meanwhile", "session.timeout.ms (45 s)", "ask again in a minute")
+    said = ("no member reads", "session.timeout.ms (45 s)", "run the doctor again in a minute")
     expect(found, "group", "warn", "group-rebalancing", *said)
     assert found["progress"]["status"] == "skipped"
     assert "given out anew" in str(found["progress"])
