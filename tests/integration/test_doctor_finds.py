@@ -477,7 +477,11 @@ def test_a_member_that_has_no_partitions(
         with polled(first, second):
             eventually(told, 90.0)
         second.close()
-    said = ("1 of 2 members have no partition", f"only 1 partition of {topic} can be assigned", "--workers")
+    said = (
+        "1 of 2 members have no partition",
+        f"only 1 partition of {topic} can be assigned",
+        "--workers",
+    )
     expect(found, "group", "warn", "member-without-partitions", *said)
 
 

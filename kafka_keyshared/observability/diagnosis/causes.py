@@ -187,7 +187,7 @@ KEY_DIVERTED = Cause(
     "key-diverted",
     15,
     "warn",
-    "all records of a key go to the dead-letter topic without an attempt (poison='divert')",
+    "all records of a key go to the dead-letter topic without an attempt (on_exhausted='divert')",
     "fix the handler, then release the key (app.release()) and replay its dead letters",
 )
 SET_FULL = Cause(
@@ -211,8 +211,8 @@ RETRY_WAITING = Cause(
     18,
     "warn",
     "a key waits for the next attempt of a record that fails repeatedly",
-    "check the error: a dependency may be down; poison= and attempts= decide what follows the "
-    "last attempt",
+    "check the error: a dependency may be down; on_exhausted= and attempts= decide what follows "
+    "the last attempt",
 )
 PAUSED = Cause(
     "paused-by-hand",

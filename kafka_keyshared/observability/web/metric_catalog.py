@@ -302,7 +302,7 @@ WORKERS = (
     MetricFamily(
         "keyshared_worker_dropped_records_total",
         "counter",
-        "Records dropped because the worker was full. It is 0 unless reliable=false.",
+        "Records dropped because the worker was full. It is 0 unless delivery='at-most-once'.",
         WORKER,
         by_worker(lambda worker: worker.dropped),
     ),
