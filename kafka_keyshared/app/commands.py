@@ -15,6 +15,7 @@ from kafka_keyshared.core.offsets.commit_metadata import DEFAULT_SUBSCRIPTION
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.former_names import RefusesFormerNames
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.platform.forks import refuse_in_child
 from kafka_keyshared.platform.reentry_guard import refuse_inside_handler
@@ -32,7 +33,7 @@ ANSWERED_WITHIN = 10.0
 _PLACE = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)@(?P<offset>\d+)")
 
 
-class Orderable:
+class Orderable(RefusesFormerNames):
     """Lists closed lanes, decides about them, and changes the running app.
 
     Call it from any thread but a worker's. A lane is named by its subscription and its key. Instead
@@ -51,19 +52,20 @@ class Orderable:
     conf: dict[str, Any]
     topics: list[str]
 
-    def lanes(self) -> list[LaneStatus]:
-        """Return every closed lane, those first that need an operator."""
-        return self._running("lanes").ask("lanes", closed_lanes, ANSWERED_WITHIN)
+    def closed_keys(self) -> list[LaneStatus]:
+        """Return the status of every closed key, the most urgent first."""
+        name = "closed_keys"
+        return self._running(name).ask(name, closed_lanes, ANSWERED_WITHIN)
 
-    def release(
+    def unblock(
         self,
         key: bytes | str | None = None,
         *,
         at: str = "",
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> str:
-        """Release a lane: its blocked record runs again, or it is no longer diverted."""
-        return self._order(LaneAction.RELEASE, key, at, subscription)
+        """Unblock a key: its blocked record runs again, or the key is no longer diverted."""
+        return self._order(LaneAction.UNBLOCK, key, at, subscription)
 
     def drop(
         self,

@@ -12,7 +12,6 @@ from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import TopicPartition, counted, some
 from kafka_keyshared.observability.web.command_list import (
     DeadLetterOrder,
-    DrainOrder,
     DropOrder,
     FilterOrder,
     LaneOrderRequest,
@@ -20,12 +19,13 @@ from kafka_keyshared.observability.web.command_list import (
     LimitOrder,
     LogLevelOrder,
     PauseOrder,
+    QuiesceOrder,
     RangeOrder,
-    ReleaseOrder,
     ReplayOrder,
     ResumeOrder,
     ScaleOrder,
     SlotOrder,
+    UnblockOrder,
 )
 from kafka_keyshared.observability.web.commands import Acting, read_token
 
@@ -64,7 +64,7 @@ def _fetching(app: Orderable, order: PauseOrder | ResumeOrder) -> Did:
     return f"paused by hand: {some(held)}", {"paused": held}
 
 
-def _drain(app: Orderable, order: DrainOrder) -> Did:
+def _quiesce(app: Orderable, order: QuiesceOrder) -> Did:
     """Pause, then flush. After a timeout the app stays paused, and the error says so."""
     held = _names(app.pause())
     try:
@@ -106,7 +106,7 @@ The last such place in the text is the key's end, since a key may contain any by
 def _lane(app: Orderable, order: LaneOrderRequest, *, keys: bool) -> Did:
     """Decide about a lane. Leave a key out of the answer if the caller may not see it."""
     do, done = {
-        ReleaseOrder: (app.release, "is released"),
+        UnblockOrder: (app.unblock, "is unblocked"),
         DropOrder: (app.drop, "is dropped"),
         DeadLetterOrder: (app.dead_letter, "goes to the dead-letter topic"),
     }[type(order)]
@@ -155,7 +155,7 @@ def _names(partitions: Iterable[TopicPartition]) -> list[str]:
 _DO: Mapping[type[Any], Callable[[Orderable, Any], Did]] = {
     PauseOrder: _fetching,
     ResumeOrder: _fetching,
-    DrainOrder: _drain,
+    QuiesceOrder: _quiesce,
     ScaleOrder: _scale,
     RangeOrder: _slots,
     SlotOrder: _slots,

@@ -14,9 +14,9 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import counted, some
 from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.web.command_list import (
-    DrainOrder,
     OrderRequest,
     PauseOrder,
+    QuiesceOrder,
     ResumeOrder,
     ScaleOrder,
 )
@@ -66,7 +66,7 @@ def planned(status: Status, order: OrderRequest) -> str:
         now = sum(each.state != "gone" for sub in status.subscriptions for each in sub.workers)
         return f"from {counted(now, 'worker')} to {order.workers:,}; slots that move drain first"
     sums = totals(status)
-    if isinstance(order, DrainOrder):
+    if isinstance(order, QuiesceOrder):
         held = counted(sums.held, "record")
         return (
             f"nothing more would be fetched from {_which(status, PauseOrder())}; {held} that are "

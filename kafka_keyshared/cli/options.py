@@ -1,4 +1,4 @@
-"""Shared options of the verbs, each with one name and help text."""
+"""Options that several commands share, each with one name and help text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import typer
 from kafka_keyshared.cli.output import OutputFormat
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Short for -o json.")]
-OutputFlag = Annotated[
-    OutputFormat, typer.Option("-o", "--output", help="How to print the result.")
-]
+OutputFlag = Annotated[OutputFormat, typer.Option("-o", "--output", help="Format of the result.")]
 Bootstrap = Annotated[
     str | None,
     typer.Option(
@@ -21,7 +19,7 @@ Bootstrap = Annotated[
 ]
 ClientSettings = Annotated[
     list[str] | None,
-    typer.Option("-X", metavar="KEY=VALUE", help="A setting of the Kafka client; repeatable."),
+    typer.Option("-X", metavar="KEY=VALUE", help="A Kafka client setting; repeatable."),
 ]
 Handler = Annotated[
     str,
@@ -31,111 +29,116 @@ Handler = Annotated[
     ),
 ]
 OptionalHandler = Annotated[
-    str | None, typer.Argument(metavar="MODULE:ATTR", help="As for run; may be left out.")
+    str | None, typer.Argument(metavar="MODULE:ATTR", help="As for run; optional.")
 ]
 Topics = Annotated[
     list[str] | None,
-    typer.Option("-t", "--topic", metavar="TEXT", help="What to read; repeatable."),
+    typer.Option("-t", "--topic", metavar="TEXT", help="A topic to read; repeatable."),
 ]
 Group = Annotated[
     str | None, typer.Option("-g", "--group", metavar="TEXT", help="The consumer group.")
 ]
 RunKey = Annotated[
     str | None,
-    typer.Option(metavar="PLACE", help="Where the key is: record, header:NAME, json:/POINTER."),
+    typer.Option(metavar="PLACE", help="Where the key is: record, header:NAME or json:/POINTER."),
 ]
 RunWorkers = Annotated[
     str | None,
     typer.Option(
-        metavar="TEXT", help="How many workers: 16, thread:16, process:4 or asyncio:1000."
+        metavar="TEXT", help="Number of workers: 16, thread:16, process:4 or asyncio:1000."
     ),
 ]
 DeadLetters = Annotated[
     str | None, typer.Option(metavar="TEXT", help="The dead-letter topic; auto means <topic>.dlq.")
 ]
 DeadLettersCreate = Annotated[
-    bool, typer.Option("--dlq-create", help="Make the dead-letter topic when it is missing.")
+    bool, typer.Option("--dlq-create", help="Create the dead-letter topic if it is missing.")
 ]
 FromBeginning = Annotated[
     bool,
-    typer.Option("--from-beginning", help="Where the group has no position, read all there is."),
+    typer.Option(
+        "--from-beginning",
+        help="Read a partition from its start if the group has no committed position there.",
+    ),
 ]
 Attempts = Annotated[
     int | None,
-    typer.Option(metavar="INT", help="How often a record is tried before it counts as poison."),
+    typer.Option(metavar="INT", help="Number of attempts before a record counts as poison."),
 ]
 Poison = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="What becomes of it then: block, drop, dead_letter, block_and_dlq or divert.",
+        help="Action for a poison record: block, drop, dead_letter, block_and_dlq or divert.",
     ),
 ]
 RoutingFlag = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="How keys find workers: ring, sticky, auto-split, exclusive or unordered.",
+        help="Assignment of keys to workers: ring, sticky, auto-split, exclusive or unordered.",
     ),
 ]
 RingWeights = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", help="How much each worker gets, as spark skew wrote it."),
+    typer.Option(
+        metavar="PATH", help="File with the weight of each worker, written by spark skew."
+    ),
 ]
 OnUnmatchedFlag = Annotated[
     str | None,
     typer.Option(
-        metavar="TEXT", help="What becomes of records that no worker takes: skip, hold or error."
+        metavar="TEXT", help="Action for records that no worker accepts: skip, hold or error."
     ),
 ]
 UnblockingInterval = Annotated[
     float | None,
     typer.Option(
-        metavar="SECONDS", help="How long keys wait to change workers together; 0: not at all."
+        metavar="SECONDS",
+        help="Interval at which moved keys continue together; 0: each on its own.",
     ),
 ]
 NewWorkersWait = Annotated[
     bool,
     typer.Option(
-        "--new-workers-wait", help="Who joins gets nothing new before all that came is settled."
+        "--new-workers-wait",
+        help="A joining worker gets no new records until all earlier ones are settled.",
     ),
 ]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"],
-    typer.Option(help="The least that is worth a line.", envvar="KEYSHARED_LOG_LEVEL"),
+    typer.Option(help="Minimum level of log lines.", envvar="KEYSHARED_LOG_LEVEL"),
 ]
 LogFormat = Annotated[
     Literal["text", "json"],
-    typer.Option(
-        help="A line for a person, or an object for a collector.", envvar="KEYSHARED_LOG_FORMAT"
-    ),
+    typer.Option(help="Log format: text lines, or JSON objects.", envvar="KEYSHARED_LOG_FORMAT"),
 ]
 HttpPort = Annotated[
     int | None,
     typer.Option(
         metavar="INT",
-        help="Serve /metrics, /livez, /readyz, /status on 127.0.0.1 there; 0: any port.",
+        help="Serve /metrics, /livez, /readyz and /status on this port of 127.0.0.1; 0: any port.",
     ),
 ]
 ConsolePort = Annotated[
     int | None,
     typer.Option(
         metavar="INT",
-        help="Serve the console and the admin API on 127.0.0.1 there; 0: any port.",
+        help="Serve the console and the admin API on this port of 127.0.0.1; 0: any port.",
     ),
 ]
 AuditLog = Annotated[
     str | None,
     typer.Option(
         metavar="PLACE",
-        help="Write down what becomes of each record: a folder, or topic:NAME.",
+        help="Log the outcome of each record to a folder, or to topic:NAME.",
     ),
 ]
 Outputs = Annotated[
     str | None,
     typer.Option(
         metavar="PLACE",
-        help="Where the outputs of handlers go: topic:NAME, or a folder; on Spark parquet:FOLDER.",
+        help="Where handler outputs go: topic:NAME or a folder; on Spark also parquet:FOLDER.",
     ),
 ]
 Watch = Annotated[
@@ -143,56 +146,63 @@ Watch = Annotated[
     typer.Option(
         metavar="SECONDS",
         min=0.0,
-        help="How long to look whether positions move; else 6 s, and a minute at one in doubt.",
+        help="Time to watch the positions. Default: 6 s, or a minute if one may be stuck.",
     ),
 ]
 HeldAfter = Annotated[
     float,
     typer.Option(
-        metavar="SECONDS", min=0.0, help="A position that stands for so long counts as stuck."
+        metavar="SECONDS",
+        min=0.0,
+        help="A position without progress for this long counts as stuck.",
     ),
 ]
 StatusUrl = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Ask an instance too, where its --http-port is: http://127.0.0.1:8787.",
+        help="Also query an instance, by the address of its --http-port: http://127.0.0.1:8787.",
     ),
 ]
 SparkFlag = Annotated[
-    bool, typer.Option("--spark", help="Look at what `keyshared spark` needs here, too.")
+    bool, typer.Option("--spark", help="Also check the requirements of `keyshared spark`.")
 ]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
         metavar="PATH",
-        help="A TOML file with the same settings; else $KEYSHARED_CONFIG, keyshared.toml.",
+        help="TOML file with the same settings. Default: $KEYSHARED_CONFIG, or keyshared.toml.",
     ),
 ]
-PayloadForm = Annotated[str, typer.Option(metavar="TEXT", help="auto, text, json, avro or hex.")]
+PayloadForm = Annotated[
+    str, typer.Option(metavar="TEXT", help="Format of the payload: auto, text, json, avro or hex.")
+]
 SchemaFile = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", help="The Avro schema of the values, for auto and avro."),
+    typer.Option(metavar="PATH", help="Avro schema of the values, for auto and avro."),
 ]
 SettingsOfApp = Annotated[
     str | None,
     typer.Option(
         "--app",
         metavar="MODULE:ATTR",
-        help="Take the settings of this app, also its oauth_cb, which no flag can give.",
+        help="Use the settings of this app, including its oauth_cb, which no flag can give.",
     ),
 ]
-AppDir = Annotated[Path, typer.Option(metavar="PATH", help="First on sys.path.")]
-Workers = Annotated[int, typer.Option(metavar="INT", min=1, max=1_000, help="How many workers.")]
+AppDir = Annotated[Path, typer.Option(metavar="PATH", help="Folder to put first on sys.path.")]
+Workers = Annotated[int, typer.Option(metavar="INT", min=1, max=1_000, help="Number of workers.")]
 RoutingKind = Annotated[
-    str, typer.Option("--routing", metavar="TEXT", help="ring, sticky, auto-split or exclusive.")
+    str,
+    typer.Option(
+        "--routing", metavar="TEXT", help="Routing: ring, sticky, auto-split or exclusive."
+    ),
 ]
 SlotRanges = Annotated[
     list[str] | None,
     typer.Option(
         "--range",
         metavar="WORKER=RANGES",
-        help="For sticky: a worker's slots, as worker-0=0-99,200-299; repeatable.",
+        help="For sticky: the slots of a worker, as worker-0=0-99,200-299; repeatable.",
     ),
 ]
 Weights = Annotated[
@@ -200,9 +210,10 @@ Weights = Annotated[
     typer.Option(
         "--weight",
         metavar="WORKER=NUMBER",
-        help="For ring: how many times the part of another worker it gets; repeatable.",
+        help="For ring: share of a worker relative to the others; repeatable.",
     ),
 ]
 Vnodes = Annotated[
-    int, typer.Option(metavar="INT", min=1, max=1_000, help="Points of each worker on the ring.")
+    int,
+    typer.Option(metavar="INT", min=1, max=1_000, help="Virtual nodes of each worker on the ring."),
 ]

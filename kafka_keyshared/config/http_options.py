@@ -22,7 +22,7 @@ TokenFile: TypeAlias = Annotated[
     Annotated[str, Meta(min_length=1)] | None,
     Meta(
         description="A file with the token that whoever gives orders over HTTP has to show, as "
-        "`keyshared ring assign` does. Not set: none are taken.",
+        "`keyshared routing assign` does. Not set: none are taken.",
         extra={"allowed": "the path of a file"},
     ),
 ]

@@ -139,7 +139,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Meta(
             description="Which 16 bits of a key's hash are its slot: the layer's own (mmh3), those "
             "of 32-bit FNV-1a (fnv1a), Pulsar's (pulsar) or Celeriant's (blake3_u16: keys of 16 "
-            "bytes, and the extra blake3). See `keyshared ring where`."
+            "bytes, and the extra blake3). See `keyshared routing where`."
         ),
     ] = "mmh3"
     routing: Annotated[

@@ -62,12 +62,12 @@ def test_a_key_that_is_diverted_stays_so_behind_a_restart_and_runs_when_it_is_re
     write(cluster, topic, [(b"a", b"4"), (b"b", b"5")], partition=0)
     eventually(lambda: again.done() == 2, WAIT)
     assert b"4" not in ran
-    assert "is released" in again.app.release("a")
+    assert "is unblocked" in again.app.unblock("a")
     write(cluster, topic, [(b"a", b"6")], partition=0)
     eventually(lambda: again.done() == 3, WAIT)
     assert ran[-1] == b"6"
-    with pytest.raises(KeySharedError, match="release: no lane of key b'a' is closed"):
-        again.app.release("a")
+    with pytest.raises(KeySharedError, match="unblock: no lane of key b'a' is closed"):
+        again.app.unblock("a")
     assert again.stop() == 0
     assert letters(cluster, topic, 3) == [
         (0, 3, "RuntimeError"),

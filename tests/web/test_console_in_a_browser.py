@@ -232,7 +232,7 @@ def test_a_blocked_key_is_named_on_overview_within_two_seconds_and_released_by_c
 
     assert "is blocked by" in page.inner_text(".finding:not([hidden]) .sentence")
     ordered.mended.add(key.encode())
-    assert "is released" in order(page, "Try again", ".finding:not([hidden])")
+    assert "is unblocked" in order(page, "Unblock", ".finding:not([hidden])")
     until(page, lambda: "No findings." in page.inner_text("#screen"), "it is healthy")
     assert key.encode() in ordered.passed
     assert [each for each in faults if "401" not in each] == []
@@ -304,7 +304,7 @@ def test_a_key_that_is_no_text_is_hex(opened: Opened, ordered: Scene) -> None:
     ordered.write(key)
     until(page, lambda: f"hex:{key.hex()}" in page.inner_text("#screen"), "the key")
     ordered.mended.add(key)
-    assert "is released" in order(page, "Try again")
+    assert "is unblocked" in order(page, "Unblock")
     ordered.until(lambda: key in ordered.passed)
 
 
@@ -477,12 +477,12 @@ def test_what_is_not_offered_is_greyed_with_the_reason(
     older.route("**/openapi.json", lambda route: route.fulfill(json={"paths": {}}))
     older.reload()
     for page, why in (
-        (older, "does not offer it"),
+        (older, "does not accept"),
         (opened("overview", of=looked_at), "runs without http_token_file"),
     ):
-        page.wait_for_selector(f"button:text-is('Drain')[aria-disabled][title*='{why}']")
-        drain = page.locator("button", has_text="Drain").first
-        drain.focus()
+        page.wait_for_selector(f"button:text-is('Quiesce')[aria-disabled][title*='{why}']")
+        button = page.locator("button", has_text="Quiesce").first
+        button.focus()
         page.keyboard.press("Enter")
         assert why in page.inner_text("#toasts")
         assert page.locator("dialog[open]").count() == 0

@@ -90,7 +90,7 @@ class Instance:
         return {each.partition for each in status.partitions if each.held_back}
 
     def closed(self) -> list[str]:
-        return [f"{each.topic}-{each.partition}@{each.offset}" for each in self.app.lanes()]
+        return [f"{each.topic}-{each.partition}@{each.offset}" for each in self.app.closed_keys()]
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +113,8 @@ def test_what_is_paused_is_resumed(instance: Instance, eventually: Eventually) -
     eventually(lambda: instance.paused() == set(), WAIT)
 
 
-def test_drained_is_paused_and_committed(instance: Instance) -> None:
-    status, told = instance.order("drain")
+def test_quiesced_is_paused_and_committed(instance: Instance) -> None:
+    status, told = instance.order("quiesce")
     assert status == 200
     assert told["result"]["paused"] == [f"{instance.topic}-{each}" for each in (0, 1)]
     committed = told["result"]["committed"]
@@ -148,18 +148,18 @@ def test_what_the_routing_does_not_have_is_refused(instance: Instance) -> None:
     assert "key" not in told["refused"].replace("dead-letter", ""), "it is hidden"
 
 
-def test_a_blocked_key_is_released_by_its_place_and_not_named(
+def test_a_blocked_key_is_unblocked_by_its_place_and_not_named(
     embedded_cluster: Cluster, tmp_path: Path, eventually: Eventually
 ) -> None:
     made = Instance(embedded_cluster, tmp_path)
     with running(made.app):
         made.wait()
         (at,) = made.closed()
-        assert made.order("release", at=f"{made.topic}-0@99999")[0] == 409
+        assert made.order("unblock", at=f"{made.topic}-0@99999")[0] == 409
         assert made.closed() == [at]
         made.mended = True
-        status, told = made.order("release", at=at)
-        assert (status, told["done"]) == (200, f"{at} is released")
+        status, told = made.order("unblock", at=at)
+        assert (status, told["done"]) == (200, f"{at} is unblocked")
         eventually(lambda: not made.closed(), WAIT)
 
 
@@ -278,7 +278,7 @@ def test_the_client_looks_and_orders_at_either_port(instance: Instance) -> None:
     with pytest.raises(KeySharedError, match="there is no admin API there; give the address"):
         AdminClient(urls(instance)[1]).snapshot()
     with pytest.raises(KeySharedError, match="this needs 'Authorization: Bearer'"):
-        AdminClient(urls(instance)[1], "another").drain()
+        AdminClient(urls(instance)[1], "another").quiesce()
 
 
 def test_a_client_of_nobody_says_so() -> None:
@@ -309,7 +309,7 @@ def test_without_execute_it_is_a_plan(
         (("pause",), f"nothing more would be fetched from {both}\n"),
         (("pause", "--partition", f"{instance.topic}-1"), f"from {instance.topic}-1\n"),
         (("resume", "-t", "other"), "from nothing that this instance has just now\n"),
-        (("drain",), "would run to their end and be committed\n"),
+        (("quiesce",), "would run to their end and be committed\n"),
         (("scale", "40"), "to 40; slots that move drain first\n"),
     ):
         ended = in_process(capsys, *typed, "--url", url)
@@ -340,6 +340,6 @@ def test_with_execute_it_is_done(
     assert in_process(capsys, "resume", "--execute").out == "paused by hand: none\n"
     told = json.loads(in_process(capsys, "scale", "4", "--execute", "-o", "json").out)
     assert (told["verb"], len(told["workers"])) == ("scale", 4)
-    drained = json.loads(in_process(capsys, "drain", "--execute", "-o", "json").out)
-    assert len(drained["paused"]) == 2
+    quiesced = json.loads(in_process(capsys, "quiesce", "--execute", "-o", "json").out)
+    assert len(quiesced["paused"]) == 2
     assert in_process(capsys, "resume", "--execute").status == 0

@@ -41,7 +41,7 @@ def divert(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
     text = (
         f"{named_key(closed.key)} is diverted from {closed.partition}@{offset} on: it failed "
         f"({attempts_of(closed)}); all that follows of it goes to the dead-letter topic, unrun, "
-        "until it is released"
+        "until it is unblocked"
     )
     about = About(closed.partition, offset, closed.key)
     return [letter_of(sub, closed), *sub.bursts.diversions.add(EventLine(text, about), now)]

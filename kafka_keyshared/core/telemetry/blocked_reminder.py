@@ -55,7 +55,7 @@ class Reminder:
 def cure(*, dlq: bool) -> str:
     """Return the advice for blocked keys, with or without a dead-letter topic."""
     if dlq:
-        orders = "app.release(), app.drop() or app.dead_letter()"
+        orders = "app.unblock(), app.drop() or app.dead_letter()"
         return f"Mend the handler and restart, or say what becomes of it ({orders})"
     return "Mend the handler and restart, or give a dead-letter topic (dlq=True)"
 

@@ -214,9 +214,9 @@ class Story:
         self._tell(f"The handler cannot cope with {BROKEN}, and gives up. Look at: Overview.")
         self._shop.failing = frozenset({BROKEN})
         seen = self._see(code)
-        self._tell("   The handler is mended, and the key released.")
+        self._tell("   The handler is mended, and the key unblocked.")
         self._shop.failing = frozenset()
-        self._app.release(key=BROKEN)
+        self._app.unblock(key=BROKEN)
         return seen
 
     def _slow_key(self, code: str) -> tuple[Finding, float]:

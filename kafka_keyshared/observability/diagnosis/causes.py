@@ -166,7 +166,7 @@ KEY_BLOCKED = Cause(
     12,
     "fail",
     "a record has failed as often as it may, and blocks its key until somebody decides",
-    "mend the handler and restart, or say what becomes of the record (app.release(), app.drop(), "
+    "mend the handler and restart, or say what becomes of the record (app.unblock(), app.drop(), "
     "app.dead_letter())",
 )
 WORKER_ABSENT = Cause(
@@ -189,7 +189,7 @@ KEY_DIVERTED = Cause(
     15,
     "warn",
     "all that comes of a key goes to the dead-letter topic unrun (poison='divert')",
-    "mend the handler, then release the key (app.release()) and replay its letters",
+    "mend the handler, then unblock the key (app.unblock()) and replay its letters",
 )
 SET_FULL = Cause(
     "metadata-full",

@@ -36,7 +36,7 @@ class ResumeOrder(OrderRequest, frozen=True, kw_only=True):
     partitions: tuple[Partition, ...] | None = None
 
 
-class DrainOrder(OrderRequest, frozen=True, kw_only=True):
+class QuiesceOrder(OrderRequest, frozen=True, kw_only=True):
     """Stop fetching, run the fetched records to their end, and commit them."""
 
     timeout: Seconds = 30.0
@@ -91,7 +91,7 @@ class LaneOrderRequest(OrderRequest, frozen=True, kw_only=True):
     subscription: str = DEFAULT_SUBSCRIPTION
 
 
-class ReleaseOrder(LaneOrderRequest, frozen=True, kw_only=True):
+class UnblockOrder(LaneOrderRequest, frozen=True, kw_only=True):
     """Reopen the lane: a blocked record runs again, a diverted lane is diverted no longer."""
 
 
@@ -152,12 +152,12 @@ class Verb(NamedTuple):
 VERBS: dict[str, Verb] = {
     "pause": Verb(PauseOrder, "Fetch nothing more from topics or partitions, or from anything."),
     "resume": Verb(ResumeOrder, "Fetch again from what was paused by hand."),
-    "drain": Verb(DrainOrder, "Pause everything, let what was fetched end, and commit it."),
+    "quiesce": Verb(QuiesceOrder, "Pause everything, let what was fetched end, and commit it."),
     "scale": Verb(ScaleOrder, "Bring it to so many workers."),
     "assign": Verb(RangeOrder, "Give a worker a range of slots (routing sticky)."),
     "move": Verb(SlotOrder, "Give a worker one slot, whoever has it (routing sticky)."),
     "filter": Verb(FilterOrder, "Give a worker other filters."),
-    "release": Verb(ReleaseOrder, "Let a closed lane go on."),
+    "unblock": Verb(UnblockOrder, "Let a closed lane go on."),
     "drop": Verb(DropOrder, "Give up the record that keeps a lane closed."),
     "dead-letter": Verb(DeadLetterOrder, "Send that record to the dead-letter topic."),
     "lift-dlq-limit": Verb(LimitOrder, "Let partitions go on behind their dead-letter limit."),

@@ -16,8 +16,8 @@ function finding() {
   const stack = folded("Where it stands");
   let now = null;
   const named = () => ({ at: `${now.topic}-${now.partition}@${now.offset}`, subscription: now.subscription });
-  const acts = h("div", { class: "buttons" }, ["release", "drop", "dead-letter"].map((verb) => button(verb, named)));
-  const why = h("div", {}, note("release", "drop", "dead-letter"));
+  const acts = h("div", { class: "buttons" }, ["unblock", "drop", "dead-letter"].map((verb) => button(verb, named)));
+  const why = h("div", {}, note("unblock", "drop", "dead-letter"));
   const fill = keyed(facts, (row) => row[0], ([name]) => {
     const value = h("dd");
     return { node: h("div", {}, h("dt", {}, name), value), update: ([, text]) => say(value, text) };
@@ -132,13 +132,13 @@ export function screen(root) {
   });
   const figures = FIGURES.map(figure);
   const charts = CHARTS.map(chart);
-  const acts = h("div", { class: "buttons" }, button("pause", () => ({})), button("resume", () => ({})), button("drain", () => ({})));
+  const acts = h("div", { class: "buttons" }, button("pause", () => ({})), button("resume", () => ({})), button("quiesce", () => ({})));
   root.append(
     h("section", { class: "panel diagnosed", id: "findings", "aria-label": "Diagnosis" }, well, first.node, others),
     held.node,
     h("section", { class: "tiles", "aria-label": "Numbers" }, ...figures.map((each) => each.node)),
     h("section", { class: "charts", "aria-label": "Charts, since this page was opened, five minutes at most" }, ...charts.map((each) => each.node)),
-    h("section", { class: "panel" }, h("h2", {}, "This instance"), acts, note("pause", "resume", "drain")),
+    h("section", { class: "panel" }, h("h2", {}, "This instance"), acts, note("pause", "resume", "quiesce")),
   );
   return {
     update(snapshot, past) {

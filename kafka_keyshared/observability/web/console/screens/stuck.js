@@ -15,7 +15,7 @@ function card(shown) {
   const stack = folded("Stack");
   let now = null;
   const named = () => ({ at: `${now.topic}-${now.partition}@${now.offset}`, subscription: now.subscription });
-  const acts = h("div", { class: "buttons" }, ...["release", "drop", "dead-letter"].map((verb) => button(verb, named)));
+  const acts = h("div", { class: "buttons" }, ...["unblock", "drop", "dead-letter"].map((verb) => button(verb, named)));
   const fill = keyed(facts, (row) => row[0], ([title]) => {
     const value = h("dd");
     return { node: h("div", {}, h("dt", {}, title), value), update: ([, text]) => say(value, text) };
@@ -48,7 +48,7 @@ export function screen(root) {
   const list = h("div", { class: "cards" });
   const none = h("p", { class: "empty" }, "Every record gets on: none has been running for a second, and no key is closed.");
   const update = keyed(list, (each) => `${each.subscription}/${each.topic}/${each.partition}/${each.offset}`, () => card(() => snapshot.keys_shown));
-  const greyed = h("div", {}, note("release", "drop", "dead-letter"));
+  const greyed = h("div", {}, note("unblock", "drop", "dead-letter"));
   root.append(none, greyed, list);
   return {
     update(value) {

@@ -101,7 +101,7 @@ def where_verb(
     routing = chosen.make()
     if null:
         if key is not None:
-            raise ConfigError("ring where: give a key or --null, not both")
+            raise ConfigError("routing where: give a key or --null, not both")
         result: dict[str, Any] = {
             "key": None,
             "slot": None,
@@ -110,7 +110,7 @@ def where_verb(
         }
     elif key is None:
         raise ConfigError(
-            "ring where: give a key, as text or as hex:…, or --null for records without a key"
+            "routing where: give a key, as text or as hex:…, or --null for records without a key"
         )
     else:
         result = where(typed_key(key), routing, slot_function)
@@ -185,7 +185,7 @@ def show_verb(chosen: RoutingArguments, output: OutputFormat) -> int:
     routing = chosen.make()
     rows = shares(routing)
     if output is not OutputFormat.TABLE:
-        write_result({"slots": SLOTS, "workers": rows}, output, "ring")
+        write_result({"slots": SLOTS, "workers": rows}, output, "routing")
         return 0
     even = SLOTS / chosen.workers
     last = "vnodes" if isinstance(routing, VnodeRing) else "ranges"
@@ -236,15 +236,15 @@ def simulate_verb(  # noqa: PLR0917 - each is an option of the command line
 ) -> int:
     """Print the effect of a resize."""
     if (add > 0) == (remove > 0):
-        raise ConfigError("ring simulate: give --add N or --remove N, one of them")
+        raise ConfigError("routing simulate: give --add N or --remove N, one of them")
     if remove >= workers:
         raise ConfigError(
-            f"ring simulate: --remove {remove} leaves none of {workers} workers; remove fewer"
+            f"routing simulate: --remove {remove} leaves none of {workers} workers; remove fewer"
         )
     before, after = make_ring(workers, vnodes), make_ring(workers + add - remove, vnodes)
     result = simulate(before, after, keys, seed)
     if output is not OutputFormat.TABLE:
-        write_result(result, output, "ring simulate")
+        write_result(result, output, "routing simulate")
         return 0
     write_table(
         f"{workers} workers become {len(after.workers)}: {result['moved_keys']:,} of {keys:,} keys "

@@ -1,4 +1,4 @@
-"""``keyshared ring filter``: new key filters for a running worker."""
+"""``keyshared routing assign`` and ``routing filter``: orders to a running instance."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, cast
 from kafka_keyshared.cli.instances import may_order, only_subscription, status_of
 from kafka_keyshared.cli.output import OutputFormat, write_note, write_result, write_table
 from kafka_keyshared.core.routing.filters import Filters, OnUnmatched, check_unmatched
-from kafka_keyshared.core.routing.port import Routing
+from kafka_keyshared.core.routing.port import Move, Routing, Unowned, moves
 from kafka_keyshared.core.routing.ranges import read_back
 from kafka_keyshared.core.routing.ring import VnodeRing
+from kafka_keyshared.core.routing.slot_ranges import SlotRange, parse_ranges
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.status import SubscriptionStatus
@@ -23,6 +24,100 @@ LOOKS_AT_NO_KEY = ("exclusive", "unordered")
 
 Takers = dict[str, list[str]]
 """The patterns of each worker."""
+
+
+# --- assign ---
+
+
+class SlotAssignment(NamedTuple):
+    """The values from the command line: the slots, and their new worker or None for no worker.
+
+    ``timeout`` is in seconds.
+    """
+
+    slots: SlotRange
+    worker: str | None
+    take_over: bool
+    timeout: float
+
+    @classmethod
+    def typed(
+        cls, text: str, worker: str | None, *, nobody: bool, take_over: bool, timeout: float
+    ) -> SlotAssignment:
+        """Return the request; raise :class:`ConfigError` unless ``text`` is exactly one range.
+
+        It also raises for both a worker and ``nobody``, and for neither.
+        """
+        if nobody is (worker is not None):
+            raise ConfigError(f"routing assign {text}: give either a WORKER or --nobody")
+        first, *more = parse_ranges(text)
+        if more:
+            raise ConfigError(f"routing assign {text}: give one range, such as {first}")
+        return cls(first, worker, take_over, timeout)
+
+
+def assign_verb(
+    url: str | None,
+    asked: SlotAssignment,
+    token_file: Path | None,
+    *,
+    execute: bool,
+    output: OutputFormat,
+) -> int:
+    """Print the planned moves; with ``execute`` make them, and print the new ranges."""
+    url, token = may_order("routing assign", url, token_file, execute=execute)
+    found = planned_moves(only_subscription(status_of(url)), asked)
+    if token is None:
+        _print_moves(found, output)
+        if output is OutputFormat.TABLE:
+            write_note("nothing has changed; --execute does it")
+        return 0
+    first, last = asked.slots
+    instance = AdminClient(url, token)
+    done = instance.assign(
+        first, last, asked.worker, take_over=asked.take_over, timeout=asked.timeout
+    )
+    write_result(done.result["ranges"], output, "ranges by worker")
+    return 0
+
+
+def planned_moves(sub: SubscriptionStatus, asked: SlotAssignment) -> list[Move]:
+    """Return the planned moves; raise :class:`KeySharedError` if the instance would refuse them."""
+    if sub.routing != "sticky":
+        raise KeySharedError(
+            f"the instance has routing={sub.routing!r}: ranges are assigned with routing='sticky'"
+        )
+    there = [worker.name for worker in sub.workers if worker.state != "gone"]
+    try:
+        now = read_back(sub.ranges, there)
+        return [*moves(now, now.given(*asked.slots, asked.worker, take_over=asked.take_over))]
+    except ConfigError as error:
+        hint = "" if asked.take_over else "; --take-over takes them over"
+        overlaps = hint if "overlap" in str(error) else ""
+        raise KeySharedError(f"{error}{overlaps}") from error
+
+
+def _print_moves(found: list[Move], output: OutputFormat) -> None:
+    rows = [
+        {"slots": f"{each.first}-{each.last}", "before": _named(each.before),
+         "after": _named(each.after)}
+        for each in found
+    ]  # fmt: skip
+    if output is not OutputFormat.TABLE:
+        write_result({"moves": rows}, output, "routing assign")
+        return
+        write_table(
+            "what would move",
+            {"slots": "left", "of": "left", "goes to": "left"},
+            [(row["slots"], row["before"], row["after"]) for row in rows],
+        )
+
+
+def _named(owner: str | Unowned) -> str:
+    return owner.name.lower() if isinstance(owner, Unowned) else owner
+
+
+# --- filter ---
 
 
 class Filtering(NamedTuple):
@@ -41,7 +136,7 @@ class Filtering(NamedTuple):
     ) -> Filtering:
         """Return the request; raise :class:`ConfigError` for patterns and every key, or neither."""
         if every_key is bool(patterns):
-            raise ConfigError(f"ring filter {worker}: give either patterns or --every-key")
+            raise ConfigError(f"routing filter {worker}: give either patterns or --every-key")
         return cls(worker, tuple(patterns), timeout)
 
 
@@ -54,11 +149,11 @@ def filter_verb(
     output: OutputFormat,
 ) -> int:
     """Print the planned change; with ``execute`` make it, and print the new filters."""
-    url, token = may_order("ring filter", url, token_file, execute=execute)
+    url, token = may_order("routing filter", url, token_file, execute=execute)
     sub = only_subscription(status_of(url))
-    before, after = plan(sub, asked)
+    before, after = planned_filters(sub, asked)
     if token is None:
-        _print_plan(sub, before, after, output)
+        _print_filters(sub, before, after, output)
         return 0
     done = AdminClient(url, token).filter(asked.worker, asked.patterns, asked.timeout)
     takes = done.result["filters"]
@@ -67,7 +162,7 @@ def filter_verb(
     return 0
 
 
-def plan(sub: SubscriptionStatus, asked: Filtering) -> tuple[Takers, Takers]:
+def planned_filters(sub: SubscriptionStatus, asked: Filtering) -> tuple[Takers, Takers]:
     """Return the patterns of each worker, before and after.
 
     Raises :class:`KeySharedError` for a change that the instance would refuse.
@@ -103,7 +198,7 @@ def _takers(filters: Filters) -> Takers:
     }
 
 
-def _print_plan(
+def _print_filters(
     sub: SubscriptionStatus, before: Takers, after: Takers, output: OutputFormat
 ) -> None:
     rows: list[dict[str, Any]] = [
@@ -111,7 +206,7 @@ def _print_plan(
         for name, patterns in after.items()
     ]
     if output is not OutputFormat.TABLE:
-        write_result({"workers": rows}, output, "ring filter")
+        write_result({"workers": rows}, output, "routing filter")
         return
     write_table(
         "what would change",
