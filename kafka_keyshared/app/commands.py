@@ -1,4 +1,4 @@
-"""The orders a program can give to its running app."""
+"""Orders that a program gives to its running app."""
 
 from __future__ import annotations
 
@@ -34,17 +34,18 @@ _PLACE = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)@(?P<offset>\d+)")
 
 
 class Orderable(RefusesFormerNames):
-    """Lists closed lanes, decides about them, and changes the running app.
+    """The orders of an app: about its closed keys, its fetching and its workers.
 
-    Call it from any thread but a worker's. A lane is named by its subscription and its key. Instead
-    of the key, the coordinates of its first record will do, as the log names it (``orders-3@17``).
-    Each decision returns its result as text.
+    Call the methods from any thread but a worker's. A closed key is one whose records wait for one
+    record of it, its first. It is named by its subscription and itself, or by the coordinates of
+    that record as in the log (``orders-3@17``). Each decision about a key returns its result as
+    text.
 
     A refused call raises :class:`OrderRefusedError` with the reason:
 
     - the app does not run;
-    - there is no such subscription, or no such lane is closed;
-    - the state of the lane does not allow it.
+    - there is no such subscription, or no such key is closed;
+    - the state of the key does not allow it.
     """
 
     instance: Instance | None
@@ -74,7 +75,7 @@ class Orderable(RefusesFormerNames):
         at: str = "",
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> str:
-        """Drop the record that keeps a lane closed. It is settled and counted, but not kept."""
+        """Drop the record that keeps a key closed. It is settled and counted, but not kept."""
         return self._order(LaneAction.DROP, key, at, subscription)
 
     def dead_letter(
@@ -84,7 +85,7 @@ class Orderable(RefusesFormerNames):
         at: str = "",
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> str:
-        """Send the record that keeps a lane closed to the dead-letter topic."""
+        """Send the record that keeps a key closed to the dead-letter topic."""
         return self._order(LaneAction.DEAD_LETTER, key, at, subscription)
 
     def lift_dlq_limit(self) -> list[TopicPartition]:
@@ -174,7 +175,7 @@ class Orderable(RefusesFormerNames):
             order = limit_to(workers, subscription)
             return self._running("scale").ask(f"scale({workers})", order, ANSWERED_WITHIN)
         if not self.options.serial:
-            raise ConfigError(f"scale({workers}): an app with members has those that join it")
+            raise ConfigError(f"scale({workers}): the members of an app join by themselves")
         moving = Moving()
         order = bring_to(subscription, worker_names(workers), moving)
         return self._moved(f"scale({workers})", order, moving, timeout)
@@ -255,7 +256,7 @@ class Orderable(RefusesFormerNames):
     ) -> str:
         name = action.value
         if (key is None) == (not at):
-            raise ConfigError(f"{name}: give the key of a lane, or at='TOPIC-PARTITION@OFFSET'")
+            raise ConfigError(f"{name}: give a key, or at='TOPIC-PARTITION@OFFSET'")
         raw = key.encode() if isinstance(key, str) else key
         order = LaneOrder(subscription, action, raw)
         if at:

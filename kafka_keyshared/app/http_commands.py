@@ -70,10 +70,10 @@ def _quiesce(app: Orderable, order: QuiesceOrder) -> Did:
     try:
         positions = app.flush(order.timeout)
     except (TimeoutError, KeySharedError) as error:
-        more = f"{error}; it stays paused until it is resumed"
+        more = f"{error}; the partitions stay paused until resumed"
         raise type(error)(more) from None
     committed = {str(each): at for each, at in sorted(positions.items())}
-    what = f"paused by hand: {some(held)}; what was fetched has ended and is committed"
+    what = f"paused by hand: {some(held)}; the fetched records have ended and are committed"
     return what, {"paused": held, "committed": committed}
 
 
@@ -91,9 +91,9 @@ def _slots(app: Orderable, order: RangeOrder | SlotOrder) -> Did:
         timeout=order.timeout,
         subscription=order.subscription,
     )
-    which = f"slot {first:,} is" if first == last else f"slots {first:,} to {last:,} are"
-    whose = "nobody's" if order.worker is None else f"those of {order.worker}"
-    return f"{which} {whose}", {"ranges": dict(ranges)}
+    which = f"slot {first:,}" if first == last else f"slots {first:,} to {last:,}"
+    owner = "without a worker" if order.worker is None else f"assigned to {order.worker}"
+    return f"{which}: {owner}", {"ranges": dict(ranges)}
 
 
 _KEY = re.compile(r" \(key b.*\)(?=, [a-z_-]+: )", re.DOTALL)
@@ -126,26 +126,26 @@ def _log_level(app: Orderable, order: LogLevelOrder) -> Did:
     logger = logging.getLogger(name)
     before = logging.getLevelName(logger.getEffectiveLevel()).lower()
     logger.setLevel(level.upper())
-    what = f"{name} logs from {level} on"
+    what = f"{name}: log level {level}"
     return what, {"logger": name, "level": level, "before": before}
 
 
 def _scale(app: Orderable, order: ScaleOrder) -> Did:
     names = app.scale(order.workers, order.timeout, subscription=order.subscription)
-    return f"it has {counted(order.workers, 'worker')}", {"workers": list(names)}
+    return f"the instance has {counted(order.workers, 'worker')}", {"workers": list(names)}
 
 
 def _filter(app: Orderable, order: FilterOrder) -> Did:
     found = app.set_filters(
         order.worker, order.patterns, timeout=order.timeout, subscription=order.subscription
     )
-    return f"{order.worker} has other filters", {"filters": dict(found)}
+    return f"{order.worker}: filters changed", {"filters": dict(found)}
 
 
 def _lift(app: Orderable, order: LimitOrder) -> Did:
     del order
     lifted = _names(app.lift_dlq_limit())
-    return f"behind their dead-letter limit go on: {some(lifted)}", {"lifted": lifted}
+    return f"resumed behind their dead-letter limit: {some(lifted)}", {"lifted": lifted}
 
 
 def _names(partitions: Iterable[TopicPartition]) -> list[str]:

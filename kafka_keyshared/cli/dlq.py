@@ -168,8 +168,9 @@ def show_verb(where: LetterTopicOptions, place: str, decoder: Decoder, output: O
     match = _PLACE.fullmatch(place)
     if match is None:
         raise ConfigError(
-            f"{place!r}: give PARTITION:OFFSET as ls lists them, such as 0:12, or the place as the "
-            "log names it, such as orders.dlq-0@12"
+            f"{place!r}: give PARTITION:OFFSET as in dlq ls, such as 0:12, or a place as "
+            "in the log, "
+            "such as orders.dlq-0@12"
         )
     topic = match[1] or where.name()
     choice = Choice(partition=int(match[2]), offset=int(match[3]))
@@ -181,7 +182,7 @@ def show_verb(where: LetterTopicOptions, place: str, decoder: Decoder, output: O
     if letter is None:
         raise KeySharedError(
             f"{topic!r} has no record at {place}: it may be deleted, compacted away, a transaction "
-            "marker, or still to come; see `keyshared dlq ls`"
+            "marker, or not written yet; see `keyshared dlq ls`"
         )
     found = whole(letter, decoder)
     if output is OutputFormat.TABLE:

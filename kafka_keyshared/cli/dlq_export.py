@@ -46,8 +46,7 @@ def export_verb(arguments: ExportArguments) -> int:
         raise ConfigError(f"--format {form}: give jsonl or avro")
     if form == "avro" and not decoder.is_default:
         raise ConfigError(
-            "--format avro keeps keys and values as the bytes they are: leave out --payload and "
-            "--schema"
+            "--format avro exports keys and values as bytes: leave out --payload and --schema"
         )
     counted = _Counted()
     conf = arguments.where.conf()
@@ -60,8 +59,12 @@ def export_verb(arguments: ExportArguments) -> int:
             for letter in letters:
                 line = json.dumps({"topic": topic, **whole(letter, decoder)})
                 out.write(line.encode("ascii") + b"\n")
-    left_out = f", {counted.left_out:,} that are no letters left out" if counted.left_out else ""
-    write_note(f"{topic}: {counted.taken - counted.left_out:,} letters exported{left_out}")
+    left_out = (
+        f", {counted.left_out:,} records that are no dead letters left out"
+        if counted.left_out
+        else ""
+    )
+    write_note(f"{topic}: {counted.taken - counted.left_out:,} dead letters exported{left_out}")
     return 0
 
 

@@ -79,7 +79,7 @@ class LetterTopicOptions:
     def told(self) -> Self:
         """Print the name of the settings file found in this folder, if there is one."""
         if self.app is None and self.config is None and (path := file_here()) is not None:
-            write_note(f"settings of {path}, which is in this folder")
+            write_note(f"using the settings of {path} in this folder")
         return self
 
     def name(self) -> str:
@@ -142,8 +142,9 @@ def absent(choice: Choice) -> str | None:
     if not (missing := len(selection) - selection.met):
         return None
     return (
-        f"{missing:,} of {len(selection):,} selected letters are not there: deleted since, or the "
-        "topic was made anew"
+        f"{missing:,} of {len(selection):,} selected letters do not exist: they were "
+        "deleted, or the "
+        "topic was created again"
     )
 
 
@@ -166,7 +167,7 @@ def hint(consumer: Consumer, topic: str) -> None:
     there = consumer.list_topics(timeout=scan.ANSWER_TIMEOUT).topics
     if (name := scan.meant(topic, there)) is not None:
         write_note(
-            f"nothing in {topic!r} is a dead letter; its own dead letters are in {name!r}: give "
+            f"{topic!r} contains no dead letters; its dead letters are in {name!r}: give "
             f"-t {topic}, or --dlq {name}"
         )
 

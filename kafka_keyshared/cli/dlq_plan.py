@@ -20,16 +20,16 @@ MOST_PLACES = 5
 
 _NOT_SENT: Mapping[str, str] = {
     "already_replayed": "replayed before",
-    "copies": "another letter of the same record",
+    "copies": "another dead letter of the same record",
     "guarded": "replayed too often (--max-replays)",
-    "foreign": "no letter of this package",
-    "unreadable": "a letter that cannot be read",
+    "foreign": "not a dead letter of this package",
+    "unreadable": "unreadable dead letter",
 }
 
 _BECAME: Mapping[str, str] = {
-    "replayed": "sent, and acknowledged",
+    "replayed": "sent and acknowledged",
     "refused": "refused",
-    "behind_refused": "behind one of their key that was refused",
+    "behind_refused": "not sent: behind a refused record of the same key",
     "gone": "no longer in the topic",
     "left": "left for the next replay",
 }
@@ -74,7 +74,7 @@ def write_outcome(became: Mapping[str, Any]) -> None:
     """Print the outcome of the planned dead letters."""
     rows = [(words, became[what]) for what, words in _BECAME.items() if became[what]]
     if rows:
-        _table("what became of them", {"": "left", "letters": "right"}, rows)
+        _table("outcome", {"": "left", "letters": "right"}, rows)
     if became["why"]:
         places: dict[str, list[str]] = {}
         for at, why in became["refused_examples"].items():

@@ -41,7 +41,7 @@ def loaded(progress: Progress) -> bool:
     try:
         progress.load()
     except ConfigError as error:
-        write_note(f"what was replayed is not known: {error}")
+        write_note(f"the replay progress is unknown: {error}")
         return False
     return True
 

@@ -74,7 +74,9 @@ def replay_verb(arguments: ReplayArguments, output: OutputFormat) -> int:
         if not arguments.execute:
             if output is not OutputFormat.TABLE:
                 write_result(told, output, "replay")
-            write_note("nothing was sent: give --execute to do it" if plan.rows else _NOTHING)
+            write_note(
+                "nothing was sent: give --execute to send the records" if plan.rows else _NOTHING
+            )
             return 0
         sender = KafkaSender(conf, arguments.to, partitions, arguments.partitioner, away)
         keeper = ReplayProgressLog(progress, len(plan.rows), write_note)
@@ -110,9 +112,9 @@ def _write_outcome(
 ) -> None:
     became = _became(outcome, interrupted=interrupted)
     if outcome.halted is not None:
-        write_note(f"it ended early: {outcome.halted}")
+        write_note(f"the replay ended early: {outcome.halted}")
     if outcome.left:
-        write_note("the same command goes on from there")
+        write_note("run the same command again to continue")
     if output is OutputFormat.TABLE:
         write_outcome(became)
     else:
@@ -187,9 +189,9 @@ def _notes(
     """Return notes for the user before the execution."""
     notes = others(progress)
     if not known:
-        notes.append("what was replayed before is counted here as well; --execute is refused")
+        notes.append("letters that were replayed before are counted, too; --execute is refused")
     elif not len(progress):
-        notes.append(f"nothing is known of a replay before this one ({progress})")
+        notes.append(f"no earlier replay is recorded ({progress})")
     if isinstance(progress, KafkaProgress) and (why := progress.forgotten()):
         notes.append(why)
     for name in sorted(_targets(arguments, plan.targets())):
@@ -207,7 +209,7 @@ def _notes(
     if plan.refused.guarded:
         notes.append(
             f"{plan.refused.guarded:,} letters were replayed {arguments.max_replays} times or more "
-            "and are refused: see why they fail, or raise --max-replays"
+            "and are skipped: find out why they fail, or raise --max-replays"
         )
     notes.append(f"a crash or a kill repeats at most {BATCH} letters")
     return notes
@@ -239,8 +241,9 @@ def _interrupts(away: Away) -> Iterator[Callable[[], bool]]:
         stopped = True
         away.stop()
         write_note(
-            f"stopping: what is on its way is waited for, {AFTER_STOP:g} s at most; Ctrl-C again "
-            "to hurry"
+            f"stopping: waiting up to {AFTER_STOP:g} s for records in flight; press Ctrl-C "
+            "again to "
+            "stop at once"
         )
 
     with stop_signals(stop):

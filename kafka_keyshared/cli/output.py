@@ -64,7 +64,7 @@ def standard_output() -> Iterator[IO[bytes]]:
     except BrokenPipeError as error:
         # Otherwise the interpreter reports the error again when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise KeySharedError("standard output was closed before all was written") from error
+        raise KeySharedError("standard output was closed before the end of the result") from error
     finally:
         if out is not raw:
             out.detach()

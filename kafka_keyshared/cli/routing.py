@@ -56,8 +56,8 @@ class RoutingArguments(NamedTuple):
             return VnodeRing(names, self.vnodes, self.weighed())
         if self.routing not in MODES or self.routing == "unordered":
             raise ConfigError(
-                f"--routing {self.routing}: give ring, sticky, auto-split or exclusive; in any "
-                "other no slot is anybody's"
+                f"--routing {self.routing}: give ring, sticky, auto-split or exclusive; "
+                "other routings assign no slots"
             )
         ranges = {name: parse_ranges(text) for name, text in _pairs("--range", self.ranges).items()}
         if self.weights:
@@ -77,7 +77,7 @@ def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name or name in found:
-            raise ConfigError(f"{flag} {text}: give WORKER=…, each worker once")
+            raise ConfigError(f"{flag} {text}: give WORKER=VALUE, each worker once")
         found[name] = value
     return found
 
@@ -114,7 +114,7 @@ def where_verb(
         )
     else:
         result = where(typed_key(key), routing, slot_function)
-    title = f"where a key goes among {chosen.workers} workers"
+    title = f"worker of a key among {chosen.workers} workers"
     if output is OutputFormat.TABLE and key is not None:
         write_table(title, {"": "left", " ": "left", "  ": "left"}, steps(result))
     else:
@@ -175,8 +175,8 @@ def where(key: bytes, routing: Routing, slot_function: str) -> dict[str, Any]:
 
 
 _WHY = {
-    Unowned.NOBODY: "the slot is in nobody's range: on_unmatched says what follows",
-    Unowned.AWAY: "the slot was assigned to a worker that is not there: its records are held",
+    Unowned.NOBODY: "the slot is in no range: on_unmatched applies",
+    Unowned.AWAY: "the slot is assigned to an absent worker: its records are held",
 }
 
 
@@ -248,7 +248,7 @@ def simulate_verb(  # noqa: PLR0917 - each is an option of the command line
         return 0
     write_table(
         f"{workers} workers become {len(after.workers)}: {result['moved_keys']:,} of {keys:,} keys "
-        f"move ({result['moved_ratio']:.1%}; to stay even takes {result['minimum_ratio']:.1%})",
+        f"move ({result['moved_ratio']:.1%}; an even load needs {result['minimum_ratio']:.1%})",
         {"worker": "left", "keys before": "right", "keys after": "right", "change": "right"},
         [
             (row["name"], f"{row['before']:,}", f"{row['after']:,}",

@@ -70,7 +70,7 @@ def assign_verb(
     if token is None:
         _print_moves(found, output)
         if output is OutputFormat.TABLE:
-            write_note("nothing has changed; --execute does it")
+            write_note("nothing has changed; add --execute to make the change")
         return 0
     first, last = asked.slots
     instance = AdminClient(url, token)
@@ -92,7 +92,7 @@ def planned_moves(sub: SubscriptionStatus, asked: SlotAssignment) -> list[Move]:
         now = read_back(sub.ranges, there)
         return [*moves(now, now.given(*asked.slots, asked.worker, take_over=asked.take_over))]
     except ConfigError as error:
-        hint = "" if asked.take_over else "; --take-over takes them over"
+        hint = "" if asked.take_over else "; --take-over takes them"
         overlaps = hint if "overlap" in str(error) else ""
         raise KeySharedError(f"{error}{overlaps}") from error
 
@@ -169,15 +169,15 @@ def planned_filters(sub: SubscriptionStatus, asked: Filtering) -> tuple[Takers, 
     """
     if sub.routing in LOOKS_AT_NO_KEY:
         raise KeySharedError(
-            f"the instance has routing={sub.routing!r}, which looks at no key: no worker of it has "
+            f"the instance has routing={sub.routing!r}, which ignores the key: its workers have no "
             "filters"
         )
     there = [worker.name for worker in sub.workers if worker.state != "gone"]
     known = [*dict.fromkeys((*there, *sub.ranges, *sub.filters))]
     if asked.worker not in known:
         raise KeySharedError(
-            f"filters are for worker {asked.worker!r}, and there is none; give one of "
-            f"{', '.join(known)}, or let it join first"
+            f"there is no worker {asked.worker!r}; give one of {', '.join(known)}, or let it join "
+            "first"
         )
     declared: Mapping[str, Sequence[str]] = sub.filters or dict.fromkeys(there, ())
     now = Filters(declared)
@@ -215,10 +215,10 @@ def _print_filters(
     )
     if all(after.values()):
         write_note(f"no worker takes every key; on_unmatched={sub.on_unmatched!r}")
-    write_note("nothing has changed; --execute does it")
+    write_note("nothing has changed; add --execute to make the change")
 
 
 def _written(patterns: Sequence[str] | None) -> str:
     if patterns is None:
-        return "what the others take"
+        return "keys of the other workers"
     return " ".join(patterns) or EVERY_KEY

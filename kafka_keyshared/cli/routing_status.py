@@ -117,12 +117,14 @@ def _print(found: dict[str, Any]) -> None:
         ],
     )  # fmt: skip
     if found["unassigned"]:
-        write_note(f"nobody has {found['unassigned']}; on_unmatched={found['on_unmatched']!r}")
+        write_note(
+            f"without a worker: {found['unassigned']}; on_unmatched={found['on_unmatched']!r}"
+        )
     if not found["draining"]:
-        write_note(f"no slot drains; {found['drained']:,} have so far")
+        write_note(f"no slot drains now; {found['drained']:,} have drained")
         return
     write_table(
-        f"{len(found['draining']):,} slots drain, {found['drained']:,} have so far",
+        f"{len(found['draining']):,} slots drain, {found['drained']:,} have drained",
         {"slot": "right", "held by": "left", "for": "left", "pending": "right",
          "blocked": "right", "records": "left"},
         [
@@ -148,7 +150,7 @@ def where_running_verb(
         write_result(found, output, "routing where")
         return 0
     write_table(
-        f"where a key goes in group {status.group}",
+        f"worker of a key in group {status.group}",
         {"": "left", " ": "left", "  ": "left"},
         [*steps(found, "owner"), *_rows(found)],
     )
@@ -168,7 +170,7 @@ def where_running(sub: SubscriptionStatus, key: bytes, chosen: RoutingArguments)
         found = where(key, routing, sub.slot_function)
         for each in ("vnode", "vnode_point"):
             del found[each]
-        found |= {"worker": None, "why": "no slot has an owner: any worker may have any record"}
+        found |= {"worker": None, "why": "no slot has an owner: any worker may run any record"}
     elif sub.routing == "ring":
         ring = VnodeRing(there, chosen.vnodes, chosen.weighed())
         found = where(key, ring, sub.slot_function)
@@ -176,11 +178,11 @@ def where_running(sub: SubscriptionStatus, key: bytes, chosen: RoutingArguments)
         other = any(abs(shares[each.name] - each.share) > NEAR for each in _there(sub))
         found["why"] = _SHARED if sub.shared is not None else "by the ring"
         if other:
-            found["why"] += "; its shares are others, so give --weight as the instance has it"
+            found["why"] += "; the instance has other shares: give its weights with --weight"
     else:
         found = where(key, read_back(sub.ranges, there), sub.slot_function)
     if any(sub.filters.values()):
-        found["why"] = "workers filter: among those that take the key its slot decides"
+        found["why"] = "workers have filters: the slot chooses among those that accept the key"
     slot, text = found["slot"], key_text(key)
     hot = () if sub.shared is None else sub.shared.hot_keys
     return found | {

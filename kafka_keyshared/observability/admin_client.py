@@ -121,7 +121,7 @@ class AdminClient(RefusesFormerNames):
     def group(self) -> GroupView:
         """Return the instances of its group as it sees them; needs the port of the admin API.
 
-        The first call takes up to 5 s: it waits for the beats of the others.
+        The first call takes up to 5 s, because it waits for the beats of the others.
         """
         path = "/api/v1/group"
         answer = self._ask("GET", path)
@@ -191,15 +191,15 @@ class AdminClient(RefusesFormerNames):
         return self.order(FilterOrder(worker=worker, patterns=tuple(patterns), timeout=timeout))
 
     def unblock(self, key: str | None = None, *, at: str = "") -> Done:
-        """Release a closed lane, named by its key or coordinates such as ``orders-3@17``."""
+        """Unblock a closed key, named by itself or by coordinates such as ``orders-3@17``."""
         return self.order(UnblockOrder(key=key, at=at))
 
     def drop(self, key: str | None = None, *, at: str = "") -> Done:
-        """Drop the record that keeps a lane closed."""
+        """Drop the record that keeps a key closed."""
         return self.order(DropOrder(key=key, at=at))
 
     def dead_letter(self, key: str | None = None, *, at: str = "") -> Done:
-        """Send the record that keeps a lane closed to the dead-letter topic."""
+        """Send the record that keeps a key closed to the dead-letter topic."""
         return self.order(DeadLetterOrder(key=key, at=at))
 
     def lift_dlq_limit(self) -> Done:

@@ -142,7 +142,7 @@ def test_a_plan_is_printed_and_nothing_moves_without_execute(
     assert ended.status == 0
     assert "60001-60009" in ended.out
     assert "later" in ended.out or "away" in ended.out
-    assert ended.err == "nothing has changed; --execute does it\n"
+    assert ended.err == "nothing has changed; add --execute to make the change\n"
     ended = assign(capsys, member, "61000-61009", "worker-0", "--json")
     assert json.loads(ended.out) == {
         "moves": [{"slots": "61000-61009", "before": "nobody", "after": "worker-0"}]
@@ -247,7 +247,10 @@ def test_filters_are_planned_and_with_execute_given_while_it_runs(
     assert rows["worker-0"]["would_take"] == ["ship-*", "high-?"]
     assert rows["worker-1"]["takes"] == rows["worker-1"]["would_take"] == ["low-*", "high-*"]
     table = filtering(capsys, member, "worker-0", "ship-*")
-    assert (table.status, "nothing has changed; --execute does it" in table.err) == (0, True)
+    assert (table.status, "nothing has changed; add --execute to make the change" in table.err) == (
+        0,
+        True,
+    )
     assert takes(capsys, member) == before
     words = ("worker-0", "ship-*", "--token-file", token, "--execute", "--json")
     ended = filtering(capsys, member, *words)
@@ -334,7 +337,7 @@ def test_where_a_record_of_a_key_runs_is_said_with_its_home(
         (now,) = told["now"]
         assert (now["record"], now["waiting"]) == (f"{topic}-0@0", 1)
         assert {told["worker"], now["worker"]} <= {"worker-0", "worker-1"}
-        assert "by the ring; workers share what waits" in told["why"]
+        assert "by the ring; workers share waiting records" in told["why"]
         handler.go_on.set()
         eventually(lambda: where()["now"] == [], WAIT)
     finally:

@@ -203,7 +203,7 @@ def order(page: Page, button: str, within: str = "#screen") -> str:
 
 def give(page: Page) -> None:
     page.fill("#token", TOKEN)
-    page.click("dialog button:text-is('Go on')")
+    page.click("dialog button:text-is('Continue')")
     page.wait_for_selector("#token", state="hidden")
 
 
@@ -242,11 +242,11 @@ def test_four_workers_become_eight_by_click(opened: Opened, ordered: Scene) -> N
     page = opened("ring", of=ordered)
     until(page, lambda: page.locator(".owner").count() == 4, "four workers")
     page.fill("#scale", "8")
-    page.click("button:text-is('What would move?')")
+    page.click("button:text-is('Preview the moves')")
     page.wait_for_selector(".answer:has-text('would move')")
     assert re.search(r"of 65,536 slots \(\d\d\.\d %\)", page.inner_text(".panel:has(#scale)"))
     assert len(ordered.status().subscriptions[0].workers) == 4, "nothing has changed"
-    assert "it has 8 workers" in order(page, "Scale")
+    assert "the instance has 8 workers" in order(page, "Scale")
     until(page, lambda: page.locator(".owner").count() == 8, "eight workers")
     assert "worker-7" in str(page.get_attribute("canvas.ring", "aria-label"))
     assert len(ordered.status().subscriptions[0].workers) == 8
@@ -260,17 +260,17 @@ def test_a_range_and_a_slot_are_given_by_click(opened: Opened, by_hand: Scene) -
     page.fill("#first", "0x0000")
     page.fill("#last", "0x10000")
     page.click("button:text-is('Assign the range'):not([aria-disabled])")
-    page.wait_for_selector(".toast:has-text('Last: give a slot')")
+    page.wait_for_selector(".toast:has-text('Last: enter a slot')")
     page.fill("#last", "99")
     assert "0..32767 of worker 'worker-0'" in order(page, "Assign the range")
     page.check("#take-over")
-    assert "slots 0 to 99 are those of worker-1" in order(page, "Assign the range")
+    assert "slots 0 to 99: assigned to worker-1" in order(page, "Assign the range")
     page.fill("#one", "0x7fff")
-    assert "slot 32,767 is those of worker-1" in order(page, "Move the slot")
+    assert "slot 32,767: assigned to worker-1" in order(page, "Move the slot")
     until(page, lambda: "0-99,32767-65535" in ranges.inner_text(), "the ranges then")
-    page.select_option("#to-worker", "nobody")
-    assert "is nobody's" in order(page, "Move the slot")
-    until(page, lambda: "nobody" in page.inner_text(".panel:has(#first) table"), "nobody's")
+    page.select_option("#to-worker", label="no worker")
+    assert "slot 32,767: without a worker" in order(page, "Move the slot")
+    until(page, lambda: "no worker" in page.inner_text(".panel:has(#first) table"), "none")
 
 
 def test_a_dead_letter_is_listed_and_replayed_by_click(opened: Opened, ordered: Scene) -> None:
@@ -505,11 +505,11 @@ def test_an_order_is_asked_for_and_its_outcome_is_told(opened: Opened, ordered: 
     page.click("button:text-is('Pause')")
     page.click("dialog button:text-is('Pause')")
     page.wait_for_selector("#token")
-    assert page.inner_text("dialog p:first-of-type").startswith("It is in the file")
+    assert page.inner_text("dialog p:first-of-type").startswith("The token is in the file")
     assert "null" not in page.inner_text("dialog")
     page.fill("#token", "a wrong one")
-    page.click("dialog button:text-is('Go on')")
-    page.wait_for_selector("dialog:has-text('That token is not the instance')")
+    page.click("dialog button:text-is('Continue')")
+    page.wait_for_selector("dialog:has-text('The instance refused this token')")
     give(page)
     page.wait_for_selector(".toast[data-kind=ok]")
     assert f"paused by hand: {ordered.topic}-0" in page.inner_text("#toasts")
@@ -526,7 +526,7 @@ def test_a_connection_that_is_lost_is_said_and_comes_back(opened: Opened) -> Non
     page.route("**/api/v1/stream", lambda route: route.abort())
     page.reload()
     page.wait_for_selector("#link[data-state=lost]")
-    assert "Nothing was heard yet" in page.inner_text("#notice")
+    assert "No snapshot has arrived yet" in page.inner_text("#notice")
     assert page.inner_text("#screen").split("\n")[-1] == "Waiting for the first snapshot…"
     page.unroute("**/api/v1/stream")
     page.wait_for_selector("#link[data-state=live]")
@@ -585,9 +585,9 @@ def test_a_token_is_asked_for_and_sent(opened: Opened) -> None:
     page.reload()
     page.wait_for_selector("#token")
     page.keyboard.press("Escape")
-    page.click("#notice button:text-is('Give the token')")
+    page.click("#notice button:text-is('Enter the token')")
     page.fill("#token", "right")
-    page.click("dialog button:text-is('Go on')")
+    page.click("dialog button:text-is('Continue')")
     page.wait_for_selector("#link[data-state=live]")
     assert tokens[0] is None
     assert tokens[-1] == "Bearer right"

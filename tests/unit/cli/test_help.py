@@ -109,7 +109,7 @@ def test_without_the_extra_it_prints_the_install_line(missing: str) -> None:
         (["demo", "--workers", "split:2"], "give one of these with a number"),
         (["demo", "--records", "0"], "from 1 to 362891"),
         (["demo", "load"], "-b host:port"),
-        (["doctor"], "nothing to look at"),
+        (["doctor"], "nothing to check"),
         (["doctor", "-b", "x:1", "-X", "no-equals-sign"], "give KEY=VALUE"),
         (["doctor", "--config", "no-such-file.toml"], "no-such-file.toml: No such file"),
         (["demo", "load", "-b", "x:1", "--partitions", "0"], "--partitions"),

@@ -211,10 +211,10 @@ def test_the_way_of_a_key_by_ranges_ends_at_the_range_of_its_slot(
     assert (found["slot"], found["range"], found["worker"]) == (3580, "0-32767", "worker-0")
     found = printed(capsys, *asked, "--range", "worker-1=9-10")
     assert (found["range"], found["worker"]) == ("11-65535", None)
-    assert "nobody's range" in found["why"]
+    assert "the slot is in no range" in found["why"]
     found = printed(capsys, *asked, "--range", "away=0-65535")
-    assert "not there" in found["why"]
-    assert "not there" in in_process(capsys, *asked, "--range", "away=0-65535").out
+    assert "absent worker" in found["why"]
+    assert "absent worker" in in_process(capsys, *asked, "--range", "away=0-65535").out
 
 
 def test_a_routing_by_ranges_is_shown_with_who_has_which(
@@ -242,7 +242,7 @@ def test_weights_are_shown_as_what_they_give(capsys: pytest.CaptureFixture[str])
     ("given", "said"),
     [
         (("--routing", "hash"), "--routing hash: give ring, sticky, auto-split or exclusive"),
-        (("--routing", "unordered"), "no slot is anybody's"),
+        (("--routing", "unordered"), "other routings assign no slots"),
         (("--range", "worker-0=0-9"), "--range is for --routing sticky, not for ring"),
         (("--routing", "exclusive", "--weight", "worker-0=2"), "--weight is for --routing ring"),
         (("--routing", "exclusive", *HALVES), "ranges are given and routing='exclusive' takes"),

@@ -55,7 +55,7 @@ def test_with_ranges_a_worker_that_filters_leaves_its_slots_to_nobody() -> None:
 
 
 def test_a_worker_that_there_is_not_is_refused_with_those_that_there_are() -> None:
-    words = "filters are for worker 'w', and there is none; give one of worker-0, worker-1, or let"
+    words = "there is no worker 'w'; give one of worker-0, worker-1, or let"
     with pytest.raises(KeySharedError, match=words):
         planned_filters(seen(), asked("w", "b*"))
 

@@ -65,7 +65,7 @@ def test_the_worker_of_a_key_is_the_owner_of_its_slot_by_the_ring() -> None:
 def test_weights_are_not_in_the_status_and_are_asked_for() -> None:
     weighed = replace(SHARED, pooled=False, routing=RoutingSettings(weights={"worker-1": 3.0}))
     of = harness(weighed)
-    assert "so give --weight as the instance has it" in asked(of)["why"]
+    assert "the instance has other shares" in asked(of)["why"]
     found = asked(of, chosen=CHOSEN._replace(weights=("worker-1=3",)))
     assert found["why"] == "by the ring"
     assert found["worker"] == of.sub().owner_name(slot_of(KEY))
@@ -82,7 +82,7 @@ def test_ranges_of_the_instance_are_its_own() -> None:
     assert found["worker"] is None
     filters: dict[str, list[str | bytes]] = {"worker-1": ["x*"]}
     found = asked(harness(replace(SHARED, routing=RoutingSettings(filters=filters))))
-    assert found["why"].startswith("workers filter")
+    assert found["why"].startswith("workers have filters")
 
 
 def test_the_slot_function_is_that_of_the_instance() -> None:

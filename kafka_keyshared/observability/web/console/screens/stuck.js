@@ -1,4 +1,4 @@
-// Slow and stuck: records that do not get on, and what can be done about them.
+// Slow and stuck: records without progress, and the orders for them.
 
 import { badge, folded, h, keyed, mark, say } from "../dom.js";
 import { count, key, place, seconds, slot } from "../format.js";
@@ -46,7 +46,7 @@ function card(shown) {
 export function screen(root) {
   let snapshot = null;
   const list = h("div", { class: "cards" });
-  const none = h("p", { class: "empty" }, "Every record gets on: none has been running for a second, and no key is closed.");
+  const none = h("p", { class: "empty" }, "All records make progress: none has been running for a second, and no key is closed.");
   const update = keyed(list, (each) => `${each.subscription}/${each.topic}/${each.partition}/${each.offset}`, () => card(() => snapshot.keys_shown));
   const greyed = h("div", {}, note("unblock", "drop", "dead-letter"));
   root.append(none, greyed, list);
