@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kafka_keyshared.app.command_targets import those_of
 from kafka_keyshared.app.pools import limit_to
+from kafka_keyshared.client.patterns import is_pattern, matching
 from kafka_keyshared.config import Options
 from kafka_keyshared.config.worker_options import refuse_more
 from kafka_keyshared.core.contract.events import AssignRange, LaneAction, LaneOrder, SetFilters
@@ -23,6 +23,7 @@ from kafka_keyshared.runtime.command_queue import OrderRefusedError, T
 from kafka_keyshared.runtime.flush import Positions, flush
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.lane_orders import closed_lanes, give, lift_dlq_limit
+from kafka_keyshared.runtime.manual_pause import Those
 from kafka_keyshared.runtime.pause_commands import pause, resume
 from kafka_keyshared.runtime.scaling import Moving, Ordered, assign, bring_to, set_filters
 from kafka_keyshared.status import LaneStatus
@@ -272,3 +273,40 @@ class Orderable(RefusesFormerNames):
             raise OrderRefusedError(f"{what}: the app does not run")
         refuse_in_child(self.instance.pid, what)
         return self.instance
+
+
+def those_of(
+    call: str,
+    read: Sequence[str],
+    topics: Sequence[str] | None,
+    partitions: Iterable[tuple[str, int]] | None,
+) -> Those:
+    """Return the target of an order. ``read`` are names and patterns of the consumed topics.
+
+    Raises :class:`ConfigError` for an invalid list of topics or partitions, and inside a handler.
+    Raises :class:`OrderRefusedError` for a topic that is not consumed.
+    """
+    refuse_inside_handler(f"{call}()")
+    if isinstance(topics, str):
+        raise ConfigError(f"{call}(topics={topics!r}): give a list of names")
+    named = None if topics is None else list(topics)
+    found: list[TopicPartition] | None = None
+    if partitions is not None:
+        try:
+            found = [_partition(topic, number) for topic, number in partitions]
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{call}(partitions={partitions!r}): give pairs such as ('orders', 3)"
+            ) from error
+    for topic in dict.fromkeys([*(named or ()), *(each.topic for each in found or ())]):
+        if not any(matching(each, [topic]) if is_pattern(each) else each == topic for each in read):
+            raise OrderRefusedError(
+                f"{call}: the app does not read {topic!r}; it reads {', '.join(map(repr, read))}"
+            )
+    return Those(named, found)
+
+
+def _partition(topic: object, number: object) -> TopicPartition:
+    if not isinstance(topic, str) or not isinstance(number, int) or number < 0:
+        raise ValueError(f"({topic!r}, {number!r})")
+    return TopicPartition(topic, number)

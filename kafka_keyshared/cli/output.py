@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import enum
 import io
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, Literal, TypeAlias
 
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.logs import JsonFormatter
 
 Justify: TypeAlias = Literal["left", "right"]
 
@@ -38,6 +36,8 @@ def write_note(text: str) -> None:
 def write_result(result: Mapping[str, Any], output: OutputFormat, title: str) -> None:
     """Print a result as JSON on one line, as YAML, or as a table of names and values."""
     if output is OutputFormat.JSON:
+        import json
+
         sys.stdout.write(json.dumps(result) + "\n")
     elif output is OutputFormat.YAML:
         import yaml
@@ -100,6 +100,8 @@ def start_logging(level: str = "info", form: str = "text") -> None:
     it.
     """
     import logging
+
+    from kafka_keyshared.logs import JsonFormatter
 
     class ToStandardError(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 from kafka_keyshared.cli.dlq_options import (
     LetterOptions,
     LetterTopicOptions,
+    ProgressPlace,
     cut,
     hint,
+    loaded,
     moment,
+    others,
     printable,
     reading,
     words,
 )
-from kafka_keyshared.cli.dlq_progress import ProgressPlace, loaded, others
 from kafka_keyshared.cli.no_broker import Away
 from kafka_keyshared.cli.output import OutputFormat, write_note, write_result, write_table
 from kafka_keyshared.cli.spark_tools import SparkPlaceArguments, on_spark

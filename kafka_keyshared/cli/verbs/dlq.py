@@ -140,8 +140,7 @@ def dlq_ls(  # noqa: PLR0917 - each is an option of the command line
     Values and headers are not shown.
     """
     from kafka_keyshared.cli.dlq import LsArguments, ls_verb
-    from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions
-    from kafka_keyshared.cli.dlq_progress import ProgressPlace
+    from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions, ProgressPlace
 
     wanted = LetterOptions(
         *(source_topic, source_group, error, record_key, since, until, partition, offset),
@@ -214,9 +213,13 @@ def dlq_export(  # noqa: PLR0917 - each is an option of the command line
     x: ClientSettings = None,
 ) -> int:
     """Export complete dead letters, one JSON object per line."""
-    from kafka_keyshared.cli.dlq_export import ExportArguments, export_verb
-    from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions, make_decoder
-    from kafka_keyshared.cli.dlq_progress import ProgressPlace
+    from kafka_keyshared.cli.dlq import ExportArguments, export_verb
+    from kafka_keyshared.cli.dlq_options import (
+        LetterOptions,
+        LetterTopicOptions,
+        ProgressPlace,
+        make_decoder,
+    )
 
     wanted = LetterOptions(
         *(source_topic, source_group, error, record_key, since, until, partition, offset),
@@ -282,8 +285,7 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
     Without --execute only the plan is printed. Exit status 1: some records were refused, or the
     replay was interrupted. The same command then continues.
     """
-    from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions
-    from kafka_keyshared.cli.dlq_progress import ProgressPlace
+    from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions, ProgressPlace
     from kafka_keyshared.cli.dlq_replay import ReplayArguments, replay_verb
 
     wanted = LetterOptions(

@@ -82,7 +82,7 @@ def status(
     """
     shown = OutputFormat.JSON if json else output
     if group:
-        from kafka_keyshared.cli.group import group_verb
+        from kafka_keyshared.cli.status import group_verb
 
         return group_verb(url, token_file, shown)
     from kafka_keyshared.cli.status import status_verb

@@ -329,8 +329,7 @@ def spark_dlq(  # noqa: PLR0917 - each is an option of the command line
     The groups are by error, key, topic and time. As in `dlq ls`, values are not shown. Records that
     are no dead letters are counted and listed.
     """
-    from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions
-    from kafka_keyshared.cli.dlq_progress import ProgressPlace
+    from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions, ProgressPlace
     from kafka_keyshared.cli.spark_dlq import DlqArguments, dlq_verb
     from kafka_keyshared.cli.spark_tools import SparkPlaceArguments
 

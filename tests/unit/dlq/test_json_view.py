@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.cli.dlq_plan import (
+from kafka_keyshared.cli.dlq_replay import (
     KEY_SHOWN,
     MOST_PLACES,
     ReplayProgressLog,
