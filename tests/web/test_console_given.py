@@ -142,7 +142,7 @@ def test_where_there_is_nothing_it_says_so(
     ("changed", "said"),
     [
         ({"joined": True}, "more instances than partitions: run fewer"),
-        ({"rebalance_seconds": 12.0}, "the group gives them out, for 12.0 s now"),
+        ({"rebalance_seconds": 12.0}, "a rebalance has been in progress for 12.0 s"),
         ({"brokers_away_seconds": 45.0}, "no broker has answered for 45.0 s"),
     ],
 )
@@ -170,7 +170,7 @@ def test_hot_keys_and_shards_are_shown_where_workers_share_what_waits(shown: Giv
     page = shown(console_snapshots.much)
     said = go(page, "workers")
     assert "of 20 shards 1 ready, 1 held" in said
-    assert "123,456 records of its key behind it, other keys go on" in said
+    assert "123,456 records of its key behind it, other keys continue" in said
     assert page.locator("table:has(caption:text-is('Hot keys')) tbody tr:visible").count() == 5
     assert "12,346/s" in said
     page = shown(console_snapshots.nothing)

@@ -543,7 +543,7 @@ def test_what_an_instance_that_has_ended_showed_last_stays_and_is_said_to_be_old
         snapshots(page, 2)
     page.wait_for_selector("#link[data-state=lost]")
     said = page.inner_text("#notice")
-    assert "What you see is as of" in said
+    assert "The page shows the snapshot of" in said
     assert "If the instance has ended, start it again." in said
     assert "records/s" in page.inner_text(".tiles")
     assert page.locator(".stale #screen").count() == 1
@@ -556,7 +556,7 @@ def test_what_an_instance_that_has_ended_showed_last_stays_and_is_said_to_be_old
     [
         (404, "", "has no stream of snapshots"),
         (503, "there are 16 streams already", "there are 16 streams already"),
-        (200, 'event: snapshot\ndata: {"version": 2}\n\n', "speaks layout 2"),
+        (200, 'event: snapshot\ndata: {"version": 2}\n\n', "the instance sends layout 2"),
     ],
 )
 def test_a_server_that_does_not_fit_is_said(

@@ -49,6 +49,15 @@ MaxLetters = Annotated[
     ),
 ]
 
+TargetTopic = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Target topic. Default: the source topic of each record."),
+]
+ReplayRate = Annotated[
+    float | None,
+    typer.Option(metavar="FLOAT", min=0.001, help="Maximum number of dead letters per second."),
+]
+
 verbs = typer.Typer(
     help="List, show, export and replay dead letters.",
     no_args_is_help=True,
@@ -239,18 +248,10 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
     execute: Annotated[
         bool, typer.Option("--execute", help="Send the records; without it, only print the plan.")
     ] = False,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="Target topic. Default: the source topic of each record."
-        ),
-    ] = None,
+    to: TargetTopic = None,
     id_: ReplayId = None,
     state: ReplayState = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(metavar="FLOAT", min=0.001, help="Maximum number of dead letters per second."),
-    ] = None,
+    rate: ReplayRate = None,
     max_replays: Annotated[
         int,
         typer.Option(

@@ -104,6 +104,11 @@ Report = Annotated[
     typer.Option("--out", metavar="DIR", help="Folder for JSON, Markdown and plots (SVG)."),
 ]
 
+SelectTo = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", help="File for the selected places, for dlq replay --selection."),
+]
+
 verbs = typer.Typer(
     help="Run a handler on Apache Spark, or analyze all records there.",
     no_args_is_help=True,
@@ -302,12 +307,7 @@ def spark_dlq(  # noqa: PLR0917 - each is an option of the command line
             metavar="INT", min=0, max=100, help="Newest dead letters to show for each error."
         ),
     ] = 2,
-    select: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH", help="File for the selected places, for dlq replay --selection."
-        ),
-    ] = None,
+    select: SelectTo = None,
     export: Annotated[
         str | None, typer.Option(metavar="DIR", help="Folder for the complete dead letters.")
     ] = None,

@@ -92,7 +92,7 @@ def _not_of_this(sub: Subscription, closed: ClosedLane, event: LaneEvent) -> str
             "reads the key and restart"
         )
     if event is LaneEvent.SENT and not sub.settings.dlq:
-        rest = "drop the record" if closed.unreadable else "drop the record, or unblock the key"
+        rest = "drop the record" if closed.unreadable else "drop the record, or unblock it"
         return f"there is no dead-letter topic; give one (dlq=True), {rest}"
     return ""
 
