@@ -27,12 +27,9 @@ from kafka_keyshared.observability.audit.processed import TOPIC as TOPIC_PLACE
 
 NOT_SHOWN = ("findings", "differences")
 
-JUDGING = "All records are committed. Now a judge checks the history, record by record."
+JUDGING = "All records are committed. Now a judge checks them record by record."
 
-HELD = (
-    "All records are committed. The console stays open until Ctrl-C; then the "
-    "judge checks the history."
-)
+HELD = "All records are committed. The console stays open until Ctrl-C; then the judge checks them."
 
 CONSOLE_NEEDS = ("starlette", "uvicorn")
 """The packages of the extra ``console``."""
@@ -52,16 +49,16 @@ WORDS = {
     "calls": f"late flights, each a wait of {CALL_SECONDS * 1000:g} ms",
     "at_once": "  maximum of concurrent waits",
     "one_by_one_s": "  seconds of waiting in sequence",
-    "per_partition_s": f"  the same with {PARTITIONS} consumers, one per partition",
+    "per_partition_s": f"  seconds with {PARTITIONS} consumers, one per partition",
     "elapsed_s": "seconds of this run",
-    "order_violations": "records that overtook another record of their aircraft",
-    "overlaps": "records that overlapped with another record of their aircraft",
+    "order_violations": "records out of order for their aircraft",
+    "overlaps": "records that overlapped for their aircraft",
     "lost": "records lost",
     "duplicates": "settled records that ran again",
     "commits_past_unsettled": "commits of unsettled records",
-    "commit_sequence_falls": "commits that moved backwards",
+    "commit_sequence_falls": "commits that went backwards",
     "commits_without_ownership": "commits for a partition of another member",
-    "oracle_match": "same result as computed from the file",
+    "oracle_match": "same result as from the file",
     "ok": "contract kept",
 }
 """The rows of the table, in this order; ``-o json`` has the names and all other values."""
