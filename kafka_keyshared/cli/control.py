@@ -1,4 +1,4 @@
-"""``keyshared pause``, ``resume``, ``drain`` and ``scale``: plan and execution."""
+"""``keyshared pause``, ``resume``, ``quiesce`` and ``scale``: plan and execution."""
 
 from __future__ import annotations
 

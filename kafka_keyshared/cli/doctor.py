@@ -180,9 +180,9 @@ class Doctor:
                 blocking = [needed for needed in needs if needed in failed]
                 if self._gone is not None and needs:
                     blocking = ["broker"]
-                check = skipped(name, f"skipped: needs {blocking[0]}") if blocking else look()
+                check = skipped(name, f"needs {blocking[0]}") if blocking else look()
                 if needs and not blocking and self._lost(name, found):
-                    check = skipped(name, "skipped: needs broker")
+                    check = skipped(name, "needs broker")
                 if blocking or check.status is CheckStatus.FAIL:
                     failed.add(name)
                 found.append(check)

@@ -1,4 +1,4 @@
-"""``keyshared ring``: owner of a key, balance, effect of a resize.
+"""``keyshared routing``: owner of a key, balance, effect of a resize.
 
 Nothing here connects to Kafka, because the workers' names alone determine the owner of a key.
 """

@@ -1,4 +1,4 @@
-"""``keyshared status``: the diagnosis of an instance, and the instances of its group."""
+"""``keyshared status``: the diagnosis of an instance, or of its group."""
 
 from __future__ import annotations
 

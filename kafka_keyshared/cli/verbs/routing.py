@@ -1,4 +1,4 @@
-"""Options of ``keyshared routing``, which shows the worker of a key."""
+"""Options of ``keyshared routing``: the assignment of keys to workers."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def test_what_cannot_be_imported_may_have_been_an_app(
 ) -> None:
     _, found, _ = doctor(capsys, "nix:app")
     assert statuses(found) == ["fail"] + ["skipped"] * (len(ORDER) - 1)
-    assert found["configuration"]["seen"] == "skipped: needs handler"
+    assert found["configuration"]["seen"] == "needs handler"
 
 
 UNGUARDED = """
@@ -271,7 +271,7 @@ def test_a_cluster_that_is_not_there_fails_once(
     assert address in found["broker"]["seen"]
     assert "Connection refused" in found["broker"]["seen"]
     assert found["broker"]["why"] == "nothing listens there"
-    assert found["retention"]["seen"] == "skipped: needs positions"
+    assert found["retention"]["seen"] == "needs positions"
     assert err == ""
 
 
