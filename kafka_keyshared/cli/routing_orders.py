@@ -106,11 +106,11 @@ def _print_moves(found: list[Move], output: OutputFormat) -> None:
     if output is not OutputFormat.TABLE:
         write_result({"moves": rows}, output, "routing assign")
         return
-        write_table(
-            "what would move",
-            {"slots": "left", "of": "left", "goes to": "left"},
-            [(row["slots"], row["before"], row["after"]) for row in rows],
-        )
+    write_table(
+        "what would move",
+        {"slots": "left", "of": "left", "goes to": "left"},
+        [(row["slots"], row["before"], row["after"]) for row in rows],
+    )
 
 
 def _named(owner: str | Unowned) -> str:

@@ -188,7 +188,7 @@ def test_slots_are_given_to_nobody_shown_so_and_given_to_somebody_again(
         "worker-1": ("", 0),
     }
     table = in_process(capsys, "routing", "show", "--status-url", address(member))
-    assert "nobody has 0-65535; on_unmatched='hold'" in table.err
+    assert "without a worker: 0-65535; on_unmatched='hold'" in table.err
     ended = assign(capsys, member, "0-99", "worker-1", "--json")
     assert json.loads(ended.out) == {
         "moves": [{"slots": "0-99", "before": "nobody", "after": "worker-1"}]
@@ -203,7 +203,7 @@ def test_slots_are_given_to_nobody_shown_so_and_given_to_somebody_again(
     [
         (("5-9", "worker-1"), 1, "range 0..32767 of worker 'worker-0' and 5..9 of worker "
          "'worker-1' overlap in 5..9: a slot has one owner; shorten one of them, or take the slots "
-         "over; --take-over takes them over"),
+         "over; --take-over takes them"),
         (("5-9", "nobody"), 1, "range 5..9 is for worker 'nobody', and there is none; give one of"),
         (("5-9",), 2, "routing assign 5-9: give either a WORKER or --nobody"),
         (("5-9", "worker-1", "--nobody"), 2, "assign 5-9: give either a WORKER or --nobody"),
@@ -266,7 +266,7 @@ def test_filters_are_planned_and_with_execute_given_while_it_runs(
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (("worker-7", "a*"), 1, "filters are for worker 'worker-7', and there is none; give one of "
+        (("worker-7", "a*"), 1, "there is no worker 'worker-7'; give one of "
          "worker-0, worker-1, later, or let it join first"),
         (("worker-0",), 2, "routing filter worker-0: give either patterns or --every-key"),
         (("worker-0", "a*", "--every-key"), 2, "give either patterns or --every-key"),
@@ -299,7 +299,7 @@ def test_a_wrong_token_is_refused_by_the_instance(
 
 def test_who_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     for verb in (("show",), ("assign", "0-9", "worker-0"), ("filter", "worker-0", "a*")):
-        ended = in_process(capsys, "ring", *verb, "--status-url", "http://127.0.0.1:9")
+        ended = in_process(capsys, "routing", *verb, "--status-url", "http://127.0.0.1:9")
         assert ended.status == 1
         assert "http://127.0.0.1:9/status" in ended.err
         assert "no answer: " in ended.err
