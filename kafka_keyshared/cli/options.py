@@ -35,9 +35,7 @@ Topics = Annotated[
     list[str] | None,
     typer.Option("-t", "--topic", metavar="TEXT", help="A topic to read; repeatable."),
 ]
-Group = Annotated[
-    str | None, typer.Option("-g", "--group", metavar="TEXT", help="The consumer group.")
-]
+Group = Annotated[str | None, typer.Option("-g", "--group", metavar="TEXT", help="Consumer group.")]
 RunKey = Annotated[
     str | None,
     typer.Option(metavar="PLACE", help="Where the key is: record, header:NAME or json:/POINTER."),
@@ -49,7 +47,7 @@ RunWorkers = Annotated[
     ),
 ]
 DeadLetters = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="The dead-letter topic; auto means <topic>.dlq.")
+    str | None, typer.Option(metavar="TEXT", help="Dead-letter topic; auto means <topic>.dlq.")
 ]
 DeadLettersCreate = Annotated[
     bool, typer.Option("--dlq-create", help="Create the dead-letter topic if it is missing.")
@@ -63,13 +61,13 @@ FromBeginning = Annotated[
 ]
 Attempts = Annotated[
     int | None,
-    typer.Option(metavar="INT", help="Number of attempts before a record counts as poison."),
+    typer.Option(metavar="INT", help="Maximum attempts of a record, including the first."),
 ]
-Poison = Annotated[
+OnExhausted = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="Action for a poison record: block, drop, dead_letter, block_and_dlq or divert.",
+        help="Action after the last attempt: block, drop, dead_letter, block_and_dlq or divert.",
     ),
 ]
 RoutingFlag = Annotated[

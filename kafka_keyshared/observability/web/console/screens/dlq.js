@@ -55,7 +55,7 @@ export function screen(root) {
       { title: "Answers of the broker", text: (each) => each.answers },
     ],
     keyOf: (each) => each.topic,
-    empty: "There is no dead-letter topic (dlq). A poison record blocks its key or is dropped, as configured.",
+    empty: "There is no dead-letter topic (dlq). After its last attempt a record blocks its key or is dropped (on_exhausted).",
   });
   const waiting = table({
     caption: "Letters in flight",
