@@ -23,8 +23,8 @@ from kafka_keyshared.runtime.command_queue import OrderRefusedError, T
 from kafka_keyshared.runtime.flush import Positions, flush
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.lane_orders import closed_lanes, give, lift_dlq_limit
-from kafka_keyshared.runtime.manual_pause import Those
 from kafka_keyshared.runtime.pause_commands import pause, resume
+from kafka_keyshared.runtime.pauses import Those
 from kafka_keyshared.runtime.scaling import Moving, Ordered, assign, bring_to, set_filters
 from kafka_keyshared.status import LaneStatus
 
