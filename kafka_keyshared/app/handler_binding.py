@@ -82,8 +82,7 @@ class Handling(Orderable):
         """
         if bare:
             raise ConfigError(
-                "batch_handler: it stands with parentheses, and names what it takes: "
-                "@app.batch_handler(size=100)"
+                "batch_handler: call the decorator with its size: @app.batch_handler(size=100)"
             )
         rule = BatchRule(size, wait, same_key)
 
@@ -100,9 +99,9 @@ class Handling(Orderable):
             check_batches(handler, rule, options.pool)
             if size > options.window_records:
                 raise ConfigError(
-                    f"batch_handler(size={size}): no more than window_records="
-                    f"{options.window_records} records are here at a time; give a smaller size, or "
-                    "a larger window"
+                    f"batch_handler(size={size}): the window has only window_records="
+                    f"{options.window_records} records; give a smaller size, or a larger "
+                    "window"
                 )
             found = replace(
                 subscription_settings(options),

@@ -201,7 +201,7 @@ class KeyShared(Handling, Looked):
         refused too.
         """
         if self.instance is not None:
-            raise ConfigError(f"{origin}: settings are laid over an app before it runs")
+            raise ConfigError(f"{origin}: settings can be overridden only before the app runs")
         if self._of_a_consumer or (self._pull is not None and self._pull.cells):
             raise ConfigError(
                 f"{origin}: an app with members, or around a consumer, keeps the settings that it "
@@ -290,8 +290,8 @@ class KeyShared(Handling, Looked):
         """Add a member's cell, the basis of :meth:`join` and ``split``."""
         if self._pull is None:
             raise ConfigError(
-                f"join({name!r}): the app has workers={self.options.workers!r}, which a handler is "
-                "for; make it with workers='pull'"
+                f"join({name!r}): the app has workers={self.options.workers!r}, which need a "
+                "handler; make it with workers='pull'"
             )
         if self.instance is not None:
             raise ConfigError(f"join({name!r}): members join before the app runs")
