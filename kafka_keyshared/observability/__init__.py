@@ -1,1 +1,1 @@
-"""What is seen of instances from outside: HTTP, diagnosis, doctor and audit."""
+"""Views of instances from outside: HTTP, diagnosis, doctor and audit."""

@@ -1,4 +1,4 @@
-"""Steps by which a closed lane retries or settles its head and opens.
+"""Steps of a closed lane: its head retries or settles, it opens.
 
 :mod:`kafka_keyshared.core.failures.failed_attempts` and
 :mod:`kafka_keyshared.core.failures.dead_letter_answers` decide the outcome of a head and call this

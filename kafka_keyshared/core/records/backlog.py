@@ -1,4 +1,4 @@
-"""A queue of records that wait to be leased, with their source chunks."""
+"""A queue of records to be leased, with their source chunks."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Backlog:
         for chunk, count in self.chunks():
             for record in self.records[at : at + count]:
                 if chunk.find(record) is None:
-                    raise InvariantError(f"nobody remembers what {record} was when it came")
+                    raise InvariantError(f"{record} has no copy of its original contents")
             at += count
         if not at == self._counted == len(self.records):
             raise InvariantError(f"{len(self.records)} records wait, and {at} came in chunks")

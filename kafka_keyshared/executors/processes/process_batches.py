@@ -1,4 +1,4 @@
-"""Slices that run in the process of their worker, one batch at a time."""
+"""Slices in the process of their worker, one batch at a time."""
 
 from __future__ import annotations
 
