@@ -143,7 +143,7 @@ def test_each_kind_of_phrase_is_found(advice: str) -> None:
         "name the actor": "nobody's",
         "name the object": "What runs here.",
         "say it directly": "The owner sees to it.",
-        "give the time": "They wait for ever.",
+        "give the time": "They wait just now.",
         "begin with the subject": "It ends; of which two run.",
     }
     assert phrases(examples[advice]) == Counter({advice: 1})

@@ -46,7 +46,7 @@ WORDY: Mapping[str, str] = {
         r"(?:is|are|was|were|be|been) told|told (?:of|that)|tells? of|(?:see|sees|seen|seeing) to"
         r"|held up|puts? off|sent home|in hand|through with|no more than that|be had"
     ),
-    "give the time": r"meanwhile|by now|just now|so many|for ever|time and again",
+    "give the time": r"meanwhile|by now|just now|so many|time and again",
     "begin with the subject": r"(?<=[.:;] )(?:of (?:which|whom)|whose|for whom|so that)",
 }
 """Wordy phrases, by what to do instead. Case does not count."""

@@ -601,7 +601,7 @@ def test_a_process_that_ends_as_it_starts_five_times_ends_the_instance(
         bench.pool.beat()
         bench.pool.replace(*WORKER)
     bench.gone()
-    said = "the process ended meanwhile: exit status 9; what it said, it has printed"
+    said = "the process ended during the start: exit status 9; see its output"
     with pytest.raises(HandlerRaisedError, match=f"in 5 processes, one after the other: {said}"):
         bench.pool.beat()
     assert bench.pool.stop(WAIT) == []
