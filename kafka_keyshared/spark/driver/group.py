@@ -211,8 +211,8 @@ class SoleMember:
                 denied = answer.result is CommitResult.DENIED
                 cure = f"; {self._what_to_grant()}" if denied else ""
                 raise GroupLostError(
-                    f"the positions of the batch were not committed: {answer.error}; the next owner "
-                    f"runs its records again{cure}"
+                    f"the positions of the batch were not committed: {answer.error}; the next "
+                    f"owner runs its records again{cure}"
                 )
             self._over.wait(0.5)
 
