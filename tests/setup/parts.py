@@ -23,6 +23,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.setup import helm
 from tests.setup.make_venv import apt_install, may_use_apt
 
+# Modules that fetch jars when they are run.
+KAFKA_JARS = "kafka_keyshared.testing.clusters.jars"
+SPARK_JARS = "kafka_keyshared.spark.jars"
+PEER_JARS = "kafka_keyshared.lab.bench.jars"
+
 
 class Part(NamedTuple):
     """Something outside Python: how to see that it is there, and the Debian package with it."""
@@ -78,15 +83,15 @@ def _peer_compiles() -> bool:
 
 
 def _peer_jars_reachable() -> bool:
-    from kafka_keyshared.lab.bench.jars import PEER_JARS
+    from kafka_keyshared.lab.bench import jars
 
-    return PEER_JARS.find() is not None or shutil.which("mvn") is not None
+    return jars.PEER_JARS.find() is not None or shutil.which("mvn") is not None
 
 
 def _spark_jars_reachable() -> bool:
-    from kafka_keyshared.spark.jars import SPARK_JARS
+    from kafka_keyshared.spark import jars
 
-    return SPARK_JARS.find() is not None or shutil.which("mvn") is not None
+    return jars.SPARK_JARS.find() is not None or shutil.which("mvn") is not None
 
 
 JAVA = Part("Java 17 or newer", _java_works, "default-jre-headless")
@@ -161,9 +166,9 @@ def told(missing: Sequence[Part]) -> str:
     return "\n".join([*lines, f"On Debian and Ubuntu: sudo apt-get install {packages}"])
 
 
-def fetch_jars(of: str = "local") -> bool:
-    """Fetch the jars ``of`` Kafka, Spark or a peer unless they are there; False when it failed."""
-    command = [sys.executable, "-m", f"kafka_keyshared.{of}.jars"]
+def fetch_jars(module: str = KAFKA_JARS) -> bool:
+    """Run the module that fetches jars unless they are there; return whether it succeeded."""
+    command = [sys.executable, "-m", module]
     return subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
@@ -197,10 +202,10 @@ def main(arguments: Sequence[str]) -> int:
     # What fails here is told by Maven and Go themselves, and again by the tests that need it.
     if set(parts) & set(KAFKA) and not missing & set(KAFKA):
         fetch_jars()
-    if SPARK_MAVEN in parts and SPARK_MAVEN not in missing and fetch_jars("spark"):
+    if SPARK_MAVEN in parts and SPARK_MAVEN not in missing and fetch_jars(SPARK_JARS):
         archive_classes()
     if PEER_MAVEN in parts and PEER_MAVEN not in missing:
-        fetch_jars("bench")
+        fetch_jars(PEER_JARS)
     if GO in parts and GO not in missing:
         fetch_helm()
     return 0

@@ -189,19 +189,21 @@ def fetched_for(suite: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The list to which is added what is fetched, from here on, when this is the one suite."""
     fetched: list[str] = []
 
-    def fetch(of: str = "local") -> bool:
-        fetched.append(of)
+    def fetch(module: str = parts.KAFKA_JARS) -> bool:
+        fetched.append(module)
         return True
 
     monkeypatch.delenv("KEYSHARED_TEST_BOOTSTRAP", raising=False)
     monkeypatch.setattr(parts, "existing_suites", lambda tests: [suite])
     monkeypatch.setattr(parts, "get", lambda wanted: [])
     monkeypatch.setattr(parts, "fetch_jars", fetch)
+    monkeypatch.setattr(parts, "archive_classes", lambda: None)
     return fetched
 
 
 @pytest.mark.parametrize(
-    ("suite", "extra", "jars"), [("benchmarks", "peers", "bench"), ("spark", "spark", "spark")]
+    ("suite", "extra", "jars"),
+    [("benchmarks", "peers", parts.PEER_JARS), ("spark", "spark", parts.SPARK_JARS)],
 )
 def test_what_a_suite_needs_is_installed_and_fetched(
     suite: str, extra: str, jars: str, monkeypatch: pytest.MonkeyPatch
@@ -210,7 +212,7 @@ def test_what_a_suite_needs_is_installed_and_fetched(
     assert extra in line.partition("[")[2]
     fetched = fetched_for(suite, monkeypatch)
     assert parts.main(["suites"]) == 0
-    assert fetched == ["local", jars]
+    assert fetched == [parts.KAFKA_JARS, jars]
 
 
 def test_without_maven_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,3 +220,29 @@ def test_without_maven_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(parts, "get", lambda wanted: [parts.SPARK_MAVEN, parts.MAVEN])
     assert parts.main(["suites"]) == 0
     assert fetched == []
+
+
+RUN = re.compile(r"""-m['"]?,?\s+['"]?((?:kafka_keyshared|tests)(?:\.\w+)+)""")
+
+
+def run_modules() -> dict[str, str]:
+    """By the name of each module that a file runs with ``-m``: that file."""
+    listed = subprocess.run(
+        ["git", "ls-files"], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    found = dict.fromkeys((parts.KAFKA_JARS, parts.SPARK_JARS, parts.PEER_JARS), "parts.py")
+    for name in listed.stdout.split():
+        if name.endswith((".py", ".md", ".toml", ".yml", ".yaml")) or name == "Makefile":
+            found |= dict.fromkeys(RUN.findall((ROOT / name).read_text(encoding="utf-8")), name)
+    return found
+
+
+def test_each_module_that_is_run_by_name_can_be_run() -> None:
+    modules = run_modules()
+    assert len(modules) > 10
+    for module, file in modules.items():
+        path = ROOT.joinpath(*module.split("."))
+        source = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
+        assert source.is_file(), f"{file} runs {module}, which does not exist"
+        runs = source.name == "__main__.py" or "__main__" in source.read_text(encoding="utf-8")
+        assert runs, f"{file} runs {module}, which does nothing when it is run"
