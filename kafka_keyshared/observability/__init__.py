@@ -1,1 +1,1 @@
-"""Views of instances from outside: HTTP, diagnosis, doctor and audit."""
+"""Observation of instances: HTTP, diagnosis, doctor and audit."""

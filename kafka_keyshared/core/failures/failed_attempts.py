@@ -239,7 +239,7 @@ def follow_up(sub: Subscription, closed: ClosedLane, failure: Failure, now: floa
     if follows is Disposition.BLOCK:
         return block(sub, closed, now)
     if follows is not Disposition.DROP:  # else a new disposition would settle the record
-        raise InvariantError(f"unknown disposition: {follows}")
+        raise InvariantError(f"nobody knows what to do for the disposition {follows}")
     sub.counts.dropped += 1
     if closed.head is not None:
         sub.counts.processed.add(closed.head.topic(), Processed.DROPPED)

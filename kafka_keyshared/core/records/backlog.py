@@ -1,4 +1,4 @@
-"""A queue of records to be leased, with their source chunks."""
+"""A queue of records that wait to be leased, with their source chunks."""
 
 from __future__ import annotations
 

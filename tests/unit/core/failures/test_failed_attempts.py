@@ -433,6 +433,6 @@ def test_a_verdict_that_nobody_acts_on_is_refused_and_settles_nothing(
     harness.fetch(record(0))
     harness.worker().start()
     harness.worker().finish(ERROR)
-    with pytest.raises(InvariantError, match="unknown disposition"):
+    with pytest.raises(InvariantError, match="nobody knows what to do for the disposition"):
         harness.deliver()
     assert harness.sub().counts.dropped == 0
