@@ -233,7 +233,7 @@ def unfinished(loop: Loop | None, seconds: float, stuck: str) -> StopReport:
             blocked = _blocked(loop)
         except (RuntimeError, KeyError):
             # The owner has just returned and changes the state that is read here.
-            log.debug("the unfinished records cannot be listed", exc_info=True)
+            log.debug("the number of records left undone is unknown", exc_info=True)
             undone = None
     return StopReport(
         clean=False,
