@@ -23,13 +23,13 @@ def banner(
     group: str, topics: Sequence[str], options: Options, subscription: SubscriptionSettings
 ) -> str:
     """Return the line. In a split consumer the loops decide about failed records."""
-    failed = f"{counted(options.retry.attempts, 'attempt')}, then {subscription.poison}"
+    failed = f"{counted(options.retry.attempts, 'attempt')}, then {subscription.on_exhausted}"
     if subscription.dlq:
         failed += f" to {', '.join(sorted({options.dlq_topic(each) for each in topics}))}"
     if options.pool == "split":
         failed = "the loops say what is done"
     commits = f"commit every {options.commit_interval:g} s"
-    if not subscription.reliable:
+    if not subscription.at_least_once:
         commits, failed = "nothing is committed", "what fails or finds its worker full is dropped"
     workers = options.coroutines or len(subscription.workers)
     return (

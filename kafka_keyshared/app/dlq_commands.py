@@ -8,7 +8,7 @@ from typing import Any
 from kafka_keyshared.app.commands import Orderable
 from kafka_keyshared.client.patterns import is_pattern, topics_meant
 from kafka_keyshared.config import Options
-from kafka_keyshared.config.dead_letter_options import DLQ_SUFFIX
+from kafka_keyshared.config.options import DLQ_SUFFIX
 from kafka_keyshared.dlq.json_view import in_a_line
 from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.dlq.replay import ReplayOutcome

@@ -12,7 +12,8 @@ import msgspec
 from kafka_keyshared.app.pools import specs_of
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options
-from kafka_keyshared.config.worker_options import PROCESS, suited
+from kafka_keyshared.config.core_settings import subscription_settings
+from kafka_keyshared.config.worker_options import PROCESS, default_workers
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.batching import (
@@ -94,7 +95,7 @@ class Handling:
                 )
             options = self.options
             if self.workers_unsaid:
-                workers = suited(awaited=awaits(handler), batched=True)
+                workers = default_workers(awaited=awaits(handler), batched=True)
                 options = msgspec.structs.replace(options, workers=workers)
             check_batches(handler, rule, options.pool)
             if size > options.window_records:
@@ -104,7 +105,7 @@ class Handling:
                     "a larger window"
                 )
             found = replace(
-                options.subscription(),
+                subscription_settings(options),
                 key_of=self.subscription.key_of,
                 hands_over=hands_over(handler),
                 instances=inspect.isclass(handler),
@@ -118,8 +119,8 @@ class Handling:
             # this worker while others are idle.
             leases = 2 * size * (options.coroutines or 1)
             if not found.shares:
-                leases = max(options.leases_per_worker, leases)
-            found = replace(found, leases_per_worker=leases)
+                leases = max(options.prefetch_records, leases)
+            found = replace(found, prefetch_records=leases)
             found.check()
             self.options, self.subscription = options, found
             self.called, self.batches = handler, rule
@@ -132,9 +133,9 @@ class Handling:
         """Return the options and settings with the default workers for the handler."""
         awaited, options = awaits(handler), self.options
         if self.workers_unsaid:
-            options = msgspec.structs.replace(options, workers=suited(awaited=awaited))
+            options = msgspec.structs.replace(options, workers=default_workers(awaited=awaited))
         try:
-            found = options.subscription()
+            found = subscription_settings(options)
         except ConfigError as error:
             if not awaited:
                 raise

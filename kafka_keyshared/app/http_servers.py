@@ -13,8 +13,9 @@ from confluent_kafka import libversion
 
 from kafka_keyshared.app.group import GroupLink
 from kafka_keyshared.config import Layers, Options
+from kafka_keyshared.config.core_settings import subscription_settings
 from kafka_keyshared.config.http_options import LOOPBACK
-from kafka_keyshared.config.show import in_force
+from kafka_keyshared.config.show import effective_settings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.observability.diagnosis.findings import Diagnosis
@@ -140,7 +141,7 @@ class Served:
             about_it,
             settings,
             keys=options.show_keys,
-            routing=options.subscription().routing,
+            routing=subscription_settings(options).routing,
         )
         server = AdminServer(options.console_host, port, feed, acting, link.group)
         if server.start():
@@ -182,7 +183,7 @@ def about(options: Options, topics: Sequence[str]) -> SnapshotOrigin:
 
 def settings_of(layers: Layers) -> tuple[Setting, ...]:
     """Return the effective settings with their origins; secrets are masked."""
-    settings, client = in_force(layers)
+    settings, client = effective_settings(layers)
     return tuple(
         Setting(name=name, value=shown.value, origin=shown.origin)
         for name, shown in (*settings.items(), *client.items())

@@ -31,12 +31,13 @@ from kafka_keyshared.config import (
     Options,
     check_deadlines,
     client_conf,
-    laid_over,
     make_options,
+    overlay,
 )
+from kafka_keyshared.config.core_settings import commit_policy, subscription_settings
 from kafka_keyshared.config.option_types import GivenOptions
 from kafka_keyshared.config.properties import ALIASES
-from kafka_keyshared.config.show import of_program
+from kafka_keyshared.config.show import program_layers
 from kafka_keyshared.config.worker_options import PROCESS
 from kafka_keyshared.core.contract.commands import RecordsDropped
 from kafka_keyshared.core.contract.events import DeadLetterAnswer
@@ -164,7 +165,7 @@ class KeyShared(Handling, Orderable, Looked):
         if isinstance(topics, str) or not topics:
             raise ConfigError(f"topics={topics!r}: give a list with at least one topic name")
         self.topics = list(topics)
-        self.subscription = self.options.subscription()
+        self.subscription = subscription_settings(self.options)
         if key is not None:
             # it imports Avro, which most programs do not need
             from kafka_keyshared.config.keys import key_function
@@ -173,7 +174,7 @@ class KeyShared(Handling, Orderable, Looked):
         if self.subscription.dlq:
             refuse_own(self.options, self.topics)
             refuse_to_skip(self.options, self.dead_letter_on)
-        self._commit_policy = self.options.commit_policy()
+        self._commit_policy = commit_policy(self.options)
         self._wrapped = Wrapped(self.conf, Subscribed(topics, *self._callbacks))
         self.workers_unsaid = "workers" not in given
         self._pull = pull_pool(self.options, self.subscription.name, CLOCK, self.serdes)
@@ -207,20 +208,20 @@ class KeyShared(Handling, Orderable, Looked):
                 f"{origin}: an app with members, or around a consumer, keeps the settings that it "
                 "was made with; make it from kafka_keyshared.config.layered() instead"
             )
-        own = of_program(self.options, self.conf, self.topics, origin)
+        own = program_layers(self.options, self.conf, self.topics, origin)
         called, batches = self.called, self.batches
         self._configure(
-            laid_over(
+            overlay(
                 {ALIASES.get(name, name): value for name, value in own.conf.items()}, layers.conf
             ),
             layers.topics or self.topics,
-            laid_over(self._given, layers.options),
+            overlay(self._given, layers.options),
         )
         if called is not None and batches is not None:
             self.batch_handler(**batches._asdict())(called)
         elif called is not None:
             self.handler(called)
-        in_force = of_program(self.options, self.conf, self.topics, origin)
+        in_force = program_layers(self.options, self.conf, self.topics, origin)
         self.layers = replace(in_force, origins={**own.origins, **layers.origins})
 
     @classmethod
@@ -438,7 +439,7 @@ class KeyShared(Handling, Orderable, Looked):
     ) -> int:
         file, keys = self.options.http_token_file, self.options.show_keys
         acting = acting_on(self, file, keys=keys)
-        made = of_program(self.options, self.conf, self.topics, "the program")
+        made = program_layers(self.options, self.conf, self.topics, "the program")
         self._served.start(acting, self.layers or made, self.conf)
         topics = topics_meant(self.topics, client.check_topics(START_TIMEOUT))
         letters = None

@@ -94,10 +94,10 @@ def limit_to(coroutines: int, subscription: str) -> Ordered[tuple[str, ...]]:
     def work(loop: Loop) -> Generator[None, None, tuple[str, ...]]:
         yield from ()
         sub = named(loop.core.subscriptions, subscription)
-        if coroutines > (most := sub.settings.leases_per_worker):
+        if coroutines > (most := sub.settings.prefetch_records):
             raise OrderRefusedError(
                 f"a worker holds {most} records at most; make the app with "
-                f"leases_per_worker={2 * coroutines}"
+                f"prefetch_records={2 * coroutines}"
             )
         if isinstance(loop.pool, TaskPool):
             loop.pool.resize(coroutines)

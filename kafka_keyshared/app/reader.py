@@ -12,6 +12,7 @@ from kafka_keyshared.client.bounds import ReadingBound, check_pair
 from kafka_keyshared.client.log_reader import LogReader
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import client_conf, make_options
+from kafka_keyshared.config.core_settings import subscription_settings
 from kafka_keyshared.core.keys.extraction import KeyOf, UnreadableKey
 from kafka_keyshared.core.keys.selection import SelectionCounts, SlotSelection
 from kafka_keyshared.core.routing.slot_ranges import check_ranges, parse_ranges
@@ -242,4 +243,4 @@ def _key_function(key: Any, schema: str | None) -> KeyOf | None:
         from kafka_keyshared.config.keys import key_function
 
         return key_function(key)
-    return make_options({"key": key, "key_schema": schema}).subscription().key_of
+    return subscription_settings(make_options({"key": key, "key_schema": schema})).key_of

@@ -20,6 +20,7 @@ from kafka_keyshared.cli.run import layer, missing
 from kafka_keyshared.client.probe import require_broker
 from kafka_keyshared.client.standalone import address_of
 from kafka_keyshared.config import Layers, make_options, refuse
+from kafka_keyshared.config.core_settings import subscription_settings
 from kafka_keyshared.config.keys.sampled import KeySample
 from kafka_keyshared.errors import ConfigError
 
@@ -60,7 +61,7 @@ def advise_verb(
     )
     tally = SampleCounts()
     options = make_options(layers.options)
-    key_of = options.subscription().key_of
+    key_of = subscription_settings(options).key_of
     keys = None if key_of is None else KeySample(key_of)
     sample = take(layers.conf, layers.topics, group, seconds, tally, progress=write_note, keys=keys)
     advice = advise(

@@ -94,12 +94,25 @@ def run(arguments: Sequence[str] | None = None) -> int:
         show = getattr(error, "show", None)
         if show is None:
             raise
-        show()
+        if (text := _renamed_option(error)) is not None:
+            write_error(text)
+        else:
+            show()
         return int(getattr(error, "exit_code", 2))
     if status == INTERRUPTED:
         write_error("interrupted")
         return 1
     return status if isinstance(status, int) else 0
+
+
+def _renamed_option(error: Exception) -> str | None:
+    """Return the error text for an option's former name, None for any other usage error."""
+    if (option := getattr(error, "option_name", None)) is None:
+        return None
+    # Imported here, so that help stays fast.
+    from kafka_keyshared.config.renamed_settings import renamed_option
+
+    return renamed_option(option)
 
 
 if __name__ == "__main__":

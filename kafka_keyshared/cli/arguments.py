@@ -26,8 +26,8 @@ from kafka_keyshared.cli.options import (
     Handler,
     HttpPort,
     NewWorkersWait,
+    OnExhausted,
     OnUnmatchedFlag,
-    Poison,
     RingWeights,
     RoutingFlag,
     RunKey,
@@ -50,7 +50,7 @@ class RunArguments:
     dlq: str | None = None
     dlq_create: bool = False
     attempts: int | None = None
-    poison: str | None = None
+    on_exhausted: str | None = None
     routing: str | None = None
     ring_weights: Path | None = None
     on_unmatched: str | None = None
@@ -73,7 +73,7 @@ _OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "dlq": (DeadLetters, None),
     "dlq_create": (DeadLettersCreate, False),
     "attempts": (Attempts, None),
-    "poison": (Poison, None),
+    "on_exhausted": (OnExhausted, None),
     "routing": (RoutingFlag, None),
     "ring_weights": (RingWeights, None),
     "on_unmatched": (OnUnmatchedFlag, None),

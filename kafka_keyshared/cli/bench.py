@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 from kafka_keyshared.cli.output import Justify, OutputFormat, write_note, write_result, write_table
 from kafka_keyshared.client.probe import require_broker
 from kafka_keyshared.config import make_options
+from kafka_keyshared.config.core_settings import subscription_settings
 from kafka_keyshared.lab.bench import compare, fair, idle, latency, memory, noop, scale, skew, stuck
 from kafka_keyshared.lab.bench.compare import ComparePlan
 from kafka_keyshared.lab.bench.fair import FairPlan
@@ -41,7 +42,7 @@ def noop_verb(plan: NoopPlan, bootstrap: str | None, output: OutputFormat) -> in
         plan,
         bootstrap,
         output,
-        max_leases_per_key=plan.max_leases_per_key,
+        one_in_flight_per_key=plan.one_in_flight_per_key,
     )
 
 
@@ -184,14 +185,16 @@ def _verb(
     bootstrap: str | None,
     output: OutputFormat,
     *,
-    max_leases_per_key: int | None = None,
+    one_in_flight_per_key: bool = False,
     table: _Table | None = None,
 ) -> int:
     plan.check()
     # Checked here, because the measuring process would find a bad setting only after producing.
     pools = (plan.workers,) if isinstance(plan.workers, str) else plan.workers
     for workers in pools:
-        make_options({"workers": workers, "max_leases_per_key": max_leases_per_key}).subscription()
+        subscription_settings(
+            make_options({"workers": workers, "one_in_flight_per_key": one_in_flight_per_key})
+        )
     if bootstrap is not None:
         require_broker({"bootstrap.servers": bootstrap})
     result = measure_at(plan, bootstrap, write_note)

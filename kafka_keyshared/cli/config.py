@@ -22,8 +22,8 @@ from kafka_keyshared.cli.settings import load_object
 from kafka_keyshared.client.standalone import outsider
 from kafka_keyshared.config import Fault, Options, SettingsError
 from kafka_keyshared.config.client import without_effect
-from kafka_keyshared.config.schema import schema
-from kafka_keyshared.config.show import in_force, of_program
+from kafka_keyshared.config.file import schema
+from kafka_keyshared.config.show import effective_settings, program_layers
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.handlers import awaits, maker
 
@@ -39,12 +39,12 @@ def show_verb(arguments: RunArguments, output: OutputFormat) -> int:
     target = _target(arguments)
     if isinstance(target, KeyShared):
         settle_app(target, arguments)
-        own = of_program(target.options, target.conf, target.topics, str(arguments.handler))
+        own = program_layers(target.options, target.conf, target.topics, str(arguments.handler))
         layers = target.layers or own
     else:
         layers = gather(arguments)
         layers.check()
-    settings, client = in_force(layers)
+    settings, client = effective_settings(layers)
     parts = {"settings": settings, "kafka": client}
     if output is not OutputFormat.TABLE:
         result = {

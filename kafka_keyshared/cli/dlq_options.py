@@ -20,7 +20,7 @@ from kafka_keyshared.cli.run import layer
 from kafka_keyshared.cli.settings import file_here, typed_key, typed_time
 from kafka_keyshared.client.probe import require_broker
 from kafka_keyshared.config import Layers, make_options
-from kafka_keyshared.config.dead_letter_options import AUTO
+from kafka_keyshared.config.options import AUTO
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.payload import Decoder, PayloadFormat

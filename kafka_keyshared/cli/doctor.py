@@ -237,7 +237,7 @@ class Doctor:
             app = self._app or self._build()
             self._survey = Survey(app.conf)
         except ConfigError as error:
-            told = self._layers.told(error)
+            told = self._layers.with_origins(error)
             every = told.faults if isinstance(told, SettingsError) else (told,)
             findings = [client_checks.refused(FindingKind.SETTING_REFUSED, each) for each in every]
             return conclude("configuration", "refused", findings)

@@ -35,79 +35,78 @@ OptionalHandler = Annotated[
 ]
 Topics = Annotated[
     list[str] | None,
-    typer.Option("-t", "--topic", metavar="TEXT", help="What to read; repeatable."),
+    typer.Option("-t", "--topic", metavar="TEXT", help="Topic to read; repeatable."),
 ]
-Group = Annotated[
-    str | None, typer.Option("-g", "--group", metavar="TEXT", help="The consumer group.")
-]
+Group = Annotated[str | None, typer.Option("-g", "--group", metavar="TEXT", help="Consumer group.")]
 RunKey = Annotated[
     str | None,
-    typer.Option(metavar="PLACE", help="Where the key is: record, header:NAME, json:/POINTER."),
+    typer.Option(metavar="PLACE", help="Source of the key: record, header:NAME, json:/POINTER."),
 ]
 RunWorkers = Annotated[
     str | None,
     typer.Option(
-        metavar="TEXT", help="How many workers: 16, thread:16, process:4 or asyncio:1000."
+        metavar="TEXT", help="Number of workers: 16, thread:16, process:4 or asyncio:1000."
     ),
 ]
 DeadLetters = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="The dead-letter topic; auto means <topic>.dlq.")
+    str | None, typer.Option(metavar="TEXT", help="Dead-letter topic; auto means <topic>.dlq.")
 ]
 DeadLettersCreate = Annotated[
-    bool, typer.Option("--dlq-create", help="Make the dead-letter topic when it is missing.")
+    bool, typer.Option("--dlq-create", help="Create the dead-letter topic if it is missing.")
 ]
 FromBeginning = Annotated[
     bool,
-    typer.Option("--from-beginning", help="Where the group has no position, read all there is."),
+    typer.Option("--from-beginning", help="Read from the beginning if the group has no position."),
 ]
 Attempts = Annotated[
     int | None,
-    typer.Option(metavar="INT", help="How often a record is tried before it counts as poison."),
+    typer.Option(metavar="INT", help="Maximum attempts of a record, including the first."),
 ]
-Poison = Annotated[
+OnExhausted = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="What becomes of it then: block, drop, dead_letter, block_and_dlq or divert.",
+        help="Policy after the last attempt: block, drop, dead_letter, block_and_dlq or divert.",
     ),
 ]
 RoutingFlag = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="How keys find workers: ring, sticky, auto-split, exclusive or unordered.",
+        help="Rule that assigns keys: ring, sticky, auto-split, exclusive or unordered.",
     ),
 ]
 RingWeights = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", help="How much each worker gets, as spark skew wrote it."),
+    typer.Option(metavar="PATH", help="File with the weight of each worker, from spark skew."),
 ]
 OnUnmatchedFlag = Annotated[
     str | None,
     typer.Option(
-        metavar="TEXT", help="What becomes of records that no worker takes: skip, hold or error."
+        metavar="TEXT", help="Policy for records that no worker takes: skip, hold or error."
     ),
 ]
 UnblockingInterval = Annotated[
     float | None,
     typer.Option(
-        metavar="SECONDS", help="How long keys wait to change workers together; 0: not at all."
+        metavar="SECONDS", help="How long drained keys wait to continue together; 0: not at all."
     ),
 ]
 NewWorkersWait = Annotated[
     bool,
     typer.Option(
-        "--new-workers-wait", help="Who joins gets nothing new before all that came is settled."
+        "--new-workers-wait",
+        help="A joining worker gets no new record before all older ones are settled.",
     ),
 ]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"],
-    typer.Option(help="The least that is worth a line.", envvar="KEYSHARED_LOG_LEVEL"),
+    typer.Option(help="Minimum level of log lines.", envvar="KEYSHARED_LOG_LEVEL"),
 ]
 LogFormat = Annotated[
     Literal["text", "json"],
     typer.Option(
-        help="A line for a person, or an object for a collector.", envvar="KEYSHARED_LOG_FORMAT"
+        help="Lines of text, or JSON objects for a collector.", envvar="KEYSHARED_LOG_FORMAT"
     ),
 ]
 HttpPort = Annotated[
@@ -128,14 +127,14 @@ AuditLog = Annotated[
     str | None,
     typer.Option(
         metavar="PLACE",
-        help="Write down what becomes of each record: a folder, or topic:NAME.",
+        help="Write the outcome of each record to a folder, or to topic:NAME.",
     ),
 ]
 Outputs = Annotated[
     str | None,
     typer.Option(
         metavar="PLACE",
-        help="Where the outputs of handlers go: topic:NAME, or a folder; on Spark parquet:FOLDER.",
+        help="Target of handler outputs: topic:NAME, or a folder; on Spark parquet:FOLDER.",
     ),
 ]
 Watch = Annotated[
@@ -143,24 +142,26 @@ Watch = Annotated[
     typer.Option(
         metavar="SECONDS",
         min=0.0,
-        help="How long to look whether positions move; else 6 s, and a minute at one in doubt.",
+        help="How long to watch whether positions move; else 6 s, and a minute if in doubt.",
     ),
 ]
 HeldAfter = Annotated[
     float,
     typer.Option(
-        metavar="SECONDS", min=0.0, help="A position that stands for so long counts as stuck."
+        metavar="SECONDS",
+        min=0.0,
+        help="A position that does not move for this long counts as stuck.",
     ),
 ]
 StatusUrl = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Ask an instance too, where its --http-port is: http://127.0.0.1:8787.",
+        help="Query an instance, too, at its --http-port: http://127.0.0.1:8787.",
     ),
 ]
 SparkFlag = Annotated[
-    bool, typer.Option("--spark", help="Look at what `keyshared spark` needs here, too.")
+    bool, typer.Option("--spark", help="Check what `keyshared spark` needs here, too.")
 ]
 ConfigFile = Annotated[
     Path | None,
@@ -183,7 +184,7 @@ SettingsOfApp = Annotated[
     ),
 ]
 AppDir = Annotated[Path, typer.Option(metavar="PATH", help="First on sys.path.")]
-Workers = Annotated[int, typer.Option(metavar="INT", min=1, max=1_000, help="How many workers.")]
+Workers = Annotated[int, typer.Option(metavar="INT", min=1, max=1_000, help="Number of workers.")]
 RoutingKind = Annotated[
     str, typer.Option("--routing", metavar="TEXT", help="ring, sticky, auto-split or exclusive.")
 ]
@@ -200,7 +201,7 @@ Weights = Annotated[
     typer.Option(
         "--weight",
         metavar="WORKER=NUMBER",
-        help="For ring: how many times the part of another worker it gets; repeatable.",
+        help="For ring: a worker's share, relative to the others; repeatable.",
     ),
 ]
 Vnodes = Annotated[

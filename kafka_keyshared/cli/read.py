@@ -131,7 +131,7 @@ def _reader(arguments: ReadArguments, layers: Layers, ranges: tuple[SlotRange, .
             tell=write_note,
         )
     except ConfigError as error:
-        raise layers.told(error) from error
+        raise layers.with_origins(error) from error
 
 
 def parse_bound(

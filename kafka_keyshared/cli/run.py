@@ -27,7 +27,7 @@ from kafka_keyshared.config import (
     Layers,
     from_flags,
     merge,
-    ours,
+    package_variables,
     refuse,
     session_seconds,
     sources,
@@ -80,7 +80,7 @@ def run_verb(
     try:
         require_broker(app.conf)
     except ConfigError as error:
-        raise layers.told(error) from error
+        raise layers.with_origins(error) from error
     try:
         with ExitStack() as stack:
             if outputs is not None:
@@ -156,9 +156,9 @@ def settle_app(
         try:
             app.override(layers, str(arguments.handler))
         except ConfigError as error:
-            raise layers.told(error) from error
+            raise layers.with_origins(error) from error
         return layers
-    if variables := ours(os.environ):
+    if variables := package_variables(os.environ):
         log.warning(
             "%s has its own settings; of the environment it heeds only what it reads itself "
             "(kafka_keyshared.config.layered): %s. With --config FILE the file and the environment "
@@ -182,7 +182,7 @@ def refuse_flags_beside_app(
         "--dlq": arguments.dlq,
         "--dlq-create": arguments.dlq_create,
         "--attempts": arguments.attempts,
-        "--poison": arguments.poison,
+        "--on-exhausted": arguments.on_exhausted,
         "--routing": arguments.routing,
         "--ring-weights": arguments.ring_weights,
         "--on-unmatched": arguments.on_unmatched,
@@ -219,7 +219,7 @@ def gather(arguments: RunArguments) -> Layers:
         "dlq": (arguments.dlq, "--dlq"),
         "dlq_create": (arguments.dlq_create or None, "--dlq-create"),
         "retry.attempts": (arguments.attempts, "--attempts"),
-        "poison": (arguments.poison, "--poison"),
+        "on_exhausted": (arguments.on_exhausted, "--on-exhausted"),
         "routing": (arguments.routing, "--routing"),
         "weights": (read_weights(arguments.ring_weights), "--ring-weights"),
         "on_unmatched": (arguments.on_unmatched, "--on-unmatched"),
@@ -275,6 +275,6 @@ def build(layers: Layers, live: Live | None = None) -> KeyShared:
     try:
         app = KeyShared(layers.conf, layers.topics, hooks=Hooks(stepped=status), **layers.options)
     except ConfigError as error:
-        raise layers.told(error) from error
+        raise layers.with_origins(error) from error
     app.layers = layers
     return app

@@ -223,7 +223,7 @@ class StatusLine:
         lag = 0
         ends = view.log_ends()
         # Without reliability there are no commits, and received records count as done.
-        tracked = any(sub.settings.reliable for sub in view.subscriptions.values())
+        tracked = any(sub.settings.at_least_once for sub in view.subscriptions.values())
         for partition, state in view.partitions.items():
             end = ends.get(partition)
             committed = view.committed(partition) if tracked else state.received_end

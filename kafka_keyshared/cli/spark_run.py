@@ -128,7 +128,7 @@ def spark_run_verb(
                 wanted, outputs=whole_place(checked_place(outputs, app.conf, app.topics))
             )
     except ConfigError as error:
-        raise layers.told(error) from error
+        raise layers.with_origins(error) from error
     by_value(target)
     require_ready(wanted, here=options.here)
     with handlers_of(arguments.app_dir, options) as sent:

@@ -1,9 +1,9 @@
-"""Settings from environment variables, and the variables that are no settings.
+"""Settings from environment variables, and variables that are not settings.
 
 ``KEYSHARED_RETRY_ATTEMPTS`` is the setting ``retry.attempts``, ``KEYSHARED_KAFKA_SASL_PASSWORD``
 the client's ``sasl.password``, ``KEYSHARED_CONFIG`` the file. An empty value counts as not set. Any
-other variable with the prefix is refused: a mistyped setting would otherwise have no effect,
-silently.
+other variable with the prefix is refused. Otherwise a mistyped setting would have no effect, and no
+error would say so.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from kafka_keyshared.config.fields import PREFIX, Field, fields
+from kafka_keyshared.config.fields import Field, fields
 from kafka_keyshared.config.properties import CONSUMER, PRODUCER
+from kafka_keyshared.config.renamed_settings import ENVIRONMENT, PREFIX, RENAMED, renaming
 from kafka_keyshared.config.setting_faults import Fault, guess
 
 CONFIG = f"{PREFIX}CONFIG"
@@ -62,7 +63,7 @@ def client_name(variable: str) -> str:
     return known or variable.removeprefix(CLIENT).lower().replace("_", ".")
 
 
-def ours(environ: Mapping[str, str]) -> dict[str, str]:
+def package_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that are meant as settings."""
     return {
         name: value
@@ -81,15 +82,17 @@ def config_file(environ: Mapping[str, str]) -> Path | None:
     return Path(environ[CONFIG]) if environ.get(CONFIG) else None
 
 
-def unknown(variable: str) -> Fault:
-    """Return the fault of a variable that is no setting, without its value: it may be secret."""
+def unknown_variable(variable: str) -> Fault:
+    """Return the fault of a variable that is not a setting. It omits the value, maybe a secret."""
     rest = variable.removeprefix(PREFIX)
+    if (former := rest.lower()) in RENAMED:
+        return Fault((variable,), renaming(former, ENVIRONMENT))
     names = [*variables(), CONFIG, *LOG, *_client_names()]
     # With the shared prefix all names would look alike.
     meant = CLIENT + rest
     hint = f"; did you mean {meant!r}?" if meant in names else _near(rest, names)
     text = (
-        f"the environment variable {variable} is no setting{hint}; give KEYSHARED_<SETTING>, or "
+        f"the environment variable {variable} is not a setting{hint}; give KEYSHARED_<SETTING>, or "
         f"{CLIENT}<SETTING> for the client"
     )
     return Fault((variable,), text)

@@ -1,6 +1,6 @@
-"""The structure of :mod:`.options`, read field by field.
+"""Facts about each setting, derived from its type in :mod:`.options`.
 
-All facts about a setting, from any source, are derived here from its type.
+They serve every source: the file, the environment, flags and programs.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import msgspec
 from msgspec import inspect
 
 from kafka_keyshared.config.file import FileConfig
+from kafka_keyshared.config.renamed_settings import FILE, PREFIX, PROGRAM, RENAMED, renaming
 from kafka_keyshared.config.setting_faults import Fault, guess
 
-PREFIX = "KEYSHARED_"
 NOTHING = "none"
 """The text for no value, for settings that may be left out."""
 
-_SHOWN = 80
+_VALUE_TEXT_MAX = 80
 
 
 class Field(NamedTuple):
     """A setting. ``name`` has a dot if it is in a table; ``client`` is its name in the client.
 
     ``allowed`` completes "give …". ``env`` and ``flag`` are None where there is none. ``meant``
-    maps lower-case words that fit the type but are no valid value to the remedy.
+    maps lower-case words that fit the type but are not valid values to the remedy.
     """
 
     name: str
@@ -53,7 +53,7 @@ def _fields(struct: type[msgspec.Struct], before: str) -> Iterator[Field]:
     hints = get_type_hints(struct, include_extras=True)
     info = inspect.type_info(struct)
     if not isinstance(info, inspect.StructType):
-        raise TypeError(f"{struct} is no structure")
+        raise TypeError(f"{struct} is not a structure")
     for each in info.fields:
         own, extra, meaning = _unwrapped(each.type)
         name = before + each.name
@@ -160,7 +160,7 @@ def _kind(info: inspect.Type) -> type | None:
     return kinds.get(type(info))
 
 
-def accepted(field: Field, value: Any, faults: list[Fault], origin: str = "") -> Any:
+def convert_value(field: Field, value: Any, faults: list[Fault], origin: str = "") -> Any:
     """Return the value converted to the field's type.
 
     Return UNSET and add a fault if it does not fit.
@@ -171,18 +171,18 @@ def accepted(field: Field, value: Any, faults: list[Fault], origin: str = "") ->
             return msgspec.convert(value, field.type)
     except msgspec.ValidationError:
         give = f"give {field.allowed}"
-    text = f"{field.name}={shown(value)}: {give}"
+    text = f"{field.name}={value_text(value)}: {give}"
     faults.append(Fault((field.name,), text, {field.name: origin} if origin else {}))
     return msgspec.UNSET
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Return a value for an error message, at most one line long."""
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _VALUE_TEXT_MAX else f"{text[:_VALUE_TEXT_MAX]}…"
 
 
-def flattened(
+def flatten(
     values: Mapping[str, Any],
     struct: type[msgspec.Struct],
     faults: list[Fault],
@@ -198,11 +198,11 @@ def flattened(
         if full in known:
             yield known[full], value
         elif inner and isinstance(value, Mapping):
-            yield from flattened(value, struct, faults, origin, f"{full}.")
+            yield from flatten(value, struct, faults, origin, f"{full}.")
         else:
             origins = {full: origin} if origin else {}
             if inner:
-                text, note = f"{full}={shown(value)}: give a table with {_listed(inner)}", ""
+                text, note = f"{full}={value_text(value)}: give a table with {_listed(inner)}", ""
             else:
                 text, note = _unknown(known, str(name), before, in_file=bool(origin))
             faults.append(Fault((full,), text, origins, note))
@@ -211,16 +211,18 @@ def flattened(
 def _unknown(known: Iterable[str], name: str, before: str, *, in_file: bool) -> tuple[str, str]:
     """Return the fault text of an unknown name, and a note with the known names."""
     full, table = before + name, _table(before, in_file=in_file)
+    if full in RENAMED:
+        return renaming(full, FILE if in_file else PROGRAM), ""
     elsewhere = [each for each in known if each != full and each.rpartition(".")[2] == name]
     if elsewhere:
         inside = _table(elsewhere[0].rpartition(".")[0], in_file=in_file)
-        where = f"in {inside}" if inside else f"outside of {table}, above it"
-        return f"{full!r} is no setting here: {name!r} stands {where}", ""
+        where = f"into {inside}" if inside else f"out of {table}, above it"
+        return f"{full!r} is not a setting here: move {name!r} {where}", ""
     siblings = [each for each in known if each.startswith(before)]
     short = list(dict.fromkeys(_last(each, before) for each in siblings))
     of_table = f" in {table}" if table else ""
     near = guess(name, short)
-    return f"{full!r} is no setting{near}", f"the settings{of_table} are {', '.join(short)}"
+    return f"{full!r} is not a setting{near}", f"the settings{of_table} are {', '.join(short)}"
 
 
 def _table(name: str, *, in_file: bool) -> str:
@@ -237,7 +239,7 @@ def _last(name: str, before: str) -> str:
     return name.removeprefix(before).partition(".")[0]
 
 
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+def nest(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return dotted names as tables: ``retry.attempts`` as ``attempts`` in ``retry``."""
     result: dict[str, Any] = {}
     for name, value in values.items():

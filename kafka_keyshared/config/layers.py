@@ -16,19 +16,24 @@ from typing import Any
 import msgspec
 
 from kafka_keyshared.config import environment
-from kafka_keyshared.config.client import conflicts, deadline_faults, setting_fault
-from kafka_keyshared.config.fields import accepted, fields, flattened, from_text, nested, shown
-from kafka_keyshared.config.file import FileConfig
+from kafka_keyshared.config.client import conflict_faults, deadline_faults, setting_fault
+from kafka_keyshared.config.core_settings import commit_policy, subscription_settings
+from kafka_keyshared.config.fields import (
+    convert_value,
+    fields,
+    flatten,
+    from_text,
+    nest,
+    value_text,
+)
+from kafka_keyshared.config.file import KAFKA, FileConfig
+from kafka_keyshared.config.option_checks import make_options
 from kafka_keyshared.config.options import Options
 from kafka_keyshared.config.properties import ALIASES
-from kafka_keyshared.config.secrets import scrubbed
+from kafka_keyshared.config.secrets import scrub
 from kafka_keyshared.config.setting_faults import Fault, SettingsError, refuse
-from kafka_keyshared.config.tracing_checks import untraceable
-from kafka_keyshared.config.worker_options import PULL, counted_workers, refuse_more, suited
-from kafka_keyshared.core.contract.retry_policy import NEED_DLQ
+from kafka_keyshared.config.worker_options import default_workers
 from kafka_keyshared.errors import ConfigError
-
-KAFKA = "kafka"
 
 
 @dataclass(slots=True)
@@ -43,7 +48,7 @@ class Layer:
     def put(self, name: str, value: Any, origin: str) -> None:
         """Set an option of this package."""
         known = fields()[name]
-        fits = accepted(known, value, self.faults, f"from {origin}")
+        fits = convert_value(known, value, self.faults, f"from {origin}")
         if fits is msgspec.UNSET:
             return
         if known.client is not None:
@@ -59,8 +64,8 @@ class Layer:
         own = ALIASES.get(name, name)
         if self.client.get(own, value) != value:
             text = f"{own!r} is given twice, with different values: leave one out"
-            told = {own: f"from {self.origins[own]} and from {origin}"}
-            self.faults.append(Fault((own,), text, told))
+            origins = {own: f"from {self.origins[own]} and from {origin}"}
+            self.faults.append(Fault((own,), text, origins))
         self.client[own], self.origins[own] = value, origin
 
 
@@ -83,28 +88,29 @@ class Layers:
         ``awaited``: it is a coroutine function.
         """
         try:
-            return make_options({"workers": suited(awaited=awaited), **self.options}).pool
+            return make_options({"workers": default_workers(awaited=awaited), **self.options}).pool
         except ConfigError:
             return Options().pool
 
     def check(self) -> None:
         """Raise :class:`SettingsError` with every setting that cannot be used."""
         # Values that are wrong on their own would be reported twice.
-        refuse(self.explained(each) for each in self.faults or self._between())
+        refuse(self.explained(each) for each in self.faults or self._combination_faults())
 
-    def _between(self) -> Iterator[Fault]:
-        yield from conflicts(self.conf)
+    def _combination_faults(self) -> Iterator[Fault]:
+        """Yield the faults of settings that are valid one by one."""
+        yield from conflict_faults(self.conf)
         try:
             options = make_options(self.options)
             yield from deadline_faults(options, self.conf)
-            options.subscription()
-            options.commit_policy()
+            subscription_settings(options)
+            commit_policy(options)
         except SettingsError as error:
             yield from error.faults
         except ConfigError as error:
             yield Fault((), str(error))
 
-    def told(self, error: ConfigError) -> ConfigError:
+    def with_origins(self, error: ConfigError) -> ConfigError:
         """Return the error with the origin of the settings that it names, and without secrets."""
         if isinstance(error, SettingsError):
             return SettingsError(map(self.explained, error.faults))
@@ -121,7 +127,7 @@ class Layers:
         # A single setting at its default is missing, and the text says so already.
         if list(origins.values()) == [default]:
             origins = {}
-        return fault._replace(text=scrubbed(fault.text, self.conf), origins=origins)
+        return fault._replace(text=scrub(fault.text, self.conf), origins=origins)
 
 
 def _names(text: str, setting: str) -> bool:
@@ -140,13 +146,13 @@ def merge(layers: Iterable[Layer]) -> Layers:
         origins |= layer.origins
         faults += layer.faults
     topics = settings.pop("topics", [])
-    return Layers(conf, topics, nested(settings), origins, tuple(faults))
+    return Layers(conf, topics, nest(settings), origins, tuple(faults))
 
 
-def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with others laid over them. Tables are merged key by key."""
     return {
-        name: laid_over(below[name], above[name])
+        name: overlay(below[name], above[name])
         if isinstance(below.get(name), Mapping) and isinstance(above.get(name), Mapping)
         else above.get(name, below.get(name))
         for name in {**below, **above}
@@ -161,11 +167,11 @@ def from_file(path: Path) -> Layer:
     layer = Layer()
     values = _read(path)
     kafka = values.pop(KAFKA, {})
-    for known, value in flattened(values, FileConfig, layer.faults, f"from {path}"):
+    for known, value in flatten(values, FileConfig, layer.faults, f"from {path}"):
         table = known.name.rpartition(".")[0]
         layer.put(known.name, value, f"[{table}] in {path}" if table else str(path))
     if not isinstance(kafka, Mapping):
-        text = f"kafka={shown(kafka)}: give a table with settings of the client"
+        text = f"kafka={value_text(kafka)}: give a table with settings of the client"
         layer.faults.append(Fault((KAFKA,), text, {KAFKA: f"from {path}"}))
         return layer
     for name, value in _dotted(kafka):
@@ -176,17 +182,17 @@ def from_file(path: Path) -> Layer:
 def from_environment(environ: Mapping[str, str]) -> Layer:
     """Return the layer of the environment."""
     layer = Layer()
-    for variable, text in environment.ours(environ).items():
+    for variable, text in environment.package_variables(environ).items():
         if (known := environment.variables().get(variable)) is not None:
             layer.put(known.name, from_text(text.strip(), known.info), variable)
         elif variable.startswith(environment.CLIENT):
             name = environment.client_name(variable)
             layer.put_client(name, text, variable, injected=True)
             if text.endswith("\n") and "-----END" not in text:
-                why = f"{name!r} ends with a line break, as `echo` without -n makes one: remove it"
+                why = f"{name!r} ends with a line break, as `echo` without -n adds one: remove it"
                 layer.faults.append(Fault((name,), why, {name: f"from {variable}"}))
         elif variable != environment.CONFIG:
-            layer.faults.append(environment.unknown(variable))
+            layer.faults.append(environment.unknown_variable(variable))
     return layer
 
 
@@ -233,56 +239,6 @@ def load_file(path: str | Path) -> Layers:
     found = merge([from_file(Path(path))])
     found.check()
     return found
-
-
-def make_options(values: Mapping[str, Any]) -> Options:
-    """Return checked options. Raise :class:`ConfigError` with every wrong one."""
-    faults: list[Fault] = []
-    fit = {
-        known.name: accepted(known, value, faults)
-        for known, value in flattened(values, Options, faults)
-    }
-    refuse(faults)
-    options = msgspec.convert(nested(fit), Options)
-    faults += [*_too_many(options), *_without_topic(options)]
-    refuse([*faults, *untraceable(options), *_two_views(options)])
-    return options
-
-
-def _too_many(options: Options) -> Iterator[Fault]:
-    if options.pool != PULL:
-        try:
-            refuse_more(*counted_workers(options.workers), f"workers={options.workers!r}")
-        except ConfigError as error:
-            yield Fault(("workers",), str(error))
-
-
-def _without_topic(options: Options) -> Iterator[Fault]:
-    if options.dlq is not False:
-        return
-    cure = "give dlq=True or dlq='name'"
-    if options.poison in NEED_DLQ:
-        text = f"poison={options.poison!r} needs a dead-letter topic, dlq is not set: {cure}"
-        yield Fault(("poison", "dlq"), text)
-    if options.dlq_limit:
-        text = f"dlq_limit=True limits what goes to a dead-letter topic, dlq is not set: {cure}"
-        yield Fault(("dlq_limit", "dlq"), text)
-    if options.dlq_create:
-        text = f"dlq_create=True makes a dead-letter topic, dlq is not set: {cure}"
-        yield Fault(("dlq_create", "dlq"), text)
-
-
-def _two_views(options: Options) -> Iterator[Fault]:
-    """Yield faults in the options of the group view."""
-    if options.group_view_topic is not None and options.group_view_addresses:
-        text = (
-            f"group_view_topic={options.group_view_topic!r} and "
-            f"group_view_addresses={options.group_view_addresses!r}: give one of the two"
-        )
-        yield Fault(("group_view_topic", "group_view_addresses"), text)
-    if options.group_view_create and options.group_view_topic is None:
-        text = "group_view_create=True makes group_view_topic, which is not set: give its name"
-        yield Fault(("group_view_create", "group_view_topic"), text)
 
 
 def _read(path: Path) -> dict[str, Any]:

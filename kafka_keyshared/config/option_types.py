@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypedDict
 
-from kafka_keyshared.config.retry_options import RetryOptions
+from kafka_keyshared.config.options import RetryOptions
 from kafka_keyshared.core.contract.retry_policy import PoisonPolicy
 from kafka_keyshared.core.keys.extraction import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingMode
-from kafka_keyshared.core.subscription.settings import OnEvict
+from kafka_keyshared.core.subscription.settings import Delivery, OnEvict
 from kafka_keyshared.hashing import SlotFunction
 
 
@@ -27,8 +27,8 @@ class HandlingOptions(TypedDict, total=False):
     dlq_limit: bool
     dlq_limit_share: float
     dlq_limit_records: int
-    dlq_limit_in_a_row: int
-    poison: PoisonPolicy | None
+    dlq_limit_consecutive: int
+    on_exhausted: PoisonPolicy | None
     retry: RetryOptions | Mapping[str, float]
     order_scope: Literal["topic", "partition", "subscription"]
     key: str | Callable[[Any], Any]
@@ -46,9 +46,9 @@ class HandlingOptions(TypedDict, total=False):
     window_records: int
     window_bytes: int
     window_share: float
-    leases_per_worker: int
-    lease_bytes_per_worker: int | None
-    max_leases_per_key: Literal[1] | None
+    prefetch_records: int
+    prefetch_bytes: int | None
+    one_in_flight_per_key: bool
     commit_interval: float
     stop_timeout: float
     revoke_deadline: float
@@ -73,7 +73,7 @@ class HandlingOptions(TypedDict, total=False):
     group_view_interval: float
     partition_metrics: bool
     check_invariants: bool
-    reliable: bool
+    delivery: Delivery
     tracing: bool
 
 

@@ -1,8 +1,8 @@
 """Names of the client's settings, as librdkafka 2.16.0 lists them.
 
 They serve to suggest a correction for a mistyped name, and to map an environment variable's
-underscores to dots. The installed client decides whether a name exists (:func:`.client.ask`), so a
-newer client may know more.
+underscores to dots. The installed client decides whether a name exists
+(:func:`.client.client_error`), so a newer client may know more.
 """
 
 from __future__ import annotations

@@ -21,12 +21,12 @@ def is_secret(name: str, value: Any) -> bool:
     return _SECRET.search(name) is not None or "PRIVATE KEY" in str(value)
 
 
-def masked(name: str, value: Any) -> Any:
+def mask(name: str, value: Any) -> Any:
     """Return a client setting with a secret value masked."""
     return MASK if is_secret(name, value) and value not in ("", None) else value
 
 
-def scrubbed(text: str, conf: Mapping[str, Any]) -> str:
+def scrub(text: str, conf: Mapping[str, Any]) -> str:
     """Return a text without the secrets of this configuration."""
     for name, value in conf.items():
         secret = str(value)

@@ -22,8 +22,8 @@ class Fault(NamedTuple):
 
     def __str__(self) -> str:
         """Return the sentence, followed by the origins."""
-        told = [f"{name} is {origin}" for name, origin in self.origins.items()]
-        return f"{self.text} ({', '.join(told)})" if told else self.text
+        origins = [f"{name} is {origin}" for name, origin in self.origins.items()]
+        return f"{self.text} ({', '.join(origins)})" if origins else self.text
 
 
 class SettingsError(ConfigError):
@@ -48,17 +48,7 @@ def refuse(faults: Iterable[Fault]) -> None:
         raise SettingsError(faults)
 
 
-SUCCESSORS = {"lend_after": "detach_after"}
-"""Removed settings, each with its successor."""
-
-
 def guess(name: str, names: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for a name near one of ``names``, else nothing.
-
-    A setting's former name leads to its current one.
-    """
-    if (now := SUCCESSORS.get(name.lower())) is not None:
-        found = next((each for each in names if each.lower() == now), now)
-        return f"; it is {found!r} now"
+    """Return ``; did you mean 'x'?`` for a name near one of ``names``, else nothing."""
     near = get_close_matches(name, list(names), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -11,7 +11,7 @@ from kafka_keyshared.config.client import DEFAULTS, with_defaults
 from kafka_keyshared.config.fields import fields
 from kafka_keyshared.config.layers import Layers
 from kafka_keyshared.config.options import Options
-from kafka_keyshared.config.secrets import masked
+from kafka_keyshared.config.secrets import mask
 
 DEFAULT = "default"
 
@@ -23,7 +23,7 @@ class Shown(NamedTuple):
     origin: str
 
 
-def in_force(layers: Layers) -> tuple[dict[str, Shown], dict[str, Shown]]:
+def effective_settings(layers: Layers) -> tuple[dict[str, Shown], dict[str, Shown]]:
     """Return every setting of the structure, and the client settings that are not part of it."""
     settings = {}
     for name, field in fields().items():
@@ -38,14 +38,16 @@ def in_force(layers: Layers) -> tuple[dict[str, Shown], dict[str, Shown]]:
         settings[name] = Shown(value, layers.origins.get(field.client or name, DEFAULT))
     own = {field.client for field in fields().values()}
     client = {
-        name: Shown(_plain(masked(name, value)), layers.origins.get(name, DEFAULT))
+        name: Shown(_plain(mask(name, value)), layers.origins.get(name, DEFAULT))
         for name, value in sorted(with_defaults(layers.conf).items())
         if name not in own
     }
     return settings, client
 
 
-def of_program(options: Options, conf: Mapping[str, Any], topics: list[str], origin: str) -> Layers:
+def program_layers(
+    options: Options, conf: Mapping[str, Any], topics: list[str], origin: str
+) -> Layers:
     """Return the settings of an app that brings its own, as if ``origin`` had given them."""
     values = {name: _at(msgspec.to_builtins(options), name, None) for name in fields(Options)}
     given = {

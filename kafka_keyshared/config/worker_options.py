@@ -23,34 +23,23 @@ A split consumer loop keeps the time per record that it had with one consumer.
 
 WORKERS = rf"^(?:{PULL}|(?:({'|'.join(POOLS)}):)?0*([1-9][0-9]{{0,8}}))$"
 WORKERS_ALLOWED = (
-    "a number of threads such as 16 or 'thread:16', at least 1 worker; 'asyncio:1000' for so many "
-    "coroutines at once, 'process:4' for processes; or 'pull' for members that ask for records"
+    "a number of threads such as 16 or 'thread:16', at least 1 worker; 'asyncio:1000' for 1000 "
+    "concurrent coroutines, 'process:4' for processes; or 'pull' for members that ask for records"
 )
 
 THREADS = 16
 COROUTINES = 1_000
 """Default worker count of a plain function, and concurrent records of a coroutine function."""
 
-TRACED = (
-    "Whether each call of a handler is a span of OpenTelemetry, linked to the one that produced "
-    "the record. It needs the extra `tracing`."
-)
-"""The description of ``tracing``."""
 COROUTINES_SLICE = 500
 """Maximum number of records in one slice for coroutines."""
 
 MOST = {"thread": 10_000, "split": 10_000, PROCESS: 1_000, ASYNCIO: 100_000}
 """Maximum number of workers or of concurrent records, by pool.
 
-A larger number is a typing error, and would otherwise show only when the machine runs out of
-memory.
+A larger number is a typing error. Without this limit it would show only when the machine runs out
+of memory.
 """
-
-DETACHES = (
-    "How long a record of a function runs until all that its worker has besides goes to other "
-    "workers. Not set: 0.05 s. 0: it waits. Not for handler classes, ranges or filters."
-)
-"""The description of ``detach_after``."""
 
 
 def counted_workers(workers: int | str) -> tuple[str, int]:
@@ -63,19 +52,22 @@ def counted_workers(workers: int | str) -> tuple[str, int]:
         # Written in full, as the page of errors quotes it.
         raise ConfigError(
             f"workers={workers!r}: give a number of threads such as 16 or 'thread:16', at least 1 "
-            "worker; 'asyncio:1000' for so many coroutines at once, 'process:4' for processes; or "
+            "worker; 'asyncio:1000' for 1000 concurrent coroutines, 'process:4' for processes; or "
             "'pull' for members that ask for records"
         )
     return match[1] or POOLS[0], int(match[2])
 
 
-def refuse_more(pool: str, count: int, said: str) -> None:
-    """Raise :class:`ConfigError` for more workers than :data:`MOST`. ``said`` names the option."""
+def refuse_more(pool: str, count: int, option: str) -> None:
+    """Raise :class:`ConfigError` for more workers than :data:`MOST`.
+
+    ``option`` names the option in the error.
+    """
     if count > (most := MOST.get(pool, count)):
-        raise ConfigError(f"{said}: there are at most {most}; give '{pool}:{most}', or fewer")
+        raise ConfigError(f"{option}: the maximum is {most}; give '{pool}:{most}', or fewer")
 
 
-def suited(*, awaited: bool, batched: bool = False) -> int | str:
+def default_workers(*, awaited: bool, batched: bool = False) -> int | str:
     """Return the default workers of a handler. ``awaited``: it is a coroutine function.
 
     A handler of batches runs as many concurrent calls on a loop as on threads.

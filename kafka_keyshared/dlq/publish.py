@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka_keyshared.config import connection_conf
-from kafka_keyshared.config.client import ask
+from kafka_keyshared.config.client import client_error
 from kafka_keyshared.config.properties import FOR_LETTERS
 from kafka_keyshared.core.contract.commands import Publish
 from kafka_keyshared.core.contract.events import DeadLetterAnswer
@@ -284,4 +284,6 @@ def codec_of(conf: Mapping[str, Any]) -> str:
 @cache
 def best_codec() -> str:
     """Return the first codec of ``zstd``, ``lz4`` and ``gzip`` that the client supports."""
-    return next((each for each in CODECS if ask({"compression.type": each}) is None), "none")
+    return next(
+        (each for each in CODECS if client_error({"compression.type": each}) is None), "none"
+    )

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.standalone import outsider, polled
-from kafka_keyshared.config.dead_letter_options import DLQ_SUFFIX
+from kafka_keyshared.config.options import DLQ_SUFFIX
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.letter import Letter, read_letter
 from kafka_keyshared.dlq.read_timeout import ReadTimeout

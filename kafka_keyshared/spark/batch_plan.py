@@ -39,7 +39,7 @@ BATCH_OFFSETS = 1_000_000
 
 def leaves_nothing(settings: SubscriptionSettings) -> bool:
     """Return whether every record of a batch is certain to settle in it."""
-    gives_up = settings.poison in ("drop", "dead_letter")
+    gives_up = settings.on_exhausted in ("drop", "dead_letter")
     # A record that goes by its own key, bytes or null, cannot have an unreadable key.
     readable = derived_key(settings) is None and settings.null_keys != "reject"
     keyed = readable or settings.when_undecodable() != "block"

@@ -67,7 +67,7 @@ class Failing:
         self._fetched = 0
         # Delays are short beside the time of a batch, so that each round finds the whole batch due.
         policy = RetryPolicy(attempts=ATTEMPTS, backoff=0.01 * BATCH / plan.per_second)
-        settings = SubscriptionSettings(workers=("worker-0",), retry=policy, poison="drop")
+        settings = SubscriptionSettings(workers=("worker-0",), retry=policy, on_exhausted="drop")
         self.core = Dispatcher([settings])
         self.lines: Counter[int] = Counter()
         self.pool = _Pool(self.core)

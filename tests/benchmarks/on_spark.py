@@ -2,7 +2,7 @@
 
 plain      a batch against a plain PySpark job that reads the same topic, groups by key and applies
            the same handler in pandas, without order and without commits; both in one warm session
-blocks     the same with poison="block", where batches are bounded by what may stay behind
+blocks     the same with on_exhausted="block", where batches are bounded by what may stay behind
 executors  two executors of one core against one, with a handler that computes; each side a session
            of its own, warmed by a small topic
 memory     the most memory of an executor's processes, for a batch and for ten times as much
@@ -95,14 +95,14 @@ def produced(cluster: Cluster, topic: str, records: int, padding: int = 40) -> N
         raise RuntimeError("not everything was written")
 
 
-def an_app(cluster: Cluster, topic: str, group: str, handler: Any, poison: Any) -> KeyShared:
+def an_app(cluster: Cluster, topic: str, group: str, handler: Any, on_exhausted: Any) -> KeyShared:
     """Return what runs the handler over the topic, from its begin."""
     conf = {
         "bootstrap.servers": cluster.bootstrap,
         "group.id": group,
         "auto.offset.reset": "earliest",
     }
-    app = KeyShared(conf, [topic], workers=WORKERS, poison=poison)
+    app = KeyShared(conf, [topic], workers=WORKERS, on_exhausted=on_exhausted)
     app.handler(handler)
     by_value(handler)
     return app
@@ -198,16 +198,16 @@ def by_hand(session: Session, cluster: Cluster, topic: str, records: int) -> flo
 
 
 def beside_plain(
-    session: Session, cluster: Cluster, records: int, count: int, poison: str = "drop"
+    session: Session, cluster: Cluster, records: int, count: int, on_exhausted: str = "drop"
 ) -> dict[str, Any]:
     """Measure a batch against a plain job; one more of each goes first, and does not count."""
-    topic = f"plain-{poison}"
+    topic = f"plain-{on_exhausted}"
     produced(cluster, topic, records)
     groups = iter(f"{topic}-{number}" for number in range(count + 1))
     by_value(check)
 
     def ours() -> float:
-        return timed(session, an_app(cluster, topic, next(groups), parse, poison), records)
+        return timed(session, an_app(cluster, topic, next(groups), parse, on_exhausted), records)
 
     def plain() -> float:
         return by_hand(session, cluster, topic, records)
@@ -217,12 +217,12 @@ def beside_plain(
 
 
 def measure_plain(
-    cluster: Cluster, records: int, count: int, poison: str = "drop"
+    cluster: Cluster, records: int, count: int, on_exhausted: str = "drop"
 ) -> dict[str, Any]:
     """A batch against what somebody would write without this package."""
     conf = {"spark.sql.shuffle.partitions": str(WORKERS)}
     with start(SparkOptions("local[2]", conf=conf)) as session:
-        return beside_plain(session, cluster, records, count, poison)
+        return beside_plain(session, cluster, records, count, on_exhausted)
 
 
 def measure_blocks(cluster: Cluster, records: int, count: int) -> dict[str, Any]:

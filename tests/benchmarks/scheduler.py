@@ -223,7 +223,7 @@ LINES: tuple[Case, ...] = (
         "before-one-lease",
         "one single key, one in flight per key",
         BETTER,
-        NoopPlan(records=200_000, keys=1, max_leases_per_key=1),
+        NoopPlan(records=200_000, keys=1, one_in_flight_per_key=True),
         bare=False,
     ),
     Case(

@@ -47,10 +47,10 @@ class Way:
 
 WAYS = {
     "blocked": Way(
-        'a handler fails for one key (`poison="block"`)',
+        'a handler fails for one key (`on_exhausted="block"`)',
         "key-blocked",
         (f"key 'odd' is blocked by {TOPIC}-", "ValueError", "no such address"),
-        {"retry": {"attempts": 1}, "poison": "block"},
+        {"retry": {"attempts": 1}, "on_exhausted": "block"},
         handler=lambda: fails,
     ),
     "stuck": Way(
@@ -70,7 +70,7 @@ WAYS = {
         "nobody may write to the dead-letter topic",
         "dlq-refusing",
         (f"the dead letter of {TOPIC}-", "(key 'odd') was refused", "authorization failed"),
-        {"retry": {"attempts": 1}, "poison": "dead_letter", "dlq": f"{TOPIC}.dlq"},
+        {"retry": {"attempts": 1}, "on_exhausted": "dead_letter", "dlq": f"{TOPIC}.dlq"},
         handler=lambda: fails,
         plant=_refuse_letters,
     ),

@@ -45,7 +45,7 @@ def test_a_benchmark_settles_and_commits_every_record(
 ) -> None:
     assert isinstance(case.plan, NoopPlan)
     said: list[str] = []
-    records = RECORDS if case.plan.max_leases_per_key is None else FEW
+    records = FEW if case.plan.one_in_flight_per_key else RECORDS
     plan = msgspec.structs.replace(case.plan, records=records, repeat=1)
     result = measure(plan, embedded_cluster, said.append)
     assert result["records"] == records

@@ -197,9 +197,9 @@ CASES = (
     ),
     Case(
         "one-lease",
-        "one single key, max_leases_per_key=1",
+        "one single key, one_in_flight_per_key=True",
         (Floor("keyshared_per_s", 5_000),),
-        NoopPlan(records=60_000, keys=1, max_leases_per_key=1, repeat=3),
+        NoopPlan(records=60_000, keys=1, one_in_flight_per_key=True, repeat=3),
     ),
     Case(
         "empty-processes",

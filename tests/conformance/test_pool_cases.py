@@ -88,7 +88,7 @@ def test_a_worker_has_no_more_in_hand_than_it_is_leased_and_the_rest_waits_in_th
     side: Side,
 ) -> None:
     settings = SubscriptionSettings(
-        individually=not side.serial, leases_per_worker=3, window_records=8
+        individually=not side.serial, prefetch_records=3, window_records=8
     )
     core = Harness(settings)
     core.pool = Heard(side)  # type: ignore[assignment]

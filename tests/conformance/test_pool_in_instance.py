@@ -66,7 +66,7 @@ class InstanceOf:
             window_records=400,
             ack_timeout=ack_timeout,
             individually=not by.serial,
-            max_leases_per_key=1 if by is Members else None,
+            one_in_flight_per_key=by is Members,
         )
         core = Dispatcher([settings])
         mailbox = mailbox or Mailbox()

@@ -137,7 +137,7 @@ SCENARIOS = [
         "poison is dropped",
         lambda: by_word,
         mixed(["ok", "bad"], 60),
-        {"poison": "drop", "retry": QUICK},
+        {"on_exhausted": "drop", "retry": QUICK},
     ),
     Scenario(
         "exceptions that skip the attempts",
@@ -161,7 +161,7 @@ SCENARIOS = [
         "partition scope, one lease a key",
         lambda: by_word,
         mixed(["ok", "ok", "bad"], 80),
-        {"dlq": True, "retry": QUICK, "order_scope": "partition", "max_leases_per_key": 1},
+        {"dlq": True, "retry": QUICK, "order_scope": "partition", "one_in_flight_per_key": True},
     ),
     Scenario(
         "decoded values",

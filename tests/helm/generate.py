@@ -1,7 +1,8 @@
 """Writes the parts of the chart that follow from other files.
 
 ``python tests/helm/generate.py`` puts the package's own settings into ``values.schema.json``, under
-``config``, and the table of ``values.yaml`` into the chart's README. A test says when one is stale.
+``config``, the former names of settings into ``templates/_renamed.tpl``, and the table of
+``values.yaml`` into the chart's README. A test says when one is stale.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from kafka_keyshared.config import FileConfig
+from kafka_keyshared.config.renamed_settings import CHART as IN_VALUES
+from kafka_keyshared.config.renamed_settings import RENAMED, renaming
 
 CHART = Path(__file__).resolve().parents[2] / "helm" / "kafka-keyshared"
 BEGIN, END = "<!-- values: begin -->", "<!-- values: end -->"
@@ -44,6 +47,11 @@ def values_schema(written: dict[str, Any]) -> dict[str, Any]:
     # Any free port is no use to a probe.
     _number(root["properties"]["http_port"])["minimum"] = 1
     root["properties"]["kafka"]["propertyNames"] = {"pattern": r"^[a-z0-9_]+(\.[a-z0-9_]+)*$"}
+    # The schema has no words of its own for them. The templates refuse them and name the successor.
+    root["properties"] |= {
+        former: {"description": f"Renamed to {renamed.setting}.", "deprecated": True}
+        for former, renamed in RENAMED.items()
+    }
     schema["properties"]["config"] = root
     schema["$defs"] = {
         name: part for name, part in schema["$defs"].items() if not name.startswith(_PREFIX)
@@ -56,6 +64,17 @@ def _number(schema: dict[str, Any]) -> dict[str, Any]:
     branches = [each for each in schema.get("anyOf", [schema]) if each.get("type") == "integer"]
     found: dict[str, Any] = branches[0]
     return found
+
+
+def renamed_template() -> str:
+    """The template with the successor of each former name of a setting."""
+    # The rule of the templates has the beginning.
+    texts = {former: renaming(former, IN_VALUES).partition(": ")[2] for former in RENAMED}
+    lines = "\n".join(f"{former}: {json.dumps(text)}" for former, text in texts.items())
+    return (
+        "{{/*\nThe successor of each former name of a setting under config. Generated.\n*/}}\n"
+        '{{- define "keyshared.renamed" -}}\n' + lines + "\n{{- end -}}\n"
+    )
 
 
 def described(text: str) -> Iterator[tuple[str, str, str]]:
@@ -103,6 +122,7 @@ def generated() -> dict[Path, str]:
     values = (CHART / "values.yaml").read_text("utf-8")
     return {
         schema: json.dumps(made, indent=2, ensure_ascii=False) + "\n",
+        CHART / "templates" / "_renamed.tpl": renamed_template(),
         page: readme(page.read_text("utf-8"), values),
     }
 

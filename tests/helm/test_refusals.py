@@ -10,6 +10,8 @@ from confluent_kafka import Consumer, KafkaException
 
 from kafka_keyshared.config import Options
 from kafka_keyshared.config.properties import CONSUMER
+from kafka_keyshared.config.renamed_settings import CHART as IN_VALUES
+from kafka_keyshared.config.renamed_settings import RENAMED, renaming
 from kafka_keyshared.config.secrets import is_secret
 from tests.helm.chart import CHART, RefusedError, Values, case, minimal, pod, render
 
@@ -40,6 +42,7 @@ CASES = {
     "no broker": Refused(
         minimal(config__bootstrap=None), "config.bootstrap is empty: give it, such as kafka:9092"
     ),
+    "a former name": Refused(minimal(config__poison="drop"), renaming("poison", IN_VALUES)),
     "no topics": Refused(
         minimal(config__topics=[]), "config.topics is empty: give it, such as [orders]"
     ),
@@ -129,9 +132,9 @@ CASES = {
         '"group.protocol"="consumer" (KIP-848: the broker decides): leave it out',
     ),
     "dead letters to nowhere": Refused(
-        minimal(config__poison="dead_letter"),
-        "config.poison is dead_letter and there is no config.dlq: give the topic, or true for "
-        "<topic>.dlq",
+        minimal(config__on_exhausted="dead_letter"),
+        "config.on_exhausted is dead_letter and there is no config.dlq: give the topic, or true "
+        "for <topic>.dlq",
     ),
     "a dead-letter topic that nobody writes to": Refused(
         minimal(config__dlq_create=True),
@@ -147,7 +150,7 @@ CASES = {
             },
         },
         'config.revoke_deadline is 4.6 s, above 4.5 s, half of "max.poll.interval.ms" less 0.5 s: '
-        "lower it or raise that",
+        "lower the first, or raise the second",
     ),
 }
 
@@ -218,6 +221,13 @@ def test_what_the_package_masks_is_refused_wherever_it_is_readable() -> None:
     reference = {"secretKeyRef": {"name": "user", "key": "password"}}
     referred = [{"name": variables[name], "valueFrom": reference} for name in sorted(secret)]
     assert render(minimal(extraEnv=referred))
+
+
+@pytest.mark.parametrize("former", RENAMED)
+def test_a_former_name_is_refused_and_the_successor_named(former: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        render(minimal(**{f"config__{former}": 1}))
+    assert renaming(former, IN_VALUES) in str(refused.value)
 
 
 def test_a_private_key_is_refused_under_any_name() -> None:

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from kafka_keyshared.config import FileConfig, RetryOptions
+from kafka_keyshared.config.renamed_settings import RENAMED
 from tests.helm.chart import (
     CASES,
     CHART,
@@ -129,7 +130,7 @@ def test_every_object_of_the_schema_is_closed() -> None:
 
 def test_every_setting_of_the_package_may_stand_under_config_and_nothing_else() -> None:
     config = SCHEMA["properties"]["config"]
-    assert config["properties"].keys() == set(FileConfig.__struct_fields__)
+    assert config["properties"].keys() - RENAMED.keys() == set(FileConfig.__struct_fields__)
     assert config["additionalProperties"] is False
     retry = config["properties"]["retry"]
     while "$ref" not in retry:
@@ -186,7 +187,7 @@ def test_what_is_passed_on_is_called_as_kubernetes_calls_it() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"config__poison": "deadletter"},
+        {"config__on_exhausted": "deadletter"},
         {"config__order_scope": "key"},
         {"config__on_stuck": "restart"},
         {"config__topics": "orders"},

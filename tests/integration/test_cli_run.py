@@ -238,7 +238,7 @@ def test_an_audit_log_has_a_row_for_each_call_and_each_record_that_was_given_up(
     assert producer.flush(30) == 0
     arguments = ("run", "app:handle", "--app-dir", tmp_path, "-b", embedded_cluster.bootstrap)
     names = ("-t", topic, "-g", topic, "--from-beginning", "--attempts", "2")
-    policy = ("--dlq", "auto") if place == "topic" else ("--poison", "drop")
+    policy = ("--dlq", "auto") if place == "topic" else ("--on-exhausted", "drop")
     log = f"topic:{topic}.log" if place == "topic" else str(tmp_path / "log")
     with Running(*arguments, *names, *policy, "--key", "header:who", "--audit-log", log) as run:
         run.wait_for("caught up")

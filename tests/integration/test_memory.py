@@ -106,7 +106,7 @@ def test_giant_records_stay_within_the_bounds_in_bytes_and_all_are_done_in_order
         "fetch.max.bytes": AHEAD_MIB * MIB,
         "message.max.bytes": AHEAD_MIB * MIB,
     }
-    options = {"workers": 4, "window_bytes": WINDOW_MIB * MIB, "lease_bytes_per_worker": most}
+    options = {"workers": 4, "window_bytes": WINDOW_MIB * MIB, "prefetch_bytes": most}
     settings = {"conf": conf, "topic": topic, "count": GIANTS, "options": options}
     told = told_by("giant_records", settings)
     # One more record than fits, as nobody knows how large the next one is.

@@ -50,7 +50,7 @@ def test_a_key_that_is_diverted_stays_so_behind_a_restart_and_runs_when_it_is_re
     cluster.create_topic(topic, 1)
     cluster.create_topic(f"{topic}.dlq", 1)
     conf, ran = client_conf(cluster, group_name()), list[bytes]()
-    options: dict[str, Any] = {"dlq": True, "poison": "divert", "retry": RETRY}
+    options: dict[str, Any] = {"dlq": True, "on_exhausted": "divert", "retry": RETRY}
     write(cluster, topic, keyed("a", "b", "a", "b"), partition=0)
     first = Member(conf, [topic], bad(b"a", ran), **options).start()
     eventually(lambda: first.done() == 4, WAIT)
@@ -83,7 +83,7 @@ def test_a_restart_goes_on_counting_attempts_and_archives_no_record_twice(
     cluster.create_topic(topic, 1)
     cluster.create_topic(f"{topic}.dlq", 1)
     conf, ran = client_conf(cluster, group_name()), list[bytes]()
-    options: dict[str, Any] = {"dlq": True, "poison": "block_and_dlq"}
+    options: dict[str, Any] = {"dlq": True, "on_exhausted": "block_and_dlq"}
     write(cluster, topic, keyed("a", "b", "a"), partition=0)
     slow = {"attempts": 3, "backoff": 600.0}
     first = Member(conf, [topic], bad(b"a", ran), **options, retry=slow).start()

@@ -188,7 +188,7 @@ def test_a_stop_counts_as_no_attempt_for_what_members_hold(
     """One attempt, then drop: a record that nobody has tried must not be dropped for a stop."""
     group = group_name()
     consumer = reading(any_cluster, topic, group, stream(20))
-    with split(consumer, 1, retry={"attempts": 1}, poison="drop") as members:
+    with split(consumer, 1, retry={"attempts": 1}, on_exhausted="drop") as members:
         held: list[Message] = []
         while len(held) < 20:
             held += members[0].consume(20, 30)

@@ -51,9 +51,9 @@ def how_stuck(member: Member) -> tuple[int, int, int]:
     return sub.stuck, sub.lanes["stuck"], sum(each.stuck for each in sub.workers)
 
 
-@pytest.mark.parametrize("max_leases_per_key", [None, 1])
+@pytest.mark.parametrize("one_in_flight_per_key", [False, True])
 def test_while_one_record_hangs_everything_else_goes_on_and_its_late_end_settles(
-    real_cluster: Cluster, topic: str, eventually: Eventually, max_leases_per_key: int | None
+    real_cluster: Cluster, topic: str, eventually: Eventually, one_in_flight_per_key: bool
 ) -> None:
     real_cluster.create_topic(topic, 3)
     written = MemoryLedger("producer")
@@ -70,7 +70,7 @@ def test_while_one_record_hangs_everything_else_goes_on_and_its_late_end_settles
         handler,
         workers=2,
         ack_timeout=2.0,
-        max_leases_per_key=max_leases_per_key,
+        one_in_flight_per_key=one_in_flight_per_key,
         check_invariants=True,
     ).start()
     assert handler.hangs.wait(WAIT)

@@ -46,7 +46,7 @@ class Burst:
             workers=worker_names(chance.choice((1, 3, 8))),
             window_records=chance.choice((500, 20_000)),
             retry=RetryPolicy(attempts=chance.choice((1, 3, 1_000, 1_000)), backoff=0.01),
-            max_leases_per_key=chance.choice((None, None, 1)),
+            one_in_flight_per_key=chance.choice((False, False, True)),
         )
         self.harness = Harness(settings, set_budget=budget)
         self.harness.checks = False  # what each holds is walked over often enough as it is

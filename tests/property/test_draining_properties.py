@@ -33,14 +33,14 @@ class Draining(RuleBasedStateMachine):
     has ended, failed or come back.
     """
 
-    @initialize(interval=st.sampled_from([0.0, 0.3]), most=st.sampled_from([None, 1]))
-    def begin(self, interval: float, most: int | None) -> None:
+    @initialize(interval=st.sampled_from([0.0, 0.3]), one_lease=st.booleans())
+    def begin(self, interval: float, one_lease: bool) -> None:
         self.harness = Harness(
             SubscriptionSettings(
                 workers=NAMES[:2],
-                leases_per_worker=6,
+                prefetch_records=6,
                 unblocking_interval=interval,
-                max_leases_per_key=most,
+                one_in_flight_per_key=one_lease,
             )
         )
         self.harness.assign()

@@ -56,8 +56,8 @@ class Lanes(RuleBasedStateMachine):
             SubscriptionSettings(
                 workers=worker_names(workers),
                 retry=RetryPolicy(attempts=1_000, backoff=0.1, jitter=0.0),
-                max_leases_per_key=1 if one_lease else None,
-                leases_per_worker=leases,
+                one_in_flight_per_key=one_lease,
+                prefetch_records=leases,
             )
         )
         self.member.assign()

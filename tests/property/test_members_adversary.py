@@ -46,8 +46,8 @@ class World:
         settings = SubscriptionSettings(
             workers=tuple(f"worker-{index}" for index in range(MEMBERS)),
             retry=RetryPolicy(attempts=1_000, backoff=0.2, jitter=0.0),
-            leases_per_worker=6,
-            max_leases_per_key=None if split else 1,
+            prefetch_records=6,
+            one_in_flight_per_key=not split,
             individually=True,
         )
         self.split = split

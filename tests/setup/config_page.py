@@ -47,7 +47,7 @@ def defaults() -> str:
 
 def refused() -> str:
     """Return the table of the client's settings that are refused."""
-    from kafka_keyshared.config.forbidden_client import REFUSED
+    from kafka_keyshared.config.client import REFUSED
 
     rows = [
         (

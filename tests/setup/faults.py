@@ -72,7 +72,7 @@ def plan_of(seed: int, what: str) -> Plan:
     subscription = SubscriptionSettings(
         workers=names,
         dlq=True,
-        poison="dead_letter",
+        on_exhausted="dead_letter",
         routing=by_ranges if what == "a range was assigned" else RoutingSettings(),
         key_of=DerivedKey(header=False, groups=40) if what in OF_KEYS else None,
     )

@@ -27,7 +27,7 @@ WORKERS = 4
 
 MODES = {
     "Key-Shared": SubscriptionSettings(),
-    "Key-Shared, `reliable=false`": SubscriptionSettings(reliable=False),
+    "Key-Shared, `delivery='at-most-once'`": SubscriptionSettings(delivery="at-most-once"),
     "Exclusive": SubscriptionSettings(routing=RoutingSettings("exclusive")),
     "Shared (`unordered`)": SubscriptionSettings(routing=RoutingSettings("unordered")),
 }
@@ -38,7 +38,7 @@ MANY = [b"key-%d" % number for number in range(40)]
 
 def started(mode: SubscriptionSettings, workers: int = WORKERS, holds: int = 1_000) -> Harness:
     """Return a core with workers that has a partition."""
-    settings = replace(mode, workers=worker_names(workers), leases_per_worker=holds)
+    settings = replace(mode, workers=worker_names(workers), prefetch_records=holds)
     harness = Harness(settings)
     harness.assign()
     return harness

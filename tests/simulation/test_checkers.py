@@ -150,7 +150,7 @@ def test_what_is_done_dropped_dead_lettered_or_removed_unread_is_not_lost() -> N
         told.letter(1, 2, error=None)
         told.finish()
 
-    assert_right(story, settings(retry=ONE, poison="dead_letter", dlq=True))
+    assert_right(story, settings(retry=ONE, on_exhausted="dead_letter", dlq=True))
 
 
 def test_no_handler_sees_a_record_without_a_key_where_these_are_refused() -> None:
@@ -204,7 +204,7 @@ def test_a_failed_record_whose_letter_was_not_stored_is_lost() -> None:
         told.letter(1, 0, stored=False, error="too large")
         told.finish()
 
-    policy = settings(retry=ONE, poison="dead_letter", dlq=True)
+    policy = settings(retry=ONE, on_exhausted="dead_letter", dlq=True)
     assert_found("NoLoss", "@0.*it waits for its dead letter", story, policy)
 
 
@@ -516,7 +516,7 @@ def test_a_blocked_record_does_not_start() -> None:
         told.run(1, 0)
 
     assert_found(
-        "OrderChecker", "although it is blocked", story, settings(retry=ONE, poison="block")
+        "OrderChecker", "although it is blocked", story, settings(retry=ONE, on_exhausted="block")
     )
 
 
@@ -531,7 +531,7 @@ def test_dropped_by_the_policy_it_opens_its_lane() -> None:
         told.commit(1, 2)
         told.finish()
 
-    assert_right(story, settings(retry=ONE, poison="drop"))
+    assert_right(story, settings(retry=ONE, on_exhausted="drop"))
 
 
 def test_what_was_given_back_untried_was_no_attempt() -> None:
@@ -543,7 +543,7 @@ def test_what_was_given_back_untried_was_no_attempt() -> None:
         told.end(1, 0, "given_back")
         told.run(1, 0)
 
-    assert_right(story, settings(retry=ONE, poison="block"))
+    assert_right(story, settings(retry=ONE, on_exhausted="block"))
 
 
 def test_nothing_starts_that_was_not_delivered() -> None:
@@ -879,9 +879,9 @@ def test_a_worker_has_no_more_leases_than_it_may() -> None:
         told.deliver(1, 0, 1, 2)
         told.hand(1, 0, 1, 2)
 
-    assert_right(story, settings(leases_per_worker=3))
+    assert_right(story, settings(prefetch_records=3))
     words = "worker 0 of 'default' has 3 leases of 2"
-    assert_found("Bounded", words, story, settings(leases_per_worker=2))
+    assert_found("Bounded", words, story, settings(prefetch_records=2))
 
 
 def test_a_worker_has_no_more_bytes_than_it_may_or_one_record() -> None:
@@ -895,9 +895,9 @@ def test_a_worker_has_no_more_bytes_than_it_may_or_one_record() -> None:
         told.take_back(1, 1)
         told.hand(1, 2)
 
-    assert_right(story, settings(lease_bytes_per_worker=20))
+    assert_right(story, settings(prefetch_bytes=20))
     words = "worker 0 of 'default' has 20 bytes of 19"
-    assert_found("Bounded", words, story, settings(lease_bytes_per_worker=19))
+    assert_found("Bounded", words, story, settings(prefetch_bytes=19))
 
     def large(told: Told) -> None:
         told.write("a", size=1_000)
@@ -906,7 +906,7 @@ def test_a_worker_has_no_more_bytes_than_it_may_or_one_record() -> None:
         told.deliver(1, 0)
         told.hand(1, 0)
 
-    assert_right(large, settings(lease_bytes_per_worker=1))
+    assert_right(large, settings(prefetch_bytes=1))
 
 
 def test_a_window_is_kept_in_bytes() -> None:
@@ -937,7 +937,7 @@ def test_a_record_without_a_key_may_be_out_while_it_still_runs_of_before() -> No
         told.deliver(1, 0)
         told.hand(1, 0, worker=1)
 
-    assert_right(story, settings(max_leases_per_key=1))
+    assert_right(story, settings(one_in_flight_per_key=True))
 
 
 def test_a_lane_has_no_more_leases_than_it_may() -> None:
@@ -947,7 +947,7 @@ def test_a_lane_has_no_more_leases_than_it_may() -> None:
         told.run(1, 0)
         told.hand(1, 1)
 
-    assert_right(story, settings(max_leases_per_key=1))
+    assert_right(story, settings(one_in_flight_per_key=True))
     words = "t-0@1 .* was given out while another one of its lane is"
 
     def at_once(told: Told) -> None:
@@ -955,7 +955,7 @@ def test_a_lane_has_no_more_leases_than_it_may() -> None:
         told.deliver(1, 0, 1)
         told.hand(1, 0, 1)
 
-    assert_found("Bounded", words, at_once, settings(max_leases_per_key=1))
+    assert_found("Bounded", words, at_once, settings(one_in_flight_per_key=True))
 
 
 def test_a_window_is_kept() -> None:
@@ -1353,4 +1353,4 @@ def test_what_is_not_settled_after_the_faults_is_named() -> None:
         told.commit(1, 0, (2, 3))
 
     words = "the faults are over and 2 of t-0 are not settled by 'default': t-0@0 .*it is blocked"
-    assert_found("Liveness", words, story, settings(retry=ONE, poison="block"), bound=10.0)
+    assert_found("Liveness", words, story, settings(retry=ONE, on_exhausted="block"), bound=10.0)

@@ -66,7 +66,7 @@ def test_a_letter_counts_when_the_member_has_heard_of_it() -> None:
         told.letter(1, 0, error=error)
         told.send(1, 1)
 
-    policy = settings(retry=RetryPolicy(attempts=1), poison="dead_letter", dlq=True)
+    policy = settings(retry=RetryPolicy(attempts=1), on_exhausted="dead_letter", dlq=True)
     assert_right(story, policy)
     words = "covers t-0@0 .*it waits for its dead letter"
     assert_found("SafeCommit", words, lambda told: story(told, None), policy)
@@ -618,7 +618,7 @@ def test_a_worker_that_dies_behind_a_record_cannot_say_that_it_has_ended() -> No
 
 
 def test_a_worker_that_dies_in_several_records_cannot_say_of_any_that_it_has_ended() -> None:
-    individually = settings(individually=True, poison="drop", retry=RetryPolicy(attempts=1))
+    individually = settings(individually=True, on_exhausted="drop", retry=RetryPolicy(attempts=1))
 
     def story(told: Told, *, dies: bool) -> None:
         told.write("a", "b")
@@ -751,7 +751,7 @@ def test_a_letter_that_nobody_heard_of_is_counted() -> None:
         told.released(1)
         again(told)
 
-    policy = settings(retry=RetryPolicy(attempts=1), poison="dead_letter", dlq=True)
+    policy = settings(retry=RetryPolicy(attempts=1), on_exhausted="dead_letter", dlq=True)
     found = assert_right(story, policy)["NoRepeats"]
     assert isinstance(found, NoRepeats)
     assert found.repeats == {"its letter was not heard of": 1}

@@ -55,7 +55,7 @@ def test_what_follows_in_a_lane_goes_on_with_it() -> None:
         joined(told)
         told.hand(1, 2, worker=2)
 
-    assert_right(granted, settings(new_workers_wait=True, max_leases_per_key=1))
+    assert_right(granted, settings(new_workers_wait=True, one_in_flight_per_key=True))
 
 
 def test_what_only_those_who_join_take_for_filters_is_theirs_at_once() -> None:

@@ -50,7 +50,7 @@ def test_nobody_begins_to_filter_where_filters_cannot_be() -> None:
     for routing in ("sticky", "exclusive", "unordered"):
         assert not may_filter_later(settings(routing=RoutingSettings(routing)))
     assert not may_filter_later(settings(hands_over=True))
-    assert not may_filter_later(settings(reliable=False))
+    assert not may_filter_later(settings(delivery="at-most-once"))
     filtered = RoutingSettings(filters={"worker-0": ["*1"]}, on_unmatched="skip")
     assert not may_filter_later(settings(routing=filtered))
     assert may_filter_later(settings())

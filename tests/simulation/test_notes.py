@@ -15,8 +15,8 @@ from tests.support.commit_texts import here
 
 KEY_A = hash_of((T0.topic, -1, b"a", -1))
 OTHER = hash_of((T0.topic, -1, b"b", -1))
-DIVERTS = settings(poison="divert", dlq=True, retry=RetryPolicy(attempts=1))
-ARCHIVES = settings(poison="block_and_dlq", dlq=True, retry=RetryPolicy(attempts=1))
+DIVERTS = settings(on_exhausted="divert", dlq=True, retry=RetryPolicy(attempts=1))
+ARCHIVES = settings(on_exhausted="block_and_dlq", dlq=True, retry=RetryPolicy(attempts=1))
 FIVE = settings(retry=RetryPolicy(attempts=5, backoff=0.0))
 
 
@@ -252,7 +252,7 @@ def test_a_key_that_is_released_may_be_any_of_its_lanes(lanes: int) -> None:
         told.deliver(1, 2)
         told.letter(1, 2)
 
-    each = settings(poison="divert", dlq=True, retry=DIVERTS.retry, order_scope="partition")
+    each = settings(on_exhausted="divert", dlq=True, retry=DIVERTS.retry, order_scope="partition")
     if lanes == 2:
         assert_right(story, each)
     else:

@@ -39,7 +39,9 @@ def run(kind: PoolKind, seed: int = 4, steps: int = 600, *, summed: bool = False
     plan = plan_of(seed, "none")
     settings = SubscriptionSettings(workers=worker_names(3), ack_timeout=1.0, hands_over=True)
     if kind == "lease":
-        settings = replace(settings, hands_over=False, individually=True, max_leases_per_key=1)
+        settings = replace(
+            settings, hands_over=False, individually=True, one_in_flight_per_key=True
+        )
     pool = PoolHabits(wakes=0.02, kind=kind, own=True, release_fails=0.1, at_once=10)
     member = replace(plan.member, subscriptions=(settings,), pool=pool, rests=0.1)
     habits = replace(plan.habits, failing=0.2, at_once=0.3, typical=0.02)

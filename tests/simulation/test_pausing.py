@@ -176,7 +176,7 @@ def test_what_is_resumed_is_read_on_where_its_member_has_nothing_to_do() -> None
     assert_right(after_the_faults(healed=False))
     assert_right(after_the_faults(busy=True))
     assert_right(after_the_faults(stops=True))
-    limited = settings(dlq=True, dlq_limit=DlqLimit(in_a_row=3))
+    limited = settings(dlq=True, dlq_limit=DlqLimit(consecutive=3))
     assert_right(after_the_faults(), limited)
 
 

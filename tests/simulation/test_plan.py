@@ -62,7 +62,7 @@ def test_full_chunks_are_in_some_seeds_and_leave_the_others_as_they_are(
     assert 0.05 < len(changed) / len(SEEDS) < 0.2
     for each in changed:
         assert each.member.chunk <= 40
-        assert all(sub.reliable and len(sub.workers) >= 4 for sub in each.member.subscriptions)
+        assert all(sub.at_least_once and len(sub.workers) >= 4 for sub in each.member.subscriptions)
         for sub in each.member.subscriptions:
             sub.check()
 

@@ -19,7 +19,7 @@ def plan_of_shared(seed: int, keys: int, leases: int) -> Plan:
     """Few workers with more to do than they can, and records that take long now and then."""
     plan = plan_of(seed, "none")
     settings = SubscriptionSettings(
-        workers=worker_names(4), leases_per_worker=leases, poison="drop", pooled=True
+        workers=worker_names(4), prefetch_records=leases, on_exhausted="drop", pooled=True
     )
     member = replace(plan.member, subscriptions=(settings,), pool=PoolHabits(later=0.0))
     habits = replace(plan.habits, failing=0.0, at_once=0.3, typical=0.004, hanging=0.005, hang=1.2)

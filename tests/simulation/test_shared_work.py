@@ -152,7 +152,7 @@ def test_more_workers_hold_more_batches_of_which_the_owner_has_not_heard() -> No
 def test_subscriptions_in_which_records_may_pass_others_are_left_out() -> None:
     for chosen in (
         {"individually": True},
-        {"max_leases_per_key": 1},
-        {"lease_bytes_per_worker": 100},
+        {"one_in_flight_per_key": True},
+        {"prefetch_bytes": 100},
     ):
         assert_right(lambda told: passed(told, 20), settings(**chosen))

@@ -18,7 +18,7 @@ from tests.simulation.watched import Story, assert_found, assert_right, begun, s
 
 STEPS = 600
 SEEDS = range(1, 16)
-UNRELIABLE = settings(reliable=False)
+UNRELIABLE = settings(delivery="at-most-once")
 BESIDE = settings(name="beside", undecodable="drop")
 """A reliable one beside it, of which nothing is told."""
 
@@ -28,7 +28,7 @@ def plan_with(seed: int, *, beside: bool) -> Plan:
     plan = plan_of(Chance(seed))
     first = plan.member.subscriptions[0]
     subs = [without_reliability(first)]
-    subs += [replace(first, name="beside", reliable=True)] if beside else []
+    subs += [replace(first, name="beside", delivery="at-least-once")] if beside else []
     # The package's own members and processes are drawn for what is reliable.
     pool = replace(plan.member.pool, own=False)
     return replace(plan, member=replace(plan.member, subscriptions=tuple(subs), pool=pool))
@@ -46,7 +46,7 @@ def test_whole_runs_keep_what_is_left_of_the_contract(*, beside: bool) -> None:
 
 def test_some_seeds_have_one() -> None:
     drawn = [each for seed in range(200) for each in plan_of(Chance(seed)).member.subscriptions]
-    share = sum(not each.reliable for each in drawn) / len(drawn)
+    share = sum(not each.at_least_once for each in drawn) / len(drawn)
     assert 0.05 < share < 0.2
     for each in drawn:
         each.check()
@@ -152,7 +152,7 @@ def committed(sub: str | None) -> Story:
 
 
 def test_where_nothing_is_reliable_nothing_is_committed() -> None:
-    words = "is sent, and nothing is reliable"
+    words = "is sent, and no subscription is at-least-once"
     assert_found("SafeCommit", words, committed(None), UNRELIABLE)
 
 

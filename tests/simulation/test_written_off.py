@@ -56,7 +56,7 @@ def test_what_comes_behind_it_in_its_lane_may_run() -> None:
 
 LIMITED = settings(
     retry=RetryPolicy(attempts=1),
-    poison="dead_letter",
+    on_exhausted="dead_letter",
     dlq=True,
     dlq_limit=DlqLimit(0.5, 100, 2),
 )

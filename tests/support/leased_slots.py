@@ -41,7 +41,7 @@ def held_by_a(slots: int) -> tuple[Dispatcher, list[cmd.LeaseSlice]]:
         individually=True,
         window_records=1 << 20,
         window_bytes=1 << 40,
-        leases_per_worker=1 << 20,
+        prefetch_records=1 << 20,
     )
     core = Dispatcher([settings])
     # Of many partitions, so that none of them gets beyond its ceiling.

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import inspect
 
-from kafka_keyshared.config.fields import Field, accepted, fields, from_text, nested
+from kafka_keyshared.config.fields import Field, convert_value, fields, from_text, nest
 
 GIVEN = {"bootstrap": "x:1", "group": "g", "topics": ["t"]}
 """What every run needs."""
@@ -56,7 +56,7 @@ def _literals(info: inspect.Type) -> Iterator[Any]:
 
 def _fits(field: Field, value: Any) -> bool:
     faults: list[Any] = []
-    accepted(field, value, faults)
+    convert_value(field, value, faults)
     return not faults
 
 
@@ -71,7 +71,7 @@ def as_text(value: Any) -> str:
 
 def as_toml(values: Mapping[str, Any]) -> str:
     """Return a file with these settings; dots make tables."""
-    tables = nested({name: value for name, value in values.items() if value is not None})
+    tables = nest({name: value for name, value in values.items() if value is not None})
     plain = [f"{name} = {json.dumps(v)}" for name, v in tables.items() if not isinstance(v, dict)]
     for table, inner in tables.items():
         if isinstance(inner, dict):

@@ -51,7 +51,7 @@ class Scene:
             "workers": WORKERS,
             "commit_interval": 0.2,
             "retry": {"attempts": 2, "backoff": 0.01},
-            "poison": "block",
+            "on_exhausted": "block",
             "dlq": f"{topic}.dlq",
             "http_port": 0,
             "console_port": 0,

@@ -168,7 +168,7 @@ def test_dead_letters_are_listed_and_replayed_by_whoever_has_the_token(
 ) -> None:
     letters = f"verbs-{uuid.uuid4().hex[:12]}.dlq"
     embedded_cluster.create_topic(letters, 2)
-    made = Instance(embedded_cluster, tmp_path, dlq=letters, poison="dead_letter")
+    made = Instance(embedded_cluster, tmp_path, dlq=letters, on_exhausted="dead_letter")
     with running(made.app):
         eventually(lambda: len(made.handled) >= 100, WAIT)
         assert made.app.admin is not None

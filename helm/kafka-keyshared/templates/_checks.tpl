@@ -22,6 +22,12 @@ told at once.
 {{- end -}}
 {{- end -}}
 
+{{- range $former, $text := include "keyshared.renamed" . | fromYaml -}}
+{{- if hasKey $config $former -}}
+{{- $wrong = append $wrong (printf "config.%s has been renamed: %s" $former $text) -}}
+{{- end -}}
+{{- end -}}
+
 {{- $stop := include "keyshared.stopSeconds" . | int -}}
 {{- $grace := include "keyshared.graceSeconds" . | int -}}
 {{- if lt $grace (add $stop 15 | int) -}}
@@ -95,8 +101,8 @@ told at once.
 {{- end -}}
 {{- end -}}
 
-{{- if and (eq (get $config "poison" | toString) "dead_letter") (not $config.dlq) -}}
-{{- $wrong = append $wrong "config.poison is dead_letter and there is no config.dlq: give the topic, or true for <topic>.dlq" -}}
+{{- if and (eq (get $config "on_exhausted" | toString) "dead_letter") (not $config.dlq) -}}
+{{- $wrong = append $wrong "config.on_exhausted is dead_letter and there is no config.dlq: give the topic, or true for <topic>.dlq" -}}
 {{- end -}}
 {{- if and $config.dlq_create (not $config.dlq) -}}
 {{- $wrong = append $wrong "config.dlq_create makes a dead-letter topic and there is no config.dlq: give the topic, or true for <topic>.dlq" -}}
@@ -104,7 +110,7 @@ told at once.
 {{- $most := subf (divf (get $kafka "max.poll.interval.ms" | default 300000 | float64) 2000) 0.5 -}}
 {{- $revoke := dig "revoke_deadline" 5 $config | float64 -}}
 {{- if gt $revoke $most -}}
-{{- $wrong = append $wrong (printf "config.revoke_deadline is %g s, above %g s, half of \"max.poll.interval.ms\" less 0.5 s: lower it or raise that" $revoke $most) -}}
+{{- $wrong = append $wrong (printf "config.revoke_deadline is %g s, above %g s, half of \"max.poll.interval.ms\" less 0.5 s: lower the first, or raise the second" $revoke $most) -}}
 {{- end -}}
 
 {{- if $wrong -}}

@@ -54,9 +54,12 @@ def bench_noop(  # noqa: PLR0917 - each is an option of the command line
     fail_every: Annotated[
         int, typer.Option(metavar="INT", help="One record in so many fails once.")
     ] = 0,
-    max_leases_per_key: Annotated[
-        int | None, typer.Option(metavar="INT", help="1, or no limit.")
-    ] = None,
+    one_in_flight_per_key: Annotated[
+        bool,
+        typer.Option(
+            "--one-in-flight-per-key", help="Lease at most one record of a key at a time."
+        ),
+    ] = False,
     key: Annotated[
         KeyPlace, typer.Option(help="Where the key is: the record's own, or a header.")
     ] = KeyPlace.RECORD,
@@ -79,7 +82,7 @@ def bench_noop(  # noqa: PLR0917 - each is an option of the command line
         repeat=repeat,
         null_share=null_share,
         fail_every=fail_every,
-        max_leases_per_key=max_leases_per_key,
+        one_in_flight_per_key=one_in_flight_per_key,
         key=key.value,
         bare_reads=bare_reads,
     )

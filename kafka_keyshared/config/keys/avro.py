@@ -18,7 +18,7 @@ from kafka_keyshared.config.keys.formats import (
     other_format,
 )
 from kafka_keyshared.config.keys.schemas import AvroSchema, SchemaId, Schemas, beside, parsed_schema
-from kafka_keyshared.config.keys.values import key_bytes, ours
+from kafka_keyshared.config.keys.values import key_bytes, mark_key_function
 from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.headers import read_headers
@@ -54,7 +54,9 @@ def from_avro(field: str, *, schema: Any = None, registry: Any = None) -> KeyOf:
     """
     path = tuple(field.split("."))
     if not all(path):
-        raise ConfigError(f"key: {field!r} is no path of Avro fields: give 'name' or 'name.name'")
+        raise ConfigError(
+            f"key: {field!r} is not a path of Avro fields: give 'name' or 'name.name'"
+        )
     if (schema is None) == (registry is None):
         raise ConfigError(f"key: the Avro field {field!r} needs either schema= or registry=")
     if schema is not None:
@@ -73,7 +75,7 @@ def from_avro(field: str, *, schema: Any = None, registry: Any = None) -> KeyOf:
             raise
         return _field(_read(value, start, found)[0], path)
 
-    return ours(key_of)
+    return mark_key_function(key_of)
 
 
 def from_avro_file(field: str, file: Path) -> KeyOf:
@@ -87,12 +89,12 @@ def from_avro_file(field: str, file: Path) -> KeyOf:
     except OSError as error:
         raise ConfigError(f"key_schema={str(file)!r}: {error.strerror}; give a file") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"key_schema={str(file)!r} is no text in UTF-8: {error}") from error
+        raise ConfigError(f"key_schema={str(file)!r} is not text in UTF-8: {error}") from error
     try:
         schema = parsed_schema(text, beside(file.parent))
     except Exception as error:
         raise ConfigError(
-            f"key_schema={str(file)!r} is no Avro schema: {error}; a name that it refers to is "
+            f"key_schema={str(file)!r} is not an Avro schema: {error}; a name that it refers to is "
             "looked for in the file '<full name>.avsc' beside it"
         ) from error
     return from_avro(field, schema=schema)
@@ -113,7 +115,7 @@ def _from_bare_avro(path: tuple[str, ...], schema: AvroSchema) -> KeyOf:
             raise other_format(value, _BARE) or Undecodable("it has bytes behind its end")
         return _field(found, path)
 
-    return ours(key_of)
+    return mark_key_function(key_of)
 
 
 def _is_another_format(value: bytes, schema: AvroSchema) -> bool:
@@ -135,7 +137,7 @@ def _given_schema(schema: Any, path: tuple[str, ...]) -> AvroSchema:
     try:
         parsed = schema if isinstance(schema, AvroSchema) else parsed_schema(schema)
     except Exception as error:
-        raise ConfigError(f"key: this is no Avro schema: {error}") from error
+        raise ConfigError(f"key: the schema is not an Avro schema: {error}") from error
     names = parsed.fields
     if path[0] not in names:
         raise ConfigError(

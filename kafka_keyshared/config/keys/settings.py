@@ -9,7 +9,7 @@ from typing import Any
 from kafka_keyshared.config.keys.avro import from_avro, from_avro_file
 from kafka_keyshared.config.keys.schemas import Folder
 from kafka_keyshared.config.keys.sources import from_callable, from_header, from_json
-from kafka_keyshared.config.keys.values import is_ours
+from kafka_keyshared.config.keys.values import is_marked
 from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record
@@ -46,7 +46,7 @@ def key_function(key: Callable[[Record], Any]) -> KeyOf:
 
     Raises :class:`ConfigError` for a value that cannot be called with one record.
     """
-    return key if is_ours(key) else from_callable(key)
+    return key if is_marked(key) else from_callable(key)
 
 
 def _parse_avro(field: str, schema: Path | None) -> KeyOf:

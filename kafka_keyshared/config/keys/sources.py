@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kafka_keyshared.config.keys.formats import BOM, format_of, other_format
-from kafka_keyshared.config.keys.values import key_bytes, ours
+from kafka_keyshared.config.keys.values import key_bytes, mark_key_function
 from kafka_keyshared.core.keys.extraction import KeyOf
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.headers import HeadersError, read_headers
@@ -33,7 +33,7 @@ def from_header(name: str) -> KeyOf:
     if not name:
         raise ConfigError("key: a header must have a name, such as 'header:customer'")
 
-    return ours(HeaderKey(name))
+    return mark_key_function(HeaderKey(name))
 
 
 class HeaderKey:
@@ -79,7 +79,7 @@ def from_json(pointer: str) -> KeyOf:
     place is missing or null, or if the record has no value. Raises :class:`ConfigError` for an
     invalid pointer.
     """
-    return ours(JsonKey(pointer))
+    return mark_key_function(JsonKey(pointer))
 
 
 class JsonKey:
@@ -141,7 +141,7 @@ def _tokens_of(pointer: str) -> tuple[str, ...]:
     first, *tokens = pointer.split("/")
     if first or "~" in pointer.replace("~0", "").replace("~1", ""):
         raise ConfigError(
-            f"key: {pointer!r} is no JSON pointer: give '/' before each name, such as "
+            f"key: {pointer!r} is not a JSON pointer: give '/' before each name, such as "
             "'/customer/id', with '~1' for a '/' and '~0' for a '~' in a name"
         )
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in tokens)
@@ -211,4 +211,4 @@ def from_callable(function: Callable[[Record], Any]) -> KeyOf:
         except Exception as error:
             raise Undecodable(f"{type(error).__name__}: {error}") from error
 
-    return ours(key_of)
+    return mark_key_function(key_of)

@@ -16,14 +16,14 @@ from kafka_keyshared.model import Undecodable
 _OURS: WeakSet[Any] = WeakSet()
 
 
-def ours(key_of: KeyOf) -> KeyOf:
+def mark_key_function(key_of: KeyOf) -> KeyOf:
     """Mark a key function that needs no wrapper: it returns bytes and the right exceptions."""
     _OURS.add(key_of)
     return key_of
 
 
-def is_ours(key_of: object) -> bool:
-    """Return whether a key function is marked by :func:`ours`."""
+def is_marked(key_of: object) -> bool:
+    """Return whether a key function is marked by :func:`mark_key_function`."""
     return isinstance(key_of, Hashable) and key_of in _OURS
 
 

@@ -20,17 +20,17 @@ from kafka_keyshared.model import Record, TopicPartition, counted, partition_of
 
 
 class DlqLimit(NamedTuple):
-    """The limit: above ``share`` of the last ``records``, or ``in_a_row`` dead letters in a row."""
+    """Limit of dead letters: above ``share`` of the last ``records``, or ``consecutive`` ones."""
 
     share: float = 0.5
     records: int = 5_000
-    in_a_row: int = 1_000
+    consecutive: int = 1_000
 
     def check(self, where: str) -> None:
         """Raise :class:`ConfigError` for an invalid limit; ``where`` begins the message."""
         if not 0 < self.share <= 1:
             raise ConfigError(f"{where}: dlq_limit_share={self.share!r}: give a share above 0 to 1")
-        for name, value in (("records", self.records), ("in_a_row", self.in_a_row)):
+        for name, value in (("records", self.records), ("consecutive", self.consecutive)):
             if value < 1:
                 raise ConfigError(f"{where}: dlq_limit_{name}={value!r}: give at least 1")
 
@@ -38,24 +38,24 @@ class DlqLimit(NamedTuple):
 class _Recent:
     """Outcomes of the last records of a partition, as runs of dead letters and of others.
 
-    ``in_a_row`` counts the dead letters since the last record that was none.
+    ``consecutive`` counts the dead letters since the last record that was none.
     """
 
-    __slots__ = ("in_a_row", "letters", "most", "runs", "total")
+    __slots__ = ("consecutive", "letters", "most", "runs", "total")
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.runs: deque[tuple[bool, int]] = deque()
         self.total = 0
         self.letters = 0
-        self.in_a_row = 0
+        self.consecutive = 0
 
     def add(self, count: int, *, letter: bool) -> None:
         if self.runs and self.runs[-1][0] is letter:
             self.runs[-1] = letter, self.runs[-1][1] + count
         else:
             self.runs.append((letter, count))
-        self.in_a_row = self.in_a_row + count if letter else 0
+        self.consecutive = self.consecutive + count if letter else 0
         self.total += count
         self.letters += count * letter
         while self.total > self.most:
@@ -105,8 +105,8 @@ class DlqWatch:
         recent.add(1, letter=True)
         if partition in self.stopped:
             return
-        if recent.in_a_row >= limit.in_a_row:
-            self.reached[partition] = f"{counted(recent.in_a_row, 'record')} in a row"
+        if recent.consecutive >= limit.consecutive:
+            self.reached[partition] = f"{counted(recent.consecutive, 'record')} in a row"
         elif recent.letters > limit.share * limit.records:
             last = f"the last {recent.total:,} records"
             self.reached[partition] = f"{recent.letters:,} of {last}"

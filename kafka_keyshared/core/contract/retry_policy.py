@@ -22,17 +22,17 @@ WHERE_ORDER_IS_REQUIRED: Collection[PoisonPolicy] = ("block", "block_and_dlq")
 """The policies after which no record behind the poison record runs out of order."""
 
 
-def refuse_for_exclusive(poison: PoisonPolicy, where: str) -> None:
+def refuse_for_exclusive(on_exhausted: PoisonPolicy, where: str) -> None:
     """Raise :class:`ConfigError` for a policy that an exclusive routing does not allow.
 
     Exclusive routing requires order: the whole subscription is one lane, and a blocked record stops
     it. Running records behind a dropped or moved record would break that order. Celeriant refuses
     these policies at start-up too. ``where`` is the start of the error message.
     """
-    if poison not in WHERE_ORDER_IS_REQUIRED:
+    if on_exhausted not in WHERE_ORDER_IS_REQUIRED:
         raise ConfigError(
-            f"{where}: poison={poison!r} goes on behind a record that was not done, and the "
-            f"routing 'exclusive' requires order; give "
+            f"{where}: on_exhausted={on_exhausted!r} goes on behind a record that was not done, "
+            f"and the routing 'exclusive' requires order; give "
             f"{' or '.join(map(repr, WHERE_ORDER_IS_REQUIRED))}"
         )
 
@@ -92,27 +92,27 @@ def decide(
     failure: Failure,
     failures: int,
     retry: RetryPolicy,
-    poison: PoisonPolicy,
+    on_exhausted: PoisonPolicy,
     *,
     dlq: bool,
-    reliable: bool = True,
+    at_least_once: bool = True,
 ) -> Decision:
     """Decide what follows the ``failures``-th failed attempt of a record.
 
     A handler's own ``DeadLetter`` skips the remaining attempts. Without a dead-letter topic it
     blocks the lane, because the record must not be lost. ``Retry(after=...)`` sets the delay, not
-    the number of attempts; with ``attempt=False`` it does not count as one. Without ``reliable``
-    each failed record is dropped.
+    the number of attempts; with ``attempt=False`` it does not count as one. Without
+    ``at_least_once`` each failed record is dropped.
     """
     if failure.disposition is Disposition.GIVEN_BACK:
         return Decision(Disposition.RETRY)
-    if not reliable:
+    if not at_least_once:
         return Decision(Disposition.DROP)
     if failure.disposition in NO_ATTEMPT:
         return Decision(Disposition.RETRY, failure.after or 0.0)
     if failure.disposition is Disposition.DEAD_LETTER:
         return Decision(Disposition.DEAD_LETTER if dlq else Disposition.BLOCK)
     if failures >= retry.attempts:
-        return Decision(_POISON[poison])
+        return Decision(_POISON[on_exhausted])
     asked, own = failure.after, retry.delay(failures, failure.jitter)
     return Decision(Disposition.RETRY, own if asked is None else asked)

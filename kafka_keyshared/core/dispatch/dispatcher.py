@@ -78,8 +78,8 @@ class Dispatcher:
         )
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.commits = Commits(commit)
-        reliable = [settings.name for settings in subscriptions if settings.reliable]
-        self.text_limit = TextLimit(reliable, set_budget)
+        tracked = [settings.name for settings in subscriptions if settings.at_least_once]
+        self.text_limit = TextLimit(tracked, set_budget)
         self.ceilings = Ceilings(self.subscriptions, self.partitions, self.text_limit)
         self.regained = Regained()
         self.meters = Meters()

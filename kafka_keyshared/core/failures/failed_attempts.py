@@ -220,9 +220,9 @@ def follow_up(sub: Subscription, closed: ClosedLane, failure: Failure, now: floa
         failure,
         closed.failures,
         settings.retry,
-        settings.poison,
+        settings.on_exhausted,
         dlq=settings.dlq,
-        reliable=settings.reliable,
+        at_least_once=settings.at_least_once,
     )
     if decision.disposition is Disposition.RETRY:
         closed.on(LaneEvent.RETRY)

@@ -79,7 +79,7 @@ def _cure(sub: Subscription, closed: ClosedLane) -> str:
     settings = sub.settings
     if closed.archived:
         return "Its copy is in the dead-letter topic; mend the handler and restart, or release it"
-    if settings.poison == "divert" and sub.diverted.full(closed.partition):
+    if settings.on_exhausted == "divert" and sub.diverted.full(closed.partition):
         return (
             f"It is not diverted, because {sub.diverted.most} keys of its partition are: release "
             "one of them, or mend the handler and restart"

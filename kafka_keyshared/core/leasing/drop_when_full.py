@@ -22,7 +22,7 @@ from kafka_keyshared.model import Record, counted
 def capacity(sub: Subscription) -> int:
     """Return how many records one worker may hold, leased and waiting together."""
     share = sub.settings.window_records // max(1, len(sub.workers))
-    return max(1, min(sub.settings.leases_per_worker, share))
+    return max(1, min(sub.settings.prefetch_records, share))
 
 
 def shed(sub: Subscription, now: float) -> Sequence[Notice]:
@@ -30,7 +30,7 @@ def shed(sub: Subscription, now: float) -> Sequence[Notice]:
 
     If the window's bytes are used up, the capacity is one record.
     """
-    if sub.settings.reliable:
+    if sub.settings.at_least_once:
         return ()
     most = capacity(sub) if sub.window.room() else 1
     dropped: dict[Worker, list[Record]] = {}
@@ -71,5 +71,6 @@ def _note(sub: Subscription, worker: Worker, records: list[Record], now: float) 
         sub.counts.processed.add(topic, Processed.DROPPED, times)
     if sub.bursts.shed.only_counted(now):
         return []
-    text = f"{worker.name} is full: {counted(len(records), 'record')} dropped (reliable=false)"
+    dropped = counted(len(records), "record")
+    text = f"{worker.name} is full: {dropped} dropped (delivery='at-most-once')"
     return sub.bursts.shed.add(EventLine(text), now)

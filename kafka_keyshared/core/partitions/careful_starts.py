@@ -98,7 +98,7 @@ class _Start:
 
 
 class CarefulStarts:
-    """The partitions that begin, over all reliable subscriptions.
+    """The partitions that begin, over all at-least-once subscriptions.
 
     ``enabled`` is false where commits get no answer. Then every record starts at once, and no
     commit names any.

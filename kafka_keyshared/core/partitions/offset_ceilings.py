@@ -41,8 +41,8 @@ LOOK_SECONDS_PER_RECORD = 6e-7
 class Ceilings:
     """The ceilings of all partitions, for every subscription, and when to raise them.
 
-    It reads the dispatcher's ``states``, and those of its ``subs`` that are reliable: the others
-    have no settled set. ``tracks`` says whether there are any. ``text_limit`` bounds the settled
+    It reads the dispatcher's ``states`` and its at-least-once ``subs``. Other subscriptions have no
+    settled set. ``tracks`` says whether there are any. ``text_limit`` bounds the settled
     sets of all subscriptions together; each has an even share. All times are monotonic seconds.
     """
 
@@ -52,7 +52,7 @@ class Ceilings:
         states: Mapping[TopicPartition, PartitionState],
         text_limit: TextLimit | None = None,
     ) -> None:
-        self.subs = {name: sub for name, sub in subs.items() if sub.settings.reliable}
+        self.subs = {name: sub for name, sub in subs.items() if sub.settings.at_least_once}
         self.tracks = bool(self.subs)
         self._parkings = [sub.parking for sub in self.subs.values()]
         self._states = states

@@ -51,14 +51,14 @@ class Snapshots:
     ) -> dict[TopicPartition, OffsetSnapshot]:
         """Return position and settled sets of every partition that has received records.
 
-        The result is empty if no subscription is reliable, because then no position is safe.
+        The result is empty if no subscription is at-least-once, because then no position is safe.
         ``running`` returns the running records among the held ones; without it none are named.
         """
         by_sub = self._ceilings.look(progress, now)
         noted = notes(self._ceilings.subs, by_sub, self._states)
         snapshots: dict[TopicPartition, OffsetSnapshot] = {}
         if not by_sub:
-            return snapshots  # no subscription is reliable
+            return snapshots  # no subscription is at-least-once
         run = running(by_sub, progress) if running is not None else {}
         for partition, state in self._states.items():
             if state.received_end is None:

@@ -86,8 +86,8 @@ class SlotOwnership:
         worker = Worker(
             name,
             next(self._worker_ids),
-            settings.leases_per_worker,
-            bytes_max=settings.lease_bytes_per_worker,
+            settings.prefetch_records,
+            bytes_max=settings.prefetch_bytes,
             individually=settings.individually,
             slice_records=settings.slice_records,
             state=state,

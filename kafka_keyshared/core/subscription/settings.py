@@ -46,13 +46,21 @@ OnEvict: TypeAlias = Literal["redeliver", "ack"]
 ``ack`` they count as settled and are lost (the rule of Danube's Key-Shared dispatcher)."""
 
 
+Delivery: TypeAlias = Literal["at-least-once", "at-most-once"]
+"""The delivery guarantee. ``at-least-once`` retries and commits. ``at-most-once`` does neither, and
+a full worker drops new records (:mod:`kafka_keyshared.core.leasing.drop_when_full`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class SubscriptionSettings:
     """The settings of one subscription. Times are in seconds.
 
-    ``poison`` is the policy for used-up attempts. ``dlq`` says whether there is a dead-letter
+    ``on_exhausted`` is the policy for used-up attempts. ``dlq`` says whether there is a dead-letter
     topic. A partition whose dead letters exceed ``dlq_limit`` is stopped (None: no limit).
-    ``max_leases_per_key`` is None (many records of a lane may wait at its one worker) or 1.
+    ``prefetch_records`` and ``prefetch_bytes`` limit the leases of one worker, running and next.
+    With ``one_in_flight_per_key`` at most one record of a lane is leased; without it, many records
+    of a lane may wait at its one worker.
+
     With ``individually`` a worker's records settle one by one and in any order, as a pull member's
     do. Its slices have at most ``slice_records`` records. More than one needs a pool that reports
     records as they end, and no ack timeout. Without ``individually`` a worker is serial.
@@ -76,8 +84,7 @@ class SubscriptionSettings:
     :data:`~kafka_keyshared.hashing.SLOT_FUNCTIONS`. ``undecodable`` None means ``dead_letter``
     where there is a dead-letter topic, else ``block``.
 
-    Without ``reliable`` there are no retries and no commits, and a full worker drops new records
-    (:mod:`kafka_keyshared.core.leasing.drop_when_full`).
+    ``delivery`` is the delivery guarantee (:data:`Delivery`).
     """
 
     name: str = "default"
@@ -89,22 +96,22 @@ class SubscriptionSettings:
     slot_function: SlotFunction = "mmh3"
     undecodable: UndecodablePolicy | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    poison: PoisonPolicy = "block"
+    on_exhausted: PoisonPolicy = "block"
     dlq: bool = False
     dlq_limit: DlqLimit | None = None
     window_records: int = 10_000
     window_bytes: int = 64 << 20
     window_share: float = 0.5
-    leases_per_worker: int = 1_000
-    lease_bytes_per_worker: int | None = None
-    max_leases_per_key: int | None = None
+    prefetch_records: int = 1_000
+    prefetch_bytes: int | None = None
+    one_in_flight_per_key: bool = False
     individually: bool = False
     slice_records: int = 1
     call_records: int = 1
     ack_timeout: float | None = None
     warn_after: float = 30.0
     exit_when_stuck: bool = False
-    reliable: bool = True
+    delivery: Delivery = "at-least-once"
     unblocking_interval: float = 0.0
     new_workers_wait: bool = False
     hands_over: bool = False
@@ -113,6 +120,11 @@ class SubscriptionSettings:
     pooled: bool = False
     detach_after: float | None = None
     shards: int | None = None
+
+    @property
+    def at_least_once(self) -> bool:
+        """Return whether records are retried and committed."""
+        return self.delivery == "at-least-once"
 
     @property
     def shard_count(self) -> int:
@@ -136,7 +148,7 @@ class SubscriptionSettings:
         """
         declared = self.routing.mode not in SHARED_MODES or self.routing.filters
         stays = declared or self.hands_over or self.instances or self.new_workers_wait
-        return self.pooled and self.reliable and not stays
+        return self.pooled and self.at_least_once and not stays
 
     def keys(self) -> OwnKeys:
         """Return the reader of record keys."""
@@ -161,7 +173,7 @@ class SubscriptionSettings:
 
     def when_undecodable(self) -> UndecodablePolicy:
         """Return the policy for a record whose key cannot be read."""
-        if not self.reliable:
+        if not self.at_least_once:
             return self.undecodable or "drop"
         return self.undecodable or ("dead_letter" if self.dlq else "block")
 
@@ -180,10 +192,10 @@ class SubscriptionSettings:
                 f"subscription {self.name!r}: window_share={self.window_share!r}: give the part of "
                 "the window that one key may fill: more than 0, and at most 1 for all of it"
             )
-        if self.poison in NEED_DLQ and not self.dlq:
+        if self.on_exhausted in NEED_DLQ and not self.dlq:
             raise ConfigError(
-                f"subscription {self.name!r}: poison={self.poison!r} needs a dead-letter topic; "
-                "give dlq=True or dlq='name'"
+                f"subscription {self.name!r}: on_exhausted={self.on_exhausted!r} needs a "
+                "dead-letter topic; give dlq=True or dlq='name'"
             )
         if self.dlq_limit is not None:
             self.dlq_limit.check(f"subscription {self.name!r}")
@@ -204,14 +216,9 @@ class SubscriptionSettings:
             )
         self._check_routing()
         self._check_sharing()
-        if self.max_leases_per_key not in (None, 1):
+        if self.prefetch_bytes is not None and self.prefetch_bytes < 1:
             raise ConfigError(
-                f"subscription {self.name!r}: max_leases_per_key={self.max_leases_per_key!r}: "
-                "give 1, or None for many leases of a key at its one worker"
-            )
-        if self.lease_bytes_per_worker is not None and self.lease_bytes_per_worker < 1:
-            raise ConfigError(
-                f"subscription {self.name!r}: lease_bytes_per_worker={self.lease_bytes_per_worker}:"
+                f"subscription {self.name!r}: prefetch_bytes={self.prefetch_bytes}:"
                 " give at least 1, or None for any number"
             )
         if self.slice_records < 1 or (self.slice_records > 1 and self.ack_timeout is not None):
@@ -219,9 +226,9 @@ class SubscriptionSettings:
                 f"subscription {self.name!r}: slice_records={self.slice_records}: give at least 1, "
                 "and 1 with an ack timeout, which ends records and not slices"
             )
-        if self.leases_per_worker < 1:
+        if self.prefetch_records < 1:
             raise ConfigError(
-                f"subscription {self.name!r}: leases_per_worker={self.leases_per_worker}: "
+                f"subscription {self.name!r}: prefetch_records={self.prefetch_records}: "
                 "give at least 1"
             )
 
@@ -238,7 +245,7 @@ class SubscriptionSettings:
                 f"subscription {self.name!r}: detach_after={self.detach_after:g}: a record is "
                 "detached where workers share what waits: functions on threads or in processes, "
                 "with routing='ring', 'auto-split' or 'unordered', without filters, "
-                "new_workers_wait or reliable=False; leave detach_after out, or give 0"
+                "new_workers_wait or delivery='at-most-once'; leave detach_after out, or give 0"
             )
 
     def _check_routing(self) -> None:
@@ -248,7 +255,7 @@ class SubscriptionSettings:
         except ConfigError as error:
             raise ConfigError(f"subscription {self.name!r}: {error}") from error
         if mode == "exclusive":
-            refuse_for_exclusive(self.poison, f"subscription {self.name!r}")
+            refuse_for_exclusive(self.on_exhausted, f"subscription {self.name!r}")
         if mode == "unordered" and self.hands_over:
             raise ConfigError(
                 f"subscription {self.name!r}: routing='unordered', and a handler with release() "
@@ -257,7 +264,7 @@ class SubscriptionSettings:
             )
         if self.routing.filters:
             refuse_filters(self)
-        elif mode in ("exclusive", "sticky") and not self.reliable:
+        elif mode in ("exclusive", "sticky") and not self.at_least_once:
             raise ConfigError(_WAITS.format(self.name, mode, ""))
         keyed = {
             "key": self.key_of is not None,
@@ -273,8 +280,8 @@ class SubscriptionSettings:
 
 
 _WAITS = (
-    "subscription {!r}: reliable=False and routing={!r}{}: records would have to wait for a "
-    "worker, and nothing waits without reliability; leave one of the two out"
+    "subscription {!r}: delivery='at-most-once' and routing={!r}{}: records would "
+    "have to wait for a worker, and with this delivery no record waits; leave one of the two out"
 )
 
 
@@ -286,5 +293,5 @@ def refuse_filters(settings: SubscriptionSettings) -> None:
             "with filters a slot may have several workers, so its state has no single owner; "
             "leave the filters or the two methods out"
         )
-    if not settings.reliable:
+    if not settings.at_least_once:
         raise ConfigError(_WAITS.format(settings.name, settings.routing.mode, " with filters"))

@@ -63,7 +63,7 @@ class Subscription(SlotOwnership, Holdings):
         self.closing = closing
         self.parking = Parking()
         self.suspects = Suspects()
-        self.one_lease = OneLease(self.keys.lane) if settings.max_leases_per_key == 1 else None
+        self.one_lease = OneLease(self.keys.lane) if settings.one_in_flight_per_key else None
         self.places += [self.keyless, self.closed, self.keys, self.parking, self.draining]
         self.places.append(self.suspects)
         self.dlq_watch = DlqWatch(settings.dlq_limit) if settings.dlq_limit else None
@@ -102,7 +102,7 @@ class Subscription(SlotOwnership, Holdings):
         """
         received = chunk = Chunk(records, self.window.received)
         self.window.receive(chunk)
-        if park and self.settings.reliable:
+        if park and self.settings.at_least_once:
             records = self.parking.park(records)
             chunk = Chunk(records, self.window.received)
         if events := self._route(chunk):

@@ -54,7 +54,7 @@ class NoopPlan(msgspec.Struct, kw_only=True, frozen=True):
     repeat: int = 9
     null_share: float = 0.0
     fail_every: int = 0
-    max_leases_per_key: int | None = None
+    one_in_flight_per_key: bool = False
     key: Literal["record", "header"] = "record"
     bare_reads: bool = True
 
@@ -72,7 +72,7 @@ class NoopPlan(msgspec.Struct, kw_only=True, frozen=True):
             group=group_of(side),
             records=self.records,
             workers=self.workers,
-            max_leases_per_key=self.max_leases_per_key,
+            one_in_flight_per_key=self.one_in_flight_per_key,
             fail_every=self.fail_every,
             key_header=self.key_header,
             bare_reads=self.bare_reads,

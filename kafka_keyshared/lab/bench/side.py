@@ -48,7 +48,7 @@ class Task(ReadTask, kw_only=True, forbid_unknown_fields=True):
     """
 
     records: int
-    max_leases_per_key: int | None = None
+    one_in_flight_per_key: bool = False
     fail_every: int = 0
     key_header: str | None = None
     bare_reads: bool = True
@@ -222,7 +222,7 @@ def run_keyshared(task: Task, note: Noted = _unnoted) -> SideResult:
         {**conf_of(task), "on_commit": answered},
         handler if coroutines_of(task.workers) is None else awaited(handler),
         stepped,
-        max_leases_per_key=task.max_leases_per_key,
+        one_in_flight_per_key=task.one_in_flight_per_key,
         key="record" if task.key_header is None else f"header:{task.key_header}",
         http_port=task.http_port,
         console_port=task.console_port,

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from kafka_keyshared.config import make_options
+from kafka_keyshared.config.core_settings import subscription_settings
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.lab.bench.jars import PEER_JARS, VERSION, compiler
 
@@ -218,7 +219,7 @@ def system_of(name: str) -> System:
         return System(family=family, size="")
     size = size or family.sizes[0]
     if family.name == "keyshared":
-        make_options({"workers": size}).subscription()
+        subscription_settings(make_options({"workers": size}))
     elif not size.isdigit() or not int(size):
         raise ConfigError(f"--systems {name}: a number of at least 1 goes behind the colon")
     return System(family=family, size=size)

@@ -159,7 +159,7 @@ class Story:
             [TOPIC],
             workers=WORKERS,
             retry=RetryOptions(attempts=2, backoff=0.1),
-            poison="block",
+            on_exhausted="block",
             new_workers_wait=True,  # each worker owns some of the keys, which drain and wait for it
             show_keys=True,
             **options,

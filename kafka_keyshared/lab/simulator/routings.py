@@ -52,7 +52,7 @@ def with_routing(
     if kind in ("exclusive", "unordered"):  # they look at no key
         settings = replace(settings, key_of=None)
     if kind == "exclusive":
-        return replace(settings, routing=RoutingSettings("exclusive"), poison="block")
+        return replace(settings, routing=RoutingSettings("exclusive"), on_exhausted="block")
     if kind == "sticky":
         ranges = _ranges(names, chance)
         return replace(settings, routing=RoutingSettings("sticky", ranges, on_unmatched="skip"))
@@ -117,7 +117,7 @@ def resized_to(chance: Random) -> list[str]:
 def may_filter_later(settings: SubscriptionSettings) -> bool:
     """Return whether joining workers may filter, and none does at first."""
     by_key = settings.routing.mode in ("ring", "auto-split") and not settings.routing.filters
-    return by_key and settings.reliable and not (settings.hands_over or settings.shares)
+    return by_key and settings.at_least_once and not (settings.hands_over or settings.shares)
 
 
 def filters_of_one_more(settings: SubscriptionSettings) -> Sequence[str | bytes] | None:

@@ -47,7 +47,7 @@ def _busy(plan: Plan) -> Plan:
             sub,
             window_records=max(sub.window_records, 200),
             window_bytes=max(sub.window_bytes, 60_000),
-            leases_per_worker=max(sub.leases_per_worker, 5),
+            prefetch_records=max(sub.prefetch_records, 5),
         ),
     )
     return replace(
@@ -71,12 +71,12 @@ def stuck(plan: Plan, draw: Draw) -> Plan:
         if sub.routing.mode in ("unordered", "exclusive"):
             sub = replace(sub, routing=RoutingSettings())  # these allow few policies or few lanes
         poisoned = _poisoned(sub, draw, STUCK_POISON)
-        retry = RetryPolicy(attempts=1, backoff=0.0) if sub.reliable else sub.retry
+        retry = RetryPolicy(attempts=1, backoff=0.0) if sub.at_least_once else sub.retry
         return replace(poisoned, retry=retry, ack_timeout=1.0, dlq_limit=None)
 
     plan = _each(plan, times_out)
     kind = draw.one("kind of stuck", UNENDING)
-    if all(each.poison == "divert" for each in plan.member.subscriptions):
+    if all(each.on_exhausted == "divert" for each in plan.member.subscriptions):
         plan = _roomy(plan, draw)
         kind = draw.one("kind of stuck that diverts", UNENDING_MOSTLY)
         if draw.happens("calm while stuck", 0.7):
@@ -118,7 +118,7 @@ def shared(plan: Plan, draw: Draw) -> Plan:
     """
 
     def shares(sub: SubscriptionSettings) -> SubscriptionSettings:
-        if not sub.reliable:
+        if not sub.at_least_once:
             return sub  # its workers keep a row each
         return replace(
             sub,
@@ -182,7 +182,7 @@ def joining(plan: Plan, draw: Draw) -> Plan:
     """Add workers that join while others run long in their slots, and that leave again."""
 
     def waits(sub: SubscriptionSettings) -> SubscriptionSettings:
-        if not sub.reliable:
+        if not sub.at_least_once:
             return sub  # it is unknown which of its records are settled
         wait = draw.happens(f"joining waits of {sub.name}", 0.9)
         lost = draw.happens(f"joining is lost of {sub.name}", 0.7)
@@ -198,7 +198,7 @@ def withdrawn(plan: Plan, draw: Draw) -> Plan:
     """
 
     def in_ranges(sub: SubscriptionSettings) -> SubscriptionSettings:
-        if not sub.reliable or sub.routing.mode == "exclusive":
+        if not sub.at_least_once or sub.routing.mode == "exclusive":
             return sub
         chance = draw.generator(f"ranges that are withdrawn of {sub.name}")
         unmatched = draw.one(f"withdrawn of {sub.name}", ON_UNMATCHED)
@@ -212,8 +212,8 @@ def withdrawn(plan: Plan, draw: Draw) -> Plan:
 
 def with_full_chunks(plan: Plan, draw: Draw) -> Plan:
     """Return the plan; add full chunks to some of the plans without another emphasis."""
-    reliable = all(each.reliable for each in plan.member.subscriptions)
-    return full_chunks(plan, draw) if reliable and draw.happens("full chunks", 0.22) else plan
+    tracked = all(each.at_least_once for each in plan.member.subscriptions)
+    return full_chunks(plan, draw) if tracked and draw.happens("full chunks", 0.22) else plan
 
 
 def full_chunks(plan: Plan, draw: Draw) -> Plan:
@@ -228,7 +228,7 @@ def full_chunks(plan: Plan, draw: Draw) -> Plan:
             sub,
             workers=worker_names(max(4, len(sub.workers))),
             window_records=1_000,
-            leases_per_worker=1_000,
+            prefetch_records=1_000,
         )
         if plan.member.on_a_loop:
             return replace(changed, slice_records=max(sub.slice_records, 50), ack_timeout=None)
@@ -272,7 +272,7 @@ def deadly(plan: Plan, draw: Draw) -> Plan:
     next member knows the suspects, and starts them last.
     """
     plan = replace(
-        _each(plan, lambda sub: replace(sub, reliable=True)),
+        _each(plan, lambda sub: replace(sub, delivery="at-least-once")),
         metadata_max=draw.one("room to name what ran", (4_096, 1_000)),
         members=1,
     )
@@ -285,12 +285,12 @@ def lettered(plan: Plan, draw: Draw) -> Plan:
     """Keep many dead letters in flight while partitions go, in some plans more than are allowed."""
 
     def sends(sub: SubscriptionSettings) -> SubscriptionSettings:
-        if not sub.reliable or sub.routing.mode == "exclusive":
+        if not sub.at_least_once or sub.routing.mode == "exclusive":
             return sub
-        poison = draw.one(f"letters of {sub.name}", LETTERED_POISON)
+        on_exhausted = draw.one(f"letters of {sub.name}", LETTERED_POISON)
         most = draw.one(f"letters allowed of {sub.name}", (None, FEW_LETTERS))
         retry = RetryPolicy(attempts=1, backoff=0.0)
-        return replace(sub, poison=poison, dlq=True, dlq_limit=most, retry=retry)
+        return replace(sub, on_exhausted=on_exhausted, dlq=True, dlq_limit=most, retry=retry)
 
     go = {"a member was thrown out": 4.0, "a member was stopped": 2.0}
     rare = {name: each for name, each in plan.disturbances.items() if name in SELDOM}
@@ -311,10 +311,10 @@ def outages(plan: Plan, draw: Draw) -> Plan:
     """
 
     def goes_on(sub: SubscriptionSettings) -> SubscriptionSettings:
-        if not sub.reliable or sub.routing.mode == "exclusive":
+        if not sub.at_least_once or sub.routing.mode == "exclusive":
             return sub
         retry = RetryPolicy(attempts=3, backoff=0.2)
-        return replace(sub, retry=retry, poison="dead_letter", dlq=True, dlq_limit=None)
+        return replace(sub, retry=retry, on_exhausted="dead_letter", dlq=True, dlq_limit=None)
 
     plan = _each(plan, goes_on)
     habits = replace(
@@ -414,7 +414,7 @@ def _with_more(plan: Plan, *names: str) -> Plan:
 
 def _diverts(plan: Plan) -> bool:
     """Return whether a subscription diverts lanes. Metadata must have room for their hashes."""
-    return any(each.poison == "divert" for each in plan.member.subscriptions)
+    return any(each.on_exhausted == "divert" for each in plan.member.subscriptions)
 
 
 def _calm(plan: Plan, but: Mapping[str, float]) -> Plan:
@@ -427,10 +427,12 @@ def _poisoned(
     sub: SubscriptionSettings, draw: Draw, among: Sequence[PoisonPolicy]
 ) -> SubscriptionSettings:
     """Return the subscription with few quick attempts, and a policy that closes lanes."""
-    if not sub.reliable:
+    if not sub.at_least_once:
         return sub  # every failed record is dropped
     attempts = draw.one(f"few attempts of {sub.name}", (1, 2))
-    poison = draw.one(f"closing poison of {sub.name}", among)
+    on_exhausted = draw.one(f"closing poison of {sub.name}", among)
     if sub.routing.mode == "exclusive":
-        poison = sub.poison  # few policies go with it
-    return replace(sub, retry=RetryPolicy(attempts=attempts, backoff=0.0), poison=poison, dlq=True)
+        on_exhausted = sub.on_exhausted  # few policies go with it
+    return replace(
+        sub, retry=RetryPolicy(attempts=attempts, backoff=0.0), on_exhausted=on_exhausted, dlq=True
+    )

@@ -80,12 +80,12 @@ def _with_own_keys(plan: Plan) -> Plan:
 def _of_its_own(plan: Plan, draw: Draw) -> Plan:
     """Return the plan with the package's own processes or members, in most plans of these kinds."""
     member, kind = plan.member, plan.member.pool.kind
-    reliable = all(each.reliable for each in member.subscriptions)
-    if kind not in OF_THE_PACKAGE or not reliable or not draw.happens("its own pool", 0.8):
+    tracked = all(each.at_least_once for each in member.subscriptions)
+    if kind not in OF_THE_PACKAGE or not tracked or not draw.happens("its own pool", 0.8):
         return plan
     subs = [replace(each, individually=False) for each in member.subscriptions]
     if kind == "lease":  # pull members have one subscription, without state
-        subs = [replace(subs[0], individually=True, max_leases_per_key=1, hands_over=False)]
+        subs = [replace(subs[0], individually=True, one_in_flight_per_key=True, hands_over=False)]
     pool = replace(
         member.pool,
         own=True,
@@ -98,8 +98,8 @@ def _of_its_own(plan: Plan, draw: Draw) -> Plan:
 def _on_a_loop(plan: Plan, draw: Draw) -> Plan:
     """Return the plan with coroutines as workers, in some plans that can have them."""
     member = plan.member
-    reliable = all(each.reliable for each in member.subscriptions)
-    if not reliable or not draw.happens("coroutines on a loop", 0.3):
+    tracked = all(each.at_least_once for each in member.subscriptions)
+    if not tracked or not draw.happens("coroutines on a loop", 0.3):
         return plan
     most = draw.one("records of a slice", (1, 3, 500))
     subs = (
@@ -178,14 +178,14 @@ def without_reliability(settings: SubscriptionSettings) -> SubscriptionSettings:
     waits = settings.routing.mode in ("sticky", "exclusive") or settings.routing.filters
     return replace(
         settings,
-        reliable=False,
+        delivery="at-most-once",
         routing=RoutingSettings() if waits else settings.routing,
         retry=RetryPolicy(),
-        poison="block",
+        on_exhausted="block",
         dlq=False,
         dlq_limit=None,
         undecodable=None,
-        max_leases_per_key=None,
+        one_in_flight_per_key=False,
         individually=False,
         ack_timeout=None,
         new_workers_wait=False,
@@ -198,7 +198,9 @@ def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
     def one(what: str, among: Sequence[T]) -> T:
         return draw.one(f"{what} of {name}", among)
 
-    poison = one("poison", POISON)
+    # A draw's name seeds its generator. Some names differ from their setting, so that each seed
+    # keeps its plan.
+    on_exhausted = one("poison", POISON)
     settings = SubscriptionSettings(
         name=name,
         workers=worker_names(one("workers", range(1, 9))),
@@ -206,16 +208,16 @@ def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
         retry=RetryPolicy(
             attempts=one("attempts", range(1, 5)), backoff=one("backoff", (0.0, 0.1, 1.0))
         ),
-        poison=poison,
-        dlq=poison in NEED_DLQ or one("dlq", (True, False)),
+        on_exhausted=on_exhausted,
+        dlq=on_exhausted in NEED_DLQ or one("dlq", (True, False)),
         window_records=one("window_records", (6, 20, 200, 2_000)),
-        leases_per_worker=one("leases_per_worker", (1, 5, 50, 1_000)),
-        max_leases_per_key=one("max_leases_per_key", (None, None, 1)),
+        prefetch_records=one("leases_per_worker", (1, 5, 50, 1_000)),
+        one_in_flight_per_key=one("max_leases_per_key", (False, False, True)),
         unblocking_interval=one("unblocking_interval", (0.0, 0.0, 0.05)),
         new_workers_wait=draw.happens(f"new_workers_wait of {name}", 0.25),
         hands_over=one("hands_over", (False, False, True)),
         window_bytes=one("window_bytes", (64 << 20, 64 << 20, 6_000, 60_000)),
-        lease_bytes_per_worker=one("lease_bytes_per_worker", (None, None, 500, 3_000)),
+        prefetch_bytes=one("lease_bytes_per_worker", (None, None, 500, 3_000)),
         individually=draw.happens(f"individually of {name}", 0.25),
         call_records=one("call_records", (1, 1, 8)),
         ack_timeout=one("ack_timeout", (None, 1.0, 5.0)),

@@ -87,7 +87,7 @@ class World:
         self.finishing = False
         self._writing = self.chance("writing")
         self._lifting = self.chance("lifting")
-        self._tracked = any(each.reliable for each in plan.member.subscriptions)
+        self._tracked = any(each.at_least_once for each in plan.member.subscriptions)
 
     def _count_turn(self, events: int) -> None:
         self.turns += 1

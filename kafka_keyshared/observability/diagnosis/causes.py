@@ -188,7 +188,7 @@ KEY_DIVERTED = Cause(
     "key-diverted",
     15,
     "warn",
-    "all that comes of a key goes to the dead-letter topic unrun (poison='divert')",
+    "all that comes of a key goes to the dead-letter topic unrun (on_exhausted='divert')",
     "mend the handler, then release the key (app.release()) and replay its letters",
 )
 SET_FULL = Cause(
@@ -212,7 +212,7 @@ RETRY_WAITING = Cause(
     18,
     "warn",
     "a key waits for the next attempt of a record that fails again and again",
-    "see the error; what it calls may be away. With poison= and attempts= it is decided what "
+    "see the error; what it calls may be away. With on_exhausted= and attempts= it is decided what "
     "becomes of the record in the end",
 )
 PAUSED = Cause(

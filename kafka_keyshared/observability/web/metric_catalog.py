@@ -283,7 +283,7 @@ WORK = (
     MetricFamily(
         "keyshared_worker_dropped_records_total",
         "counter",
-        "Records dropped because the worker was full; always 0 but with reliable=false.",
+        "Records dropped because the worker was full; always 0 but with delivery='at-most-once'.",
         WORKER,
         by_worker(lambda worker: worker.dropped),
     ),

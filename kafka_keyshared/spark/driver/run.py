@@ -95,9 +95,10 @@ class SparkRunRequest:
                 "Spark calls a handler with one record after the other: batch handlers, coroutines "
                 "and members that ask for records run with `keyshared run`"
             )
-        if not self.settings.reliable:
+        if not self.settings.at_least_once:
             raise ConfigError(
-                "reliable=False commits nothing, so a batch would be run for ever: leave it out"
+                "delivery='at-most-once' commits nothing, so a batch would be run for ever: "
+                "leave it out"
             )
         if self.state is not None:
             local_path("state", self.state, SHARED_FOLDER)

@@ -18,7 +18,7 @@ from tests.support.odd_records import ODD, RECORDS, Gate, fails, key_unread, not
 def test_a_blocked_key_is_named_with_its_record_and_its_error(
     started: Started, topic: str, named: Named
 ) -> None:
-    member = started(fails, retry={"attempts": 1}, poison="block")
+    member = started(fails, retry={"attempts": 1}, on_exhausted="block")
     blocked = named(member.app, "key-blocked")
     assert blocked.sentence.startswith(f"key 'odd' is blocked by {topic}-{blocked.partition}@")
     assert "no such address" in blocked.sentence
@@ -32,7 +32,7 @@ def test_a_key_whose_records_go_to_the_dead_letters_unrun_is_named(
     started: Started, cluster: EmbeddedCluster, topic: str, named: Named
 ) -> None:
     cluster.create_topic(f"{topic}.dlq", 1)
-    member = started(fails, retry={"attempts": 1}, poison="divert", dlq=True)
+    member = started(fails, retry={"attempts": 1}, on_exhausted="divert", dlq=True)
     diverted = named(member.app, "key-diverted")
     assert diverted.sentence == "key 'odd' is diverted to the dead-letter topic"
     member.app.release(key=ODD)
@@ -123,7 +123,7 @@ def test_a_dead_letter_that_is_refused_is_named(
     cluster.create_topic(topic, 2)
     write(cluster, topic, RECORDS)
     cluster.fail_next("Produce", "TOPIC_AUTHORIZATION_FAILED", times=1_000)
-    options = {"retry": {"attempts": 1}, "poison": "dead_letter", "dlq": True}
+    options = {"retry": {"attempts": 1}, "on_exhausted": "dead_letter", "dlq": True}
     member = started(fails, records=None, **options)
     refused = named(member.app, "dlq-refusing")
     assert "(key 'odd') was refused" in refused.sentence
@@ -139,8 +139,10 @@ def test_a_partition_of_which_too_much_fails_is_named(
         raise ValueError("these all fail")
 
     cluster.create_topic(f"{topic}.dlq", 1)
-    limit = {"dlq_limit": True, "dlq_limit_in_a_row": 5}
-    member = started(fails_always, retry={"attempts": 1}, poison="dead_letter", dlq=True, **limit)
+    limit = {"dlq_limit": True, "dlq_limit_consecutive": 5}
+    member = started(
+        fails_always, retry={"attempts": 1}, on_exhausted="dead_letter", dlq=True, **limit
+    )
     limited = named(member.app, "dlq-limit")
     assert limited.sentence.startswith(f"nothing more of {topic}-")
     assert limited.topic == topic
@@ -170,7 +172,7 @@ def test_records_that_go_to_the_dead_letters_in_numbers_are_named_with_their_sha
             raise ValueError("no such address")
 
     cluster.create_topic(f"{topic}.dlq", 1)
-    options = {"retry": {"attempts": 1}, "poison": "dead_letter", "dlq": True}
+    options = {"retry": {"attempts": 1}, "on_exhausted": "dead_letter", "dlq": True}
     member = started(every_fifth_fails, records=numbered(100), **options)
     much = named(member.app, "dead-lettering-much")
     assert "were dead-lettered or dropped" in much.sentence

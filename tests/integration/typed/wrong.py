@@ -11,7 +11,7 @@ KeyShared({"group.id": "billing"})  # wrong
 KeyShared({"group.id": "billing"}, 5)  # wrong
 KeyShared({"group.id": "billing"}, ["orders"], dead_letter_on=ValueError)  # wrong
 KeyShared({"group.id": "billing"}, ["orders"], worker=4)  # wrong
-KeyShared({"group.id": "billing"}, ["orders"], poison="forget")  # wrong
+KeyShared({"group.id": "billing"}, ["orders"], on_exhausted="forget")  # wrong
 KeyShared.wrap({"group.id": "billing"})  # wrong
 split(app, 4)  # wrong
 Reader({}, ["orders"])  # wrong

@@ -21,7 +21,7 @@ class EvictingAdversary(Adversary):
     def random_settings(self, name: str) -> SubscriptionSettings:
         """Settings under which records are granted their lane's lease before they are leased."""
         settings = super().random_settings(name)
-        return replace(settings, workers=worker_names(3), max_leases_per_key=1)
+        return replace(settings, workers=worker_names(3), one_in_flight_per_key=True)
 
     def act(self) -> None:
         """Now and then, let a thread end for good."""

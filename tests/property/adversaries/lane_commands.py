@@ -52,7 +52,7 @@ class OrderedOracle(KeyedOracle):
         # Partitions that a limit has stopped; letters since it was lifted, and those in a row.
         self.limited: set[tuple[str, TopicPartition]] = set()
         self.letters: Counter[tuple[str, TopicPartition]] = Counter()
-        self.in_a_row: Counter[tuple[str, TopicPartition]] = Counter()
+        self.consecutive: Counter[tuple[str, TopicPartition]] = Counter()
         super().__init__(subs)
 
     def member_starts(self) -> None:
@@ -70,7 +70,7 @@ class OrderedOracle(KeyedOracle):
         for books in (self.alone, self.dropped, self.posted):
             books -= {each for each in books if each[1][0] in partitions}
         self.limited -= {each for each in self.limited if each[1] in partitions}
-        for counts in (self.letters, self.in_a_row):
+        for counts in (self.letters, self.consecutive):
             for each in [each for each in counts if each[1] in partitions]:
                 del counts[each]
 
@@ -135,7 +135,7 @@ class OrderedOracle(KeyedOracle):
             self._diverts_no_more(sub, [self.lane(sub, head)] * (order.action == "release"))
             return
         each = sub, coordinates_of(head)
-        undiverted = self.subs[sub].poison == "divert" and each in self.dead_lettering
+        undiverted = self.subs[sub].on_exhausted == "divert" and each in self.dead_lettering
         if undiverted and ", blocked" in done:
             # Its lane could not be diverted, for want of room in the metadata: it has no letter.
             self.dead_lettering.discard(each)
@@ -205,12 +205,12 @@ class OrderedOracle(KeyedOracle):
             self._letter(event.publish)
         elif isinstance(event, ev.Reported):
             if any(isinstance(each, ev.SliceEnded) for each in event.reports):
-                self.in_a_row.clear()
+                self.consecutive.clear()
         elif isinstance(event, ev.DlqLimitLifted):
             for each in [each for each in self.limited if each[1] in event.partitions]:
                 self.limited.discard(each)
                 self.letters.pop(each, None)
-                self.in_a_row.pop(each, None)
+                self.consecutive.pop(each, None)
 
     def is_stopped(self, stopped: Mapping[str, Collection[TopicPartition]]) -> None:
         """Of these nothing starts now, by the limit of each subscription: is that as it should?"""
@@ -218,10 +218,10 @@ class OrderedOracle(KeyedOracle):
         assert now >= self.limited, f"{self.limited - now} goes on, and nobody has lifted its limit"
         for each in now - self.limited:
             limit = self._limit(each)
-            least = min(limit.in_a_row, limit.share * limit.records)
+            least = min(limit.consecutive, limit.share * limit.records)
             assert self.letters[each] >= least, f"{each} is stopped after {self.letters[each]}"
-        for each, count in self.in_a_row.items():
-            over = count >= self._limit(each).in_a_row and not self.stopped
+        for each, count in self.consecutive.items():
+            over = count >= self._limit(each).consecutive and not self.stopped
             assert not over or each in now, f"{each} goes on after {count} letters in a row"
         self.limited = now
 
@@ -235,7 +235,7 @@ class OrderedOracle(KeyedOracle):
         sub, at = publish.subscription, coordinates_of(record)
         if self.current(record) and (sub, at) not in self.dropped:
             self.letters[sub, at[0]] += 1
-            self.in_a_row[sub, at[0]] += 1
+            self.consecutive[sub, at[0]] += 1
 
 
 class OrderedMember(Member):
@@ -268,11 +268,11 @@ class OrderingAdversary(JoiningAdversary, KeyedAdversary):
         """Settings with every policy, under which much fails."""
         will = self.will
         settings = super().random_settings(name)
-        poison = will.choice(POISON)
-        dlq = settings.dlq or poison in NEED_DLQ or will.random() < 0.7
+        on_exhausted = will.choice(POISON)
+        dlq = settings.dlq or on_exhausted in NEED_DLQ or will.random() < 0.7
         return replace(
             settings,
-            poison=poison,
+            on_exhausted=on_exhausted,
             dlq=dlq,
             dlq_limit=will.choice(LIMITS) if dlq else None,
             null_keys="one-lane" if will.random() < 0.5 else settings.null_keys,

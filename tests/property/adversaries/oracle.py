@@ -291,22 +291,25 @@ class Oracle:
         at = coordinates_of(record)
         if verdict.disposition is Disposition.PUT_OFF:
             return
-        if settings.poison == "divert":
+        if settings.on_exhausted == "divert":
             self.failed_hash[sub, at] = self.lane_hash(sub, record)
         tries = self.attempts[sub, at] = self.attempts.get((sub, at), 0) + 1
         asked = verdict.disposition is Disposition.DEAD_LETTER
         if not asked and tries < settings.retry.attempts:
             return
-        poison = settings.poison
+        on_exhausted = settings.on_exhausted
         copied = (sub, at) in self.copied
         if (asked and settings.dlq) or (
             not asked
-            and (poison in ("dead_letter", "divert") or (poison == "block_and_dlq" and not copied))
+            and (
+                on_exhausted in ("dead_letter", "divert")
+                or (on_exhausted == "block_and_dlq" and not copied)
+            )
         ):
             self.dead_lettering.add((sub, at))
-            if not asked and poison == "block_and_dlq":
+            if not asked and on_exhausted == "block_and_dlq":
                 self.copying.add((sub, at))
-        elif asked or poison in ("block", "block_and_dlq"):
+        elif asked or on_exhausted in ("block", "block_and_dlq"):
             self.blocked.add((sub, at))
         else:
             self._settled(sub, record)
@@ -317,7 +320,7 @@ class Oracle:
         A letter of a record that has not run is one of a lane that is, in whichever partition.
         """
         asked = last.disposition is Disposition.DEAD_LETTER
-        if asked or self.subs[sub].poison != "divert" or self.lane(sub, record)[3] >= 0:
+        if asked or self.subs[sub].on_exhausted != "divert" or self.lane(sub, record)[3] >= 0:
             return
         hash_ = self.lane_hash(sub, record)
         if last.disposition is Disposition.DIVERT:

@@ -40,26 +40,26 @@ _POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block")
 
 def random_settings(rng: Random, name: str) -> SubscriptionSettings:
     """A subscription small enough that its bounds are met."""
-    poison = rng.choice(_POISON)
+    on_exhausted = rng.choice(_POISON)
     return SubscriptionSettings(
         name=name,
         workers=tuple(f"worker-{index}" for index in range(rng.randint(1, 4))),
         order_scope=rng.choice(_SCOPES),
         retry=RetryPolicy(attempts=rng.randint(1, 4), backoff=rng.choice([0.0, 0.1])),
-        poison=poison,
-        dlq=poison == "dead_letter" or rng.random() < 0.5,
+        on_exhausted=on_exhausted,
+        dlq=on_exhausted == "dead_letter" or rng.random() < 0.5,
         window_records=rng.choice([6, 20, 60, 200]),
-        leases_per_worker=rng.choice([1, 2, 5, 12, 1_000]),
-        max_leases_per_key=rng.choice([None, None, 1]),
+        prefetch_records=rng.choice([1, 2, 5, 12, 1_000]),
+        one_in_flight_per_key=rng.choice((False, False, True)),
     )
 
 
 def _with_later_policies(settings: SubscriptionSettings, rng: Random) -> SubscriptionSettings:
     """The settings, every other time with a policy that has become possible later."""
     later: dict[PoisonPolicy, PoisonPolicy] = {"block": "block_and_dlq", "dead_letter": "divert"}
-    if settings.poison not in later or rng.random() < 0.5:
+    if settings.on_exhausted not in later or rng.random() < 0.5:
         return settings
-    return replace(settings, poison=later[settings.poison], dlq=True)
+    return replace(settings, on_exhausted=later[settings.on_exhausted], dlq=True)
 
 
 MATE = b"key-0-15576"
@@ -120,8 +120,8 @@ class Member(Harness):
         for worker in self.pool.workers.values():
             settings = self.sub(worker.sub).settings
             leased = sum(len(self.core.leased(id_)) for id_ in worker.given)
-            assert leased <= settings.leases_per_worker, f"{worker.index} holds {leased} leases"
-            if settings.max_leases_per_key == 1 and worker.alive:
+            assert leased <= settings.prefetch_records, f"{worker.index} holds {leased} leases"
+            if settings.one_in_flight_per_key and worker.alive:
                 self._assert_one_lease_per_lane(worker)
         return commands
 
@@ -165,7 +165,7 @@ class World:
         weights = Random(f"weights-{seed}")
         if weights.random() < 0.3:
             most = weights.choice([1, 50, 500])
-            self.settings = [replace(each, lease_bytes_per_worker=most) for each in self.settings]
+            self.settings = [replace(each, prefetch_bytes=most) for each in self.settings]
         shared = Random(f"pooled-{seed}")
         if shared.random() < self.pooled:
             # With few shards most keys share one, and a busy key is soon a hot one.

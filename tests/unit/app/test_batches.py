@@ -138,20 +138,20 @@ def test_what_the_settings_are_with_batches_and_without() -> None:
     def handle(items: Any) -> None: ...
 
     assert app.subscription.individually and app.subscription.shares
-    assert app.subscription.leases_per_worker == 1_800
+    assert app.subscription.prefetch_records == 1_800
     assert app.subscription.key_of is not None
 
     @app.batch_handler(size=10, same_key=True)
     def of_one_key(items: Any) -> None: ...
 
     assert not app.subscription.shares
-    assert app.subscription.leases_per_worker == 1_000
+    assert app.subscription.prefetch_records == 1_000
 
     @app.handler
     def single(item: Any) -> None: ...
 
     assert not app.subscription.individually and app.subscription.shares
-    assert app.subscription.leases_per_worker == 1_000
+    assert app.subscription.prefetch_records == 1_000
     assert app.subscription.key_of is not None
 
 
@@ -163,7 +163,7 @@ def test_a_coroutine_function_chooses_calls_on_a_loop_and_leases_for_all_of_them
 
     assert app.options.workers == "asyncio:16"
     assert "16 coroutines" in app.banner()
-    assert app.subscription.leases_per_worker == 2 * 16 * 500
+    assert app.subscription.prefetch_records == 2 * 16 * 500
 
 
 def test_a_call_past_the_ack_timeout_is_cancelled_and_only_what_hangs_alone_has_failed() -> None:

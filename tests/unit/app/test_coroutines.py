@@ -51,7 +51,7 @@ def test_the_line_at_the_start_says_how_many_run_at_once() -> None:
     app = an_app(OfflineBroker(), "asyncio:1000")
     assert "1,000 coroutines" in app.banner()
     assert app.subscription.workers == ("worker-0",)
-    assert app.subscription.leases_per_worker == 2_000
+    assert app.subscription.prefetch_records == 2_000
 
 
 def test_how_many_run_at_once_is_changed_while_it_runs_and_refused_beyond_its_leases() -> None:
@@ -76,8 +76,7 @@ def test_how_many_run_at_once_is_changed_while_it_runs_and_refused_beyond_its_le
     asking.join(WAIT)
     assert said == [
         ("worker-0",),
-        "scale(3000): a worker holds 1000 records at most; make the app with "
-        "leases_per_worker=6000",
+        "scale(3000): a worker holds 1000 records at most; make the app with prefetch_records=6000",
         "scale(3): there is no subscription 'audit'; there is 'default'",
     ]
 
@@ -114,7 +113,7 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         app.join("member")
     with pytest.raises(ConfigError, match="at least 1"):
         app.scale(0)
-    with pytest.raises(ConfigError, match="'asyncio:1000' for so many"):
+    with pytest.raises(ConfigError, match="'asyncio:1000' for 1000 concurrent"):
         KeyShared(CONF, ["orders"], workers="asyncio:0")
 
 
@@ -138,7 +137,7 @@ def test_where_workers_are_not_given_a_coroutine_function_chooses_the_loop(handl
     app.handler(handler)
     assert (app.options.pool, app.options.coroutines) == ("asyncio", 1_000)
     assert app.subscription.workers == ("worker-0",)
-    assert app.subscription.leases_per_worker == 2_000
+    assert app.subscription.prefetch_records == 2_000
     assert app.subscription.individually and app.subscription.detaches is None
     assert app.subscription.key_of is not None and app.subscription.retry.attempts == 3
     app.handler(counts)

@@ -16,6 +16,7 @@ from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options, RetryOptions
+from kafka_keyshared.config.core_settings import subscription_settings
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.thread_state import WorkerSpec
@@ -39,8 +40,12 @@ from tests.support.records import record
         ({}, {"workers": "thread:0"}, "workers='thread:0'"),
         ({}, {"workers": "fibre:3"}, "workers='fibre:3'"),
         ({}, {"workers": -4}, "workers=-4"),
-        ({}, {"poison": "dead_letter"}, "poison='dead_letter' needs a dead-letter topic"),
-        ({}, {"poison": "ignore"}, "poison"),
+        (
+            {},
+            {"on_exhausted": "dead_letter"},
+            "on_exhausted='dead_letter' needs a dead-letter topic",
+        ),
+        ({}, {"on_exhausted": "ignore"}, "on_exhausted"),
         ({}, {"revoke_deadline": 200.0}, r"revoke_deadline=200 s is above 149\.5 s"),
         (
             {"max.poll.interval.ms": 10_000, "session.timeout.ms": 6_000},
@@ -53,8 +58,8 @@ from tests.support.records import record
         ({}, {"retry": {"attempts": 0}}, r"retry\.attempts=0"),
         ({}, {"retry": {"jitter": 1.5}}, r"retry\.jitter=1\.5"),
         ({}, {"retry": {"tries": 3}}, "tries"),
-        ({}, {"leases_per_worker": 0}, "leases_per_worker=0"),
-        ({}, {"max_leases_per_key": 2}, "max_leases_per_key=2"),
+        ({}, {"prefetch_records": 0}, "prefetch_records=0"),
+        ({}, {"one_in_flight_per_key": 2}, "one_in_flight_per_key=2: give true or false"),
         ({}, {"order_scope": "galaxy"}, "order_scope"),
         ({}, {"wokers": 3}, "wokers"),
         ({}, {"dlq": "orders"}, "dlq: the dead letters of 'orders' would go to 'orders'"),
@@ -314,6 +319,6 @@ def test_every_worker_of_a_pool_has_its_own_thread() -> None:
 
 def test_one_thread_and_one_attempt_are_told_in_the_singular() -> None:
     options = Options(workers=1, retry=RetryOptions(attempts=1))
-    line = banner("billing", ["orders"], options, options.subscription())
+    line = banner("billing", ["orders"], options, subscription_settings(options))
     assert " · 1 thread · " in line
     assert line.endswith(" · 1 attempt, then block")

@@ -81,7 +81,7 @@ def test_a_coroutine_handler_still_chooses_its_pool_where_no_workers_are_given(
 
 
 def test_settings_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
-    app = KeyShared(CONF, ["orders"], dlq=True, poison="dead_letter")
+    app = KeyShared(CONF, ["orders"], dlq=True, on_exhausted="dead_letter")
     with pytest.raises(ConfigError, match="needs a dead-letter topic"):
         app.override(file_with(tmp_path, "dlq = false\n"), "app:app")
 

@@ -32,7 +32,7 @@ def test_what_says_no_number_of_workers_is_refused_with_all_that_may_be_said(wor
         an_app(workers=workers)
     assert str(refused.value) == (
         f"workers={workers!r}: give a number of threads such as 16 or 'thread:16', at least 1 "
-        "worker; 'asyncio:1000' for so many coroutines at once, 'process:4' for processes; or "
+        "worker; 'asyncio:1000' for 1000 concurrent coroutines, 'process:4' for processes; or "
         "'pull' for members that ask for records"
     )
 
@@ -40,10 +40,10 @@ def test_what_says_no_number_of_workers_is_refused_with_all_that_may_be_said(wor
 @pytest.mark.parametrize(
     ("workers", "instead"),
     [
-        ("asyncio:1000000", "at most 100000; give 'asyncio:100000', or fewer"),
-        ("process:1001", "at most 1000; give 'process:1000', or fewer"),
-        ("thread:999999999", "at most 10000; give 'thread:10000', or fewer"),
-        (10_001, "at most 10000; give 'thread:10000', or fewer"),
+        ("asyncio:1000000", "100000; give 'asyncio:100000', or fewer"),
+        ("process:1001", "1000; give 'process:1000', or fewer"),
+        ("thread:999999999", "10000; give 'thread:10000', or fewer"),
+        (10_001, "10000; give 'thread:10000', or fewer"),
     ],
 )
 def test_more_workers_than_anybody_means_are_refused_before_they_are_made(
@@ -51,7 +51,7 @@ def test_more_workers_than_anybody_means_are_refused_before_they_are_made(
 ) -> None:
     with pytest.raises(ConfigError) as refused:
         an_app(workers=workers)
-    assert str(refused.value) == f"workers={workers!r}: there are {instead}"
+    assert str(refused.value) == f"workers={workers!r}: the maximum is {instead}"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_more_workers_than_anybody_means_are_refused_before_they_are_made(
 )
 def test_nor_are_they_ordered_while_it_runs(workers: Any, many: int) -> None:
     app = an_app(workers=workers)
-    with pytest.raises(ConfigError, match=rf"scale\({many}\): there are at most {many - 1}; give"):
+    with pytest.raises(ConfigError, match=rf"scale\({many}\): the maximum is {many - 1}; give"):
         app.scale(many)
     with pytest.raises(ConfigError, match=r"scale\(-1\): give at least 1 worker"):
         app.scale(-1)

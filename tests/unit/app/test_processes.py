@@ -208,7 +208,7 @@ def test_a_handler_that_can_be_made_no_more_ends_the_run_with_what_it_said(
         broker,
         "process:1",
         retry={"attempts": 1},
-        poison="drop",
+        on_exhausted="drop",
         stop_timeout=2.0,
         revoke_deadline=1.0,
     )

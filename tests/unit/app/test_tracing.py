@@ -26,7 +26,7 @@ from kafka_keyshared import Ack, DeadLetter, Drop, Output, Retry
 from kafka_keyshared.app.keyshared import CLOCK, KeyShared
 from kafka_keyshared.cli.run import hand_out
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.config import tracing_checks
+from kafka_keyshared.config import option_checks
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.model import Record
@@ -141,7 +141,7 @@ def test_a_span_says_how_a_call_ended(spans: Kept) -> None:
         *(None, Ack, Drop("no"), Retry(after=0), Retry, ValueError("bad")),
     ]
     broker = OfflineBroker(*(a_record(each, f"k{each}") for each in range(len(endings))))
-    app = an_app(broker, retry={"backoff": 0}, poison="drop")
+    app = an_app(broker, retry={"backoff": 0}, on_exhausted="drop")
     first: set[int] = set()
 
     @app.handler
@@ -221,7 +221,7 @@ def test_a_batch_is_one_span_with_a_link_to_each_record(spans: Kept) -> None:
     broker = OfflineBroker(
         *(a_record(each, f"k{each}", [("traceparent", link)]) for each, link in enumerate(links))
     )
-    app = an_app(broker, workers=1, retry={"attempts": 1}, poison="drop")
+    app = an_app(broker, workers=1, retry={"attempts": 1}, on_exhausted="drop")
 
     @app.batch_handler(size=4, wait=60)
     def handle(records: Sequence[Any]) -> Any:
@@ -298,7 +298,7 @@ def test_in_a_process_the_span_is_made_where_the_handler_runs(
     written: list[Output] = []
     # The first makes the provider, within its own span, which so is none.
     broker = OfflineBroker(*(a_record(each) for each in range(4)))
-    app = an_app(broker, "process:1", retry={"attempts": 1}, poison="drop")
+    app = an_app(broker, "process:1", retry={"attempts": 1}, on_exhausted="drop")
     app.handler(in_a_process)
     hand_out(app, in_a_process, lambda _, outputs: written.extend(outputs))
     run(broker, app, 4)
@@ -352,7 +352,7 @@ def test_where_the_extra_is_missing_it_is_refused_with_what_installs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found: Callable[[str], None] = lambda name: None  # noqa: E731
-    monkeypatch.setattr(tracing_checks, "find_spec", found)
+    monkeypatch.setattr(option_checks, "find_spec", found)
     with pytest.raises(ConfigError, match=r'pip install "kafka-keyshared\[tracing\]"'):
         an_app(OfflineBroker())
     assert an_app(OfflineBroker(), tracing=False).options.tracing is False

@@ -10,6 +10,7 @@ from kafka_keyshared.app.banner import banner
 from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.cli.run_progress import StatusLine
 from kafka_keyshared.config import Options
+from kafka_keyshared.config.core_settings import subscription_settings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.instance_view import InstanceView
@@ -41,7 +42,7 @@ def test_a_full_worker_drops_the_newest_and_nothing_is_committed(
 
     broker = OfflineBroker(*(record(offset) for offset in range(50)), stepped=stepped)
     app = KeyShared(
-        CONF, ["orders"], hooks=broker.hooks, workers=1, leases_per_worker=5, reliable=False
+        CONF, ["orders"], hooks=broker.hooks, workers=1, prefetch_records=5, delivery="at-most-once"
     )
     app.handler(handle)
     assert app.run() == 0
@@ -65,7 +66,7 @@ def test_what_a_handler_fails_on_is_not_tried_again() -> None:
             app.stop()
 
     broker = OfflineBroker(*(record(offset) for offset in range(3)), stepped=stepped)
-    app = KeyShared(CONF, ["orders"], hooks=broker.hooks, workers=1, reliable=False)
+    app = KeyShared(CONF, ["orders"], hooks=broker.hooks, workers=1, delivery="at-most-once")
     app.handler(handle)
     assert app.run() == 0
     assert tried == [0, 1, 2]
@@ -73,11 +74,11 @@ def test_what_a_handler_fails_on_is_not_tried_again() -> None:
 
 
 def test_it_is_refused_with_what_needs_tracking_before_anything_is_consumed() -> None:
-    with pytest.raises(ConfigError, match=r"dlq=True, retry\.attempts=2 would mean nothing"):
-        KeyShared(CONF, ["orders"], reliable=False, dlq=True, retry={"attempts": 2})
+    with pytest.raises(ConfigError, match=r"does not work with dlq=True, retry\.attempts=2: leave"):
+        KeyShared(CONF, ["orders"], delivery="at-most-once", dlq=True, retry={"attempts": 2})
 
 
 def test_the_banner_says_what_it_leaves_out() -> None:
-    settings: SubscriptionSettings = Options(reliable=False).subscription()
-    line = banner("billing", ["orders"], Options(reliable=False), settings)
+    settings: SubscriptionSettings = subscription_settings(Options(delivery="at-most-once"))
+    line = banner("billing", ["orders"], Options(delivery="at-most-once"), settings)
     assert line.endswith("nothing is committed · what fails or finds its worker full is dropped")

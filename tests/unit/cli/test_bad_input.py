@@ -250,9 +250,9 @@ def test_a_mistyped_client_setting_is_guessed(
         ({"wrkers": 8}, "did you mean 'workers'.*\nthe settings are workers, dlq"),
         ({"window_records": "many"}, "window_records='many': give a whole number of at least 1"),
         ({"retry": {"attemps": 3}}, "'attempts'.*\nthe settings in retry={…} are attempts, backo"),
-        ({"attempts": 3}, "'attempts' is no setting here: 'attempts' stands in retry={…}"),
+        ({"attempts": 3}, "'attempts' is not a setting here: move 'attempts' into retry={…}"),
         ({"on_stuck": "explode"}, "on_stuck='explode': give 'exit' or 'hold'"),
-        ({"poison": "drp"}, "poison='drp': give 'block' or 'block_and_dlq' or "),
+        ({"on_exhausted": "drp"}, "on_exhausted='drp': give 'block' or 'block_and_dlq' or "),
         ({"commit_interval": "soon"}, "commit_interval='soon': give a number above 0"),
     ],
 )

@@ -62,14 +62,14 @@ CANNOT_BE: dict[str, tuple[dict[str, Any], str, str]] = {
         "filters are given for worker-0 and routing='exclusive' takes none",
     ),
     "exclusive with drop": (
-        {"routing": "exclusive", "poison": "drop"},
-        'routing = "exclusive"\npoison = "drop"\n',
-        "poison='drop' goes on behind a record that was not done, and the routing 'exclusive'",
+        {"routing": "exclusive", "on_exhausted": "drop"},
+        'routing = "exclusive"\non_exhausted = "drop"\n',
+        "on_exhausted='drop' goes on behind a record that was not done, and the routing",
     ),
     "exclusive with dead letters": (
-        {"routing": "exclusive", "poison": "dead_letter", "dlq": True},
-        'routing = "exclusive"\npoison = "dead_letter"\ndlq = true\n',
-        "poison='dead_letter' goes on behind a record that was not done, and the routing",
+        {"routing": "exclusive", "on_exhausted": "dead_letter", "dlq": True},
+        'routing = "exclusive"\non_exhausted = "dead_letter"\ndlq = true\n',
+        "on_exhausted='dead_letter' goes on behind a record that was not done, and the routing",
     ),
     "exclusive with weights": (
         {"routing": "exclusive", "weights": {"worker-0": 2.0}},
@@ -81,10 +81,10 @@ CANNOT_BE: dict[str, tuple[dict[str, Any], str, str]] = {
 BY_FLAG: dict[str, tuple[str, tuple[str, ...]]] = {
     "exclusive with ranges": ('[ranges]\na = "0-99"\n', ("--routing", "exclusive")),
     "exclusive with filters": ('[filters]\nworker-0 = ["a*"]\n', ("--routing", "exclusive")),
-    "exclusive with drop": ("", ("--routing", "exclusive", "--poison", "drop")),
+    "exclusive with drop": ("", ("--routing", "exclusive", "--on-exhausted", "drop")),
     "exclusive with dead letters": (
         "",
-        ("--routing", "exclusive", "--poison", "dead_letter", "--dlq", "auto"),
+        ("--routing", "exclusive", "--on-exhausted", "dead_letter", "--dlq", "auto"),
     ),
     "exclusive with weights": ("[weights]\nworker-0 = 2.0\n", ("--routing", "exclusive")),
 }

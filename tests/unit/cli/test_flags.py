@@ -62,11 +62,11 @@ def settings(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
 def test_attempts_and_poison_are_flags_and_win_over_the_file(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (place / "some.toml").write_text("poison = 'block'\n[retry]\nattempts = 9\n")
-    flags = ("--config", "some.toml", "--attempts", "3", "--poison", "drop")
+    (place / "some.toml").write_text("on_exhausted = 'block'\n[retry]\nattempts = 9\n")
+    flags = ("--config", "some.toml", "--attempts", "3", "--on-exhausted", "drop")
     found = settings(capsys, *COMPLETE, *flags)["settings"]
     assert found["retry.attempts"] == {"value": 3, "origin": "--attempts"}
-    assert found["poison"] == {"value": "drop", "origin": "--poison"}
+    assert found["on_exhausted"] == {"value": "drop", "origin": "--on-exhausted"}
 
 
 def test_how_keys_change_hands_is_said_by_flags(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,7 +81,7 @@ def test_how_keys_change_hands_is_said_by_flags(capsys: pytest.CaptureFixture[st
     [
         (("--attempts", "0"), "retry.attempts"),
         (("--unblocking-interval", "-1"), "unblocking_interval"),
-        (("--poison", "ignore"), "poison"),
+        (("--on-exhausted", "ignore"), "on_exhausted"),
         (("--from-beginning", "-X", "auto.offset.reset=latest"), "give one of them"),
     ],
 )

@@ -31,7 +31,7 @@ CHOSEN = RoutingArguments(16, 200, "ring", (), ())
 SHARED = SubscriptionSettings(
     workers=NAMES,
     pooled=True,
-    leases_per_worker=4,
+    prefetch_records=4,
     retry=RetryPolicy(attempts=5, backoff=10.0, jitter=0.0),
 )
 

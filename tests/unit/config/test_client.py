@@ -22,12 +22,17 @@ from kafka_keyshared.config import (
     merge,
 )
 from kafka_keyshared.config import client as config_client
-from kafka_keyshared.config.client import ask, setting_fault, without_effect
+from kafka_keyshared.config.client import (
+    REFUSED,
+    RefusedSetting,
+    client_error,
+    setting_fault,
+    without_effect,
+)
 from kafka_keyshared.config.environment import CLIENT, RESERVED, client_name
-from kafka_keyshared.config.forbidden_client import REFUSED, RefusedSetting
 from kafka_keyshared.config.layers import from_environment
 from kafka_keyshared.config.properties import ALIASES, CALLBACKS, CONSUMER, PRODUCER
-from kafka_keyshared.config.secrets import MASK, masked
+from kafka_keyshared.config.secrets import MASK, mask
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.testing.clusters.cluster import Cluster
 
@@ -105,14 +110,14 @@ def test_what_breaks_nothing_is_taken(name: str, value: Any) -> None:
         ("sesion.timeout.ms", 1, "did you mean 'session.timeout.ms'"),
         ("Group.Instance.Id", "x", "did you mean 'group.instance.id'"),
         ("linger.msec", 1, "did you mean 'linger.ms'"),
-        ("xyz", 1, '"xyz" is no setting of the Kafka client'),
+        ("xyz", 1, '"xyz" is not a setting of the Kafka client'),
         ("session.timeout.ms", "soon", "Invalid value"),
         ("session.timeout.ms", 0, "outside allowed range 1..3600000"),
         ("auto.offset.reset", "first", 'Invalid value "first"'),
         ("ssl.ca.location", ["a"], "is a list: give text, a number, true or false"),
         ("sasl.password", b"x", "is a bytes: give text"),
-        *((name, "print", "takes a function of Python") for name in CALLBACKS),
-        ("rebalance_cb", print, "of callbacks there are on_commit"),
+        *((name, "print", "takes a Python function") for name in CALLBACKS),
+        ("rebalance_cb", print, "the callbacks in Python are on_commit"),
     ],
 )
 def test_what_the_client_does_not_take_is_refused_at_once(name: str, value: Any, said: str) -> None:
@@ -142,8 +147,8 @@ def test_the_client_is_asked_without_being_made(monkeypatch: pytest.MonkeyPatch)
             made.append(self)
 
     monkeypatch.setattr(config_client, "Consumer", Watched)
-    assert ask({"session.timeout.ms": 6_000, **NEEDED}) is None
-    assert str(ask({"session.timeout.ms": 0})).startswith("Configuration property")
+    assert client_error({"session.timeout.ms": 6_000, **NEEDED}) is None
+    assert str(client_error({"session.timeout.ms": 0})).startswith("Configuration property")
     assert made == []
 
 
@@ -160,7 +165,7 @@ def test_a_plugin_is_not_loaded_by_looking_at_the_configuration(tmp_path: Path) 
 
 def test_every_name_in_our_list_is_one_of_the_client() -> None:
     for name in (*CONSUMER, *PRODUCER, *ALIASES.values(), *DEFAULTS):
-        said = ask({name: ""}) if name != "plugin.library.paths" else None
+        said = client_error({name: ""}) if name != "plugin.library.paths" else None
         assert said is None or "No such configuration property" not in said, name
 
 
@@ -172,7 +177,7 @@ def test_every_name_of_the_client_is_in_our_list() -> None:
     assert len(names) > 100
     # What the binding sets itself, what is only read, and what is no text.
     others = {"client.software.name", "builtin.features", "default_topic_conf", "opaque"}
-    assert {name for name in unknown if ask({name: ""}) is None} <= others
+    assert {name for name in unknown if client_error({name: ""}) is None} <= others
 
 
 def _listed(library: ctypes.CDLL, kind: str) -> set[str]:
@@ -299,14 +304,14 @@ def test_of_two_settings_that_the_client_refuses_together_the_app_is_told_when_i
     ],
 )
 def test_secrets_are_masked(name: str) -> None:
-    assert masked(name, "hunter2") == MASK
-    assert masked(name, "") == ""
+    assert mask(name, "hunter2") == MASK
+    assert mask(name, "") == ""
 
 
 def test_what_is_no_secret_is_shown_unless_it_holds_a_key() -> None:
-    assert masked("sasl.username", "me") == "me"
-    assert masked("ssl.ca.pem", "-----BEGIN CERTIFICATE-----") == "-----BEGIN CERTIFICATE-----"
-    assert masked("ssl.certificate.pem", "-----BEGIN RSA PRIVATE KEY-----") == MASK
+    assert mask("sasl.username", "me") == "me"
+    assert mask("ssl.ca.pem", "-----BEGIN CERTIFICATE-----") == "-----BEGIN CERTIFICATE-----"
+    assert mask("ssl.certificate.pem", "-----BEGIN RSA PRIVATE KEY-----") == MASK
 
 
 @pytest.mark.parametrize("name", ["sasl.password", "ssl.key.pem", "sasl.oauthbearer.config"])
@@ -316,5 +321,5 @@ def test_no_error_shows_a_secret(name: str) -> None:
         assert "hunter2" not in str(setting_fault(name, value))
     assert "hunter2" not in str(setting_fault("debug", "PRIVATE KEY hunter2"))
     layers = layered(None, {CLIENT + name.upper().replace(".", "_"): "hunter2"})
-    told = layers.told(ConfigError(f"the client says: bad {name}: hunter2"))
+    told = layers.with_origins(ConfigError(f"the client says: bad {name}: hunter2"))
     assert str(told).startswith(f"the client says: bad {name}: {MASK} ({name} is from KEYSHARED_")

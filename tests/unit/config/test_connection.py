@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_keyshared.config import client_conf, connection_conf
-from kafka_keyshared.config.client import ask
+from kafka_keyshared.config.client import client_error
 from kafka_keyshared.config.properties import CALLBACKS, CONSUMER, CONSUMER_ONLY
 from kafka_keyshared.dlq.publish import producer_conf
 
@@ -70,7 +70,7 @@ def test_what_is_the_consumers_alone_stays_with_it() -> None:
 
 def heeded_by_a_producer(name: str) -> bool | None:
     """Say whether the installed client heeds a setting in a producer; None: that cannot be said."""
-    value = next((each for each in VALUES if ask({name: each}) is None), None)
+    value = next((each for each in VALUES if client_error({name: each}) is None), None)
     if value is None:
         return None
     lines = Lines()

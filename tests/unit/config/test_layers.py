@@ -15,12 +15,13 @@ from kafka_keyshared.config import (
     from_flags,
     layered,
     load_file,
+    make_options,
     merge,
     sources,
 )
 from kafka_keyshared.config.fields import Field
-from kafka_keyshared.config.layers import from_environment, make_options
-from kafka_keyshared.config.show import in_force
+from kafka_keyshared.config.layers import from_environment
+from kafka_keyshared.config.show import effective_settings
 from kafka_keyshared.errors import ConfigError
 from tests.support.setting_values import (
     GIVEN,
@@ -47,7 +48,7 @@ def _put(file: Path, environ: dict[str, str], flags: dict[str, tuple[Any, str]])
 
 def _shown(layers: Layers, field: Field) -> tuple[Any, str]:
     assert layers.faults == ()
-    return tuple(in_force(layers)[0][field.name])
+    return tuple(effective_settings(layers)[0][field.name])
 
 
 @EACH
@@ -129,12 +130,12 @@ def test_a_wrong_text_is_told_with_its_variable_or_flag(field: Field) -> None:
         ("KEYSHARED_TOPICS", "orders, ^pay.*", ["orders", "^pay.*"]),
         ("KEYSHARED_GROUP", "none", "none"),
         ("KEYSHARED_GROUP", "7", "7"),
-        ("KEYSHARED_MAX_LEASES_PER_KEY", "1", 1),
+        ("KEYSHARED_ONE_IN_FLIGHT_PER_KEY", "true", True),
     ],
 )
 def test_what_a_text_means(variable: str, text: str, value: Any) -> None:
     layers = merge([from_environment({variable: text})])
-    shown, origin = in_force(layers)[0][variable.removeprefix("KEYSHARED_").lower()]
+    shown, origin = effective_settings(layers)[0][variable.removeprefix("KEYSHARED_").lower()]
     assert (layers.faults, shown, type(shown), origin) == ((), value, type(value), variable)
 
 
@@ -159,13 +160,12 @@ def test_no_setting_takes_what_is_no_number(field: Field, file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("lend_after = 0.1", "'lend_after' is no setting; it is 'detach_after' now (lend_after is"),
-        ("wrkers = 8", "'wrkers' is no setting; did you mean 'workers'? (wrkers is from"),
+        ("wrkers = 8", "'wrkers' is not a setting; did you mean 'workers'? (wrkers is from"),
         ("wrkers = 8", "\nthe settings are workers, dlq, "),
-        ("attempts = 3", "'attempts' is no setting here: 'attempts' stands in [retry] ("),
+        ("attempts = 3", "'attempts' is not a setting here: move 'attempts' into [retry] ("),
         (
             "[retry]\nworkers = 3",
-            "'retry.workers' is no setting here: 'workers' stands outside of [retry]",
+            "'retry.workers' is not a setting here: move 'workers' out of [retry]",
         ),
         ("[retry]\nxyz = 3", "\nthe settings in [retry] are attempts, backoff, "),
         (
@@ -177,7 +177,7 @@ def test_no_setting_takes_what_is_no_number(field: Field, file: Path) -> None:
             'dlq = "off"',
             "dlq='off': text is the name of a topic; give false without quotes, or leave",
         ),
-        ("[retry]\nattemps = 3", "'retry.attemps' is no setting; did you mean 'attempts'?"),
+        ("[retry]\nattemps = 3", "'retry.attemps' is not a setting; did you mean 'attempts'?"),
         ("retry = 3", "retry=3: give a table with attempts, backoff"),
         ("kafka = 3", "kafka=3: give a table with settings of the client"),
         ("[workers]\nthread = 16", "workers={'thread': 16}: give a number of threads"),
@@ -206,7 +206,7 @@ def test_what_a_file_may_not_have(text: str, said: str, file: Path) -> None:
     ],
 )
 def test_a_variable_that_is_no_setting_is_refused(variable: str, meant: str | None) -> None:
-    with pytest.raises(ConfigError, match=f"{variable} is no setting") as caught:
+    with pytest.raises(ConfigError, match=f"{variable} is not a setting") as caught:
         layered(None, {variable: "hunter2"})
     assert meant is None or f"did you mean '{meant}'?" in str(caught.value)
     assert "hunter2" not in str(caught.value)
@@ -250,7 +250,7 @@ def test_settings_of_the_client_are_layered_too(file: Path) -> None:
         "log_level": "KEYSHARED_KAFKA_LOG_LEVEL",
     }
     assert merge(sources(file, environ)).conf["session.timeout.ms"] == "8000"
-    _, client = in_force(layers)
+    _, client = effective_settings(layers)
     assert client["fetch.wait.max.ms"] == (50, "default")
 
 
@@ -311,15 +311,15 @@ def test_a_secret_with_a_line_break_behind_it_is_refused() -> None:
             {"revoke_deadline": "from {file}", "max.poll.interval.ms": "the default"},
         ),
         (
-            'poison = "dead_letter"',
+            'on_exhausted = "dead_letter"',
             {"KEYSHARED_DLQ": "false"},
-            "poison='dead_letter' needs a dead-letter topic",
-            {"poison": "from {file}", "dlq": "from KEYSHARED_DLQ"},
+            "on_exhausted='dead_letter' needs a dead-letter topic",
+            {"on_exhausted": "from {file}", "dlq": "from KEYSHARED_DLQ"},
         ),
         (
             "",
             {"KEYSHARED_DLQ_CREATE": "true"},
-            "dlq_create=True makes a dead-letter topic, dlq is not set",
+            "dlq_create=True creates a dead-letter topic, dlq is not set",
             {"dlq_create": "from KEYSHARED_DLQ_CREATE", "dlq": "the default"},
         ),
         (

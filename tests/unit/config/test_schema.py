@@ -11,9 +11,9 @@ import pytest
 
 from kafka_keyshared.config import load_file, make_options
 from kafka_keyshared.config.fields import Field, allowed, fields
+from kafka_keyshared.config.file import schema
 from kafka_keyshared.config.option_types import GivenOptions
 from kafka_keyshared.config.options import Options
-from kafka_keyshared.config.schema import schema
 from kafka_keyshared.errors import ConfigError
 from tests.setup import cli_page, config_page
 from tests.support.setting_values import GIVEN, SETTINGS, as_toml, bad_values, two_values
@@ -42,7 +42,7 @@ def test_the_schema_is_one() -> None:
 @EACH
 def test_the_schema_takes_and_refuses_what_loading_does(field: Field, tmp_path: Path) -> None:
     # What a value needs beside it is not for a schema to know.
-    beside: dict[str, Any] = {"dlq": True} if field.name not in ("dlq", "reliable") else {}
+    beside: dict[str, Any] = {"dlq": True} if field.name not in ("dlq", "delivery") else {}
     if field.name == "group_view_create":
         beside["group_view_topic"] = "beats"
     if field.name == "shards":
@@ -97,7 +97,7 @@ def test_a_page_that_is_out_of_date_is_noticed() -> None:
         ("`KEYSHARED_WORKERS`<br>", "`KEYSHARED_WORKER`<br>"),
         ("a number from 0 to 604800", "a number from 0 to 60"),
         ("`enable.auto.offset.store` | `false`", "`enable.auto.offset.store` | `true`"),
-        ("brokers of its own making", "brokers"),
+        ("mock brokers", "brokers"),
     ):
         changed = text.replace(old, new)
         assert changed != text, old

@@ -416,7 +416,7 @@ def test_letters_are_compressed_with_the_best_codec_that_the_client_has(
         best_codec.cache_clear()
         monkeypatch.setattr(
             module,
-            "ask",
+            "client_error",
             lambda conf, without=without: "no" if conf["compression.type"] in without else None,
         )
         assert best_codec() == best

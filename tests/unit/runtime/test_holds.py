@@ -272,9 +272,9 @@ class Lettered(Cause):
         topic = Acknowledges()
         settings = SubscriptionSettings(
             retry=RetryPolicy(attempts=1),
-            poison="dead_letter",
+            on_exhausted="dead_letter",
             dlq=True,
-            dlq_limit=DlqLimit(in_a_row=3),
+            dlq_limit=DlqLimit(consecutive=3),
         )
         topic.stage = Stage(settings, publisher=topic)
         return assigned(topic.stage)

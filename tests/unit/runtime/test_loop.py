@@ -1252,7 +1252,7 @@ class RefusedLetters:
 
 @pytest.mark.parametrize("refused", [True, False])
 def test_only_a_dead_letter_on_its_way_holds_up_a_stop(refused: bool) -> None:
-    settings = SubscriptionSettings(poison="dead_letter", dlq=True)
+    settings = SubscriptionSettings(on_exhausted="dead_letter", dlq=True)
     publisher = RefusedLetters(refused=refused)
     stage = Stage(settings, publisher=publisher)
     publisher.post = stage.mailbox.put

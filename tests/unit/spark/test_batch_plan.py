@@ -18,7 +18,7 @@ from tests.support.commit_texts import here
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 BLOCK = SubscriptionSettings(workers=worker_names(2))
-LETTERS = SubscriptionSettings(workers=worker_names(2), poison="dead_letter", dlq=True)
+LETTERS = SubscriptionSettings(workers=worker_names(2), on_exhausted="dead_letter", dlq=True)
 
 
 def at(position: int, end: int, metadata: str | None = None, start: int = 0) -> StartPoint:
@@ -65,16 +65,19 @@ def test_a_set_that_reaches_far_is_kept_within_its_room() -> None:
 
 def test_only_policies_that_give_a_record_up_leave_nothing_behind() -> None:
     assert leaves_nothing(LETTERS)
-    assert leaves_nothing(SubscriptionSettings(poison="drop", undecodable="drop"))
+    assert leaves_nothing(SubscriptionSettings(on_exhausted="drop", undecodable="drop"))
     assert not leaves_nothing(BLOCK)
-    assert not leaves_nothing(SubscriptionSettings(poison="divert", dlq=True))
+    assert not leaves_nothing(SubscriptionSettings(on_exhausted="divert", dlq=True))
     derived = SubscriptionSettings(
-        poison="dead_letter", dlq=True, undecodable="block", key_of=lambda record: record.key()
+        on_exhausted="dead_letter",
+        dlq=True,
+        undecodable="block",
+        key_of=lambda record: record.key(),
     )
     assert not leaves_nothing(derived)
     # What goes by its own key has one, or none: without a place for letters nothing blocks either.
-    assert leaves_nothing(SubscriptionSettings(poison="drop"))
-    assert not leaves_nothing(SubscriptionSettings(poison="drop", null_keys="reject"))
+    assert leaves_nothing(SubscriptionSettings(on_exhausted="drop"))
+    assert not leaves_nothing(SubscriptionSettings(on_exhausted="drop", null_keys="reject"))
 
 
 def test_what_retention_has_removed_is_not_read() -> None:

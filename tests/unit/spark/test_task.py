@@ -123,7 +123,7 @@ def test_a_poison_record_becomes_a_letter_with_a_pods_headers() -> None:
         if each.offset() == 1:
             raise ValueError("no such customer")
 
-    job = a_job(handle, {P0: share(0, 3)}, poison="dead_letter", dlq=True)
+    job = a_job(handle, {P0: share(0, 3)}, on_exhausted="dead_letter", dlq=True)
     [letter], report = done(job, [of(0), of(1), of(2)])
     told = dict(letter.headers)
     assert (letter.topic, letter.key, letter.value) == ("t.dlq", b"k", b"1")
@@ -140,7 +140,7 @@ def test_a_blocked_key_stays_unsettled_with_what_follows_in_it() -> None:
         if each.key() == b"bad":
             raise ValueError("always")
 
-    job = a_job(handle, {P0: share(10, 16)}, poison="block")
+    job = a_job(handle, {P0: share(10, 16)}, on_exhausted="block")
     keys = {10: "good", 11: "bad", 12: "good", 13: "bad", 14: "good", 15: "good"}
     _, report = done(job, [of(offset, key) for offset, key in keys.items()])
     assert to_position(10, report.settled[P0].runs) == (11, ((12, 13), (14, 16)))
@@ -156,7 +156,7 @@ def test_what_the_group_has_settled_is_not_run_and_attempts_go_on() -> None:
             raise ValueError("always")
 
     text = encode(here(0, P0), {"default": ((1, 3),)}).text
-    job = a_job(handle, {P0: share(0, 4, text)}, poison="block")
+    job = a_job(handle, {P0: share(0, 4, text)}, on_exhausted="block")
     _, report = done(job, [of(n, f"k{n}") for n in range(4)])
     assert seen in ([0, 3, 0], [0, 0, 3])
     assert report.skipped == 2
@@ -165,7 +165,10 @@ def test_what_the_group_has_settled_is_not_run_and_attempts_go_on() -> None:
     notes = {"default": report.settled[P0].notes}
     text = encode(here(position, P0), {"default": runs}, notes=notes).text
     seen.clear()
-    done(a_job(handle, {P0: share(0, 4, text)}, poison="block"), [of(n, f"k{n}") for n in range(4)])
+    done(
+        a_job(handle, {P0: share(0, 4, text)}, on_exhausted="block"),
+        [of(n, f"k{n}") for n in range(4)],
+    )
     assert seen == [0], "a record that had all its attempts gets one more, and its set is kept"
 
 
@@ -179,7 +182,7 @@ def test_a_partition_that_blocked_keys_hold_back_is_left_where_it_stands() -> No
         ran.append((each.partition(), each.offset()))
 
     shares = {P0: share(0, 3_000), TopicPartition("t", 1): share(0, 2)}
-    job = a_job(handle, shares, poison="block", window_records=100)
+    job = a_job(handle, shares, on_exhausted="block", window_records=100)
     source = [[of(n, "bad") for n in range(3_000)], [of(0, "x", 1), of(1, "y", 1)]]
     _, report = done(job, *source, clock=Clock(Timeless()))
     assert ran == [(1, 0), (1, 1)]
@@ -196,7 +199,7 @@ def test_what_was_settled_before_stays_so_in_a_partition_that_is_left_where_it_s
 
     noted = {"default": LaneNotes(tried={95: Tried(3, archived=True)})}
     text = encode(here(0, P0), {"default": ((80, 90), (96, 98))}, notes=noted).text
-    job = a_job(handle, {P0: share(0, 100, text)}, poison="block", window_records=20)
+    job = a_job(handle, {P0: share(0, 100, text)}, on_exhausted="block", window_records=20)
     source = [[of(n, "bad") for n in range(100)]]
     _, report = done(job, *source, clock=Clock(Timeless()))
     assert to_position(0, report.settled[P0].runs) == (0, ((80, 90), (96, 98)))
@@ -231,15 +234,15 @@ def test_what_several_tasks_have_settled_is_what_all_of_them_have() -> None:
     assert to_position(0, common(one, ((1, 3),))) == (0, ((1, 3),))
 
 
-@pytest.mark.parametrize("poison", ["drop", "dead_letter"])
-def test_nothing_is_left_by_a_policy_that_gives_records_up(poison: str) -> None:
+@pytest.mark.parametrize("on_exhausted", ["drop", "dead_letter"])
+def test_nothing_is_left_by_a_policy_that_gives_records_up(on_exhausted: str) -> None:
     def handle(each: Record) -> None:
         raise ValueError("always")
 
-    job = a_job(handle, {P0: share(0, 5)}, poison=poison, dlq=True)
+    job = a_job(handle, {P0: share(0, 5)}, on_exhausted=on_exhausted, dlq=True)
     letters, report = done(job, [of(n) for n in range(5)])
     assert to_position(0, report.settled[P0].runs) == (5, ())
-    assert len(letters) == (5 if poison == "dead_letter" else 0)
+    assert len(letters) == (5 if on_exhausted == "dead_letter" else 0)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "json"])

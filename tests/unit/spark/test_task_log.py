@@ -58,7 +58,7 @@ FAILED_TWICE = [("handled", 0, "ok"), *[("handled", 1, "failed")] * 2]
 
 def test_calls_are_in_the_folder_and_a_letter_is_told_once_it_is_written(tmp_path: Path) -> None:
     """Its time is before that of what follows it in its key, or an audit would call it overtaken"""
-    given = {"poison": "dead_letter", "dlq": True}
+    given = {"on_exhausted": "dead_letter", "dlq": True}
     [letter] = ran(str(tmp_path / "log"), of(0), of(1), of(2), **given)
     rows = written(tmp_path / "log")
     assert told(rows) == [*FAILED_TWICE, ("handled", 2, "ok")]
@@ -71,7 +71,7 @@ def test_calls_are_in_the_folder_and_a_letter_is_told_once_it_is_written(tmp_pat
 
 
 def test_what_goes_to_a_topic_is_handed_out_with_its_key() -> None:
-    rows = ran("topic:log", of(0), of(1), of(2), poison="drop")
+    rows = ran("topic:log", of(0), of(1), of(2), on_exhausted="drop")
     assert told(rows) == [*FAILED_TWICE, ("dropped", 1, None), ("handled", 2, "ok")]
     assert [row.key for row in rows if row.event == "handled"] == [b"k"] * 4
 
@@ -89,7 +89,7 @@ def test_a_handler_class_reports_too() -> None:
         def handle(self, each: Record) -> None:
             fails_at_one(each)
 
-    rows = ran("topic:log", of(0), of(1), handler=Counting, poison="drop")
+    rows = ran("topic:log", of(0), of(1), handler=Counting, on_exhausted="drop")
     assert told(rows) == [*FAILED_TWICE, ("dropped", 1, None)]
 
 

@@ -89,8 +89,8 @@ def test_a_key_waits_for_its_retry_and_other_keys_do_not() -> None:
     [
         ({}, ["blocked", "waiting", "done"]),
         ({"dlq": True}, ["dead_lettered", "done", "done"]),
-        ({"poison": "drop"}, ["dropped", "done", "done"]),
-        ({"dlq": True, "poison": "block"}, ["blocked", "waiting", "done"]),
+        ({"on_exhausted": "drop"}, ["dropped", "done", "done"]),
+        ({"dlq": True, "on_exhausted": "block"}, ["blocked", "waiting", "done"]),
     ],
 )
 def test_what_fails_for_good_goes_the_way_of_the_policy(
@@ -254,7 +254,7 @@ def generating(_: Record) -> Any:
         (generating, {}, "yield"),
         (lambda: None, {}, "called with one record"),
         (obeys, {"wrokers": 2}, "wrokers"),
-        (obeys, {"poison": "dead_letter"}, "needs a dead-letter topic"),
+        (obeys, {"on_exhausted": "dead_letter"}, "needs a dead-letter topic"),
         (obeys, {"retry": {"attempts": 0}}, "attempts"),
         (obeys, {"workers": "pull"}, "record"),
     ],

@@ -292,7 +292,7 @@ class Books(Letters):
         if each.assignment.over is not None:
             return
         settings = self.settings[told.subscription]
-        if not settings.reliable and told.outcome != "given_back":
+        if not settings.at_least_once and told.outcome != "given_back":
             self._settle(each, "dropped by the policy")
             return
         asked = told.outcome == "dead_letter"
@@ -310,16 +310,16 @@ class Books(Letters):
             each.assignment.unsure.append(each)
         elif asked:
             each.stage = Stage.LETTERING_ALONE if settings.dlq else Stage.BLOCKED
-        elif settings.poison == "drop":
+        elif settings.on_exhausted == "drop":
             self._settle(each, "dropped by the policy")
         else:
-            each.stage = AFTER_THE_LAST[settings.poison]
+            each.stage = AFTER_THE_LAST[settings.on_exhausted]
             if each.stage is Stage.ARCHIVING and each.archived:
                 each.stage = Stage.BLOCKED
 
     def _was_dropped(self, each: Delivery) -> None:
         """Settle a record of uncertain retry as dropped, if the policy drops poison records."""
-        if self.settings[each.fate.sub].poison == "drop":
+        if self.settings[each.fate.sub].on_exhausted == "drop":
             self._settle(each, "dropped by the policy")
 
     def _open_again(self, each: Delivery, sub: str) -> None:
@@ -374,7 +374,7 @@ class Books(Letters):
     def _settled_unseen(self, assignment: Assignment, sent: CommitModel) -> None:
         """Settle as dropped the unsure records that a commit covers."""
         for sub, settings in self.settings.items():
-            if settings.poison == "drop":
+            if settings.on_exhausted == "drop":
                 for each in list(assignment.unsure):
                     if each.fate.sub == sub and sent.covers(sub, each.offset):
                         self._was_dropped(each)

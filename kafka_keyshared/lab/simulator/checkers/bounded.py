@@ -36,16 +36,16 @@ class Much(NamedTuple):
 class Bounded(Checker):
     """I10, bounded: leases and windows stay within their limits.
 
-    A worker holds at most ``leases_per_worker`` leases, not counting stuck records. With
-    ``max_leases_per_key`` a lane has at most one lease. With ``lease_bytes_per_worker`` a worker
+    A worker holds at most ``prefetch_records`` leases, not counting stuck records. With
+    ``one_in_flight_per_key`` a lane has at most one lease. With ``prefetch_bytes`` a worker
     holds at most that many bytes, or one record.
 
-    In a reliable subscription, the unsettled records stay within ``window_records``. They also stay
-    within the number of smallest records that ``window_bytes`` holds. Polls at a full window may
-    exceed this by a twentieth. A stopping member polls on and uses nothing that it gets. A member
-    whose client lost its position uses nothing either, until it learns where to resume. Records
-    that arrive until then count once a worker has them, or once they turn out not to arrive again.
-    A member may give a surplus back in the same round and read it again.
+    In an at-least-once subscription, the unsettled records stay within ``window_records``. They
+    also stay within the number of smallest records that ``window_bytes`` holds. Polls at a full
+    window may exceed this by a twentieth. A stopping member polls on and uses nothing that it gets.
+    A member whose client lost its position uses nothing either, until it learns where to resume.
+    Records that arrive until then count once a worker has them, or once they turn out not to arrive
+    again. A member may give a surplus back in the same round and read it again.
 
     No record arrives from a partition that is paused by hand once the order is answered. This also
     holds after a rebalance, unless the client refuses the pause.
@@ -69,7 +69,7 @@ class Bounded(Checker):
         self._much: dict[tuple[int, str], Much] = {}
         # When each member's client last lost a position.
         self._lost_at: dict[int, float] = {}
-        self._alone = {each.name for each in settings if each.max_leases_per_key is not None}
+        self._alone = {each.name for each in settings if each.one_in_flight_per_key}
         self.books.before.append(self._judge)
         self._most = {each.name: _most_records(each) for each in settings}
 
@@ -175,10 +175,10 @@ class Bounded(Checker):
         sub, worker = told.subscription, told.worker
         leases = self._leases[told.member]
         leases[sub, worker] += len(told.records)
-        count, most = leases[sub, worker], self.settings[sub].leases_per_worker
+        count, most = leases[sub, worker], self.settings[sub].prefetch_records
         if count > most:
             self.violated(told.member, f"worker {worker} of {sub!r} has {count} leases of {most}")
-        in_bytes = self.settings[sub].lease_bytes_per_worker
+        in_bytes = self.settings[sub].prefetch_bytes
         if in_bytes is not None:
             held = self._bytes[told.member]
             held[sub, worker] += sum(map(_size, self.books.deliveries))

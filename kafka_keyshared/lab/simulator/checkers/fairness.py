@@ -46,8 +46,8 @@ class Fairness(Checker):
         self._fair = {
             each.name
             for each in settings
-            if each.max_leases_per_key is None
-            and each.lease_bytes_per_worker is None
+            if not each.one_in_flight_per_key
+            and each.prefetch_bytes is None
             and not each.individually
         }
         work.judges.append(self._judge)

@@ -147,7 +147,7 @@ class Joining(Checker):
         left = waiting.left()
         tried = self._tried.get(told.member, ())
         settings = self.settings[told.subscription]
-        judged = [] if settings.max_leases_per_key else self.books.deliveries
+        judged = [] if settings.one_in_flight_per_key else self.books.deliveries
         filtered = settings.routing.filters or (told.member, told.subscription) in self._filtered
         new = [
             each

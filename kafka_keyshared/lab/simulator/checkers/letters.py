@@ -72,12 +72,12 @@ class Letters(GroupModel):
     def _letter_sent(self, told: happened.LetterSent) -> None:
         sub = told.subscription
         each = self.delivery = self._find(sub, told.offset, told.assignment)
-        assignment, poison = each.assignment, self.settings[sub].poison
-        diverts = poison == "divert" and bool(each.lane.hash) and not each.lane.refused
+        assignment, on_exhausted = each.assignment, self.settings[sub].on_exhausted
+        diverts = on_exhausted == "divert" and bool(each.lane.hash) and not each.lane.refused
         if diverts and assignment.over is None and each.fate.settled_in is not assignment:
             self._open_again(each, sub)  # its member settled it once, and does not know that
         if each.stage is Stage.UNSURE:
-            each.stage = AFTER_THE_LAST.get(poison, Stage.LETTERING)
+            each.stage = AFTER_THE_LAST.get(on_exhausted, Stage.LETTERING)
         each.copying = each.stage is Stage.ARCHIVING
         self.unasked = each.stage is Stage.OPEN and not any(
             each.lane.hash in at.diverted[sub] or each.lane.hash in at.perhaps_diverted[sub]
@@ -86,7 +86,7 @@ class Letters(GroupModel):
         each.posted = True
         if assignment.over is not None or each.stage in LETTERED_OTHERWISE:
             return
-        if poison == "divert" and each.lane.hash:
+        if on_exhausted == "divert" and each.lane.hash:
             assignment.diverted[sub].add(each.lane.hash)
         each.stage = Stage.LETTERING
 
@@ -115,7 +115,7 @@ class Letters(GroupModel):
         """Return whether the dead-letter limit of the partition may stop all its starts."""
         limit = self.settings[each.fate.sub].dlq_limit
         letters = each.assignment.letters[each.fate.sub]
-        return limit is not None and letters >= min(limit.in_a_row, limit.share * limit.records)
+        return limit is not None and letters >= min(limit.consecutive, limit.share * limit.records)
 
     def _limit_lifted(self, told: LimitLifted) -> None:
         live = self.member(told.member).live

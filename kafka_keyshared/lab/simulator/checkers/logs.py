@@ -36,7 +36,7 @@ class LogModels:
         # The group's commits at the broker.
         self.stored: dict[TopicPartition, tuple[int, str]] = {}
         self.unfinished = dict.fromkeys(self.settings, 0)
-        self.tracked = [name for name, each in self.settings.items() if each.reliable]
+        self.tracked = [name for name, each in self.settings.items() if each.at_least_once]
         self._lanes: dict[str, dict[object, Lane]] = {name: {} for name in self.settings}
         listeners: dict[type[Any], Any] = {
             happened.Appended: self._appended,

@@ -60,7 +60,7 @@ class SafeCommit(Checker):
                 elif sub in (sent.sections or {}):
                     self._wrong(assignment, sent, f"says something of {sub!r}, which is no promise")
             if not self.books.tracked:
-                self._wrong(assignment, sent, "is sent, and nothing is reliable")
+                self._wrong(assignment, sent, "is sent, and no subscription is at-least-once")
 
     def _delivered(self, assignment: Assignment, sent: CommitModel) -> None:
         if assignment.start is None:

@@ -75,7 +75,7 @@ class SerialChecker(Checker):
         return (
             self._receives
             and settings.individually
-            and settings.max_leases_per_key is None
+            and not settings.one_in_flight_per_key
             and other.worker == told.worker
             and other is not each
         )

@@ -20,6 +20,7 @@ from confluent_kafka import Message
 
 from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.config import make_options
+from kafka_keyshared.config.core_settings import subscription_settings
 from kafka_keyshared.config.keys import (
     from_avro,
     from_callable,
@@ -226,7 +227,7 @@ def test_what_is_no_json_is_undecodable(value: bytes) -> None:
 
 @pytest.mark.parametrize("pointer", ["id", "/a~2b", "/a~", " /id"])
 def test_what_is_no_pointer_is_refused(pointer: str) -> None:
-    with pytest.raises(ConfigError, match="is no JSON pointer"):
+    with pytest.raises(ConfigError, match="is not a JSON pointer"):
         from_json(pointer)
 
 
@@ -310,11 +311,11 @@ def test_a_schema_that_is_unknown_or_no_avro_is_the_readers_fault() -> None:
 @pytest.mark.parametrize(
     ("field", "where", "text"),
     [
-        ("a..b", {"schema": V1}, "is no path of Avro fields"),
+        ("a..b", {"schema": V1}, "is not a path of Avro fields"),
         ("customer", {}, "needs either schema= or registry="),
         ("customer", {"schema": V1, "registry": {}.get}, "needs either"),
         ("custmer", {"schema": V1}, "not of a record with a field 'custmer'; it has customer"),
-        ("customer", {"schema": "{"}, "this is no Avro schema"),
+        ("customer", {"schema": "{"}, "the schema is not an Avro schema"),
         ("customer", {"schema": '"string"'}, "it has none"),
         ("customer", {"registry": 7}, "give a function of a schema's id"),
     ],
@@ -554,15 +555,15 @@ CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 
 
 def test_options_name_the_key_and_what_becomes_of_records_without_one() -> None:
-    settings = make_options(
-        {"key": "header:k", "null_keys": "one-lane", "undecodable": "drop"}
-    ).subscription()
+    settings = subscription_settings(
+        make_options({"key": "header:k", "null_keys": "one-lane", "undecodable": "drop"})
+    )
     assert settings.key_of is not None
     assert settings.key_of(message(headers=[("k", b"a")])) == b"a"
     assert (settings.null_keys, settings.when_undecodable()) == ("one-lane", "drop")
-    unset = make_options({}).subscription()
+    unset = subscription_settings(make_options({}))
     assert (unset.key_of, unset.null_keys, unset.when_undecodable()) == (None, "any", "block")
-    assert make_options({"dlq": True}).subscription().when_undecodable() == "dead_letter"
+    assert subscription_settings(make_options({"dlq": True})).when_undecodable() == "dead_letter"
 
 
 @pytest.mark.parametrize(
@@ -570,7 +571,7 @@ def test_options_name_the_key_and_what_becomes_of_records_without_one() -> None:
     [
         ({"key": "heade:k"}, "key"),
         ({"key": "json:id"}, "key"),
-        ({"key": "json:/a~2"}, "no JSON pointer"),
+        ({"key": "json:/a~2"}, "not a JSON pointer"),
         ({"key": "avro:id"}, "needs key_schema"),
         ({"key_schema": "some.avsc"}, "is for key='avro:FIELD'"),
         ({"undecodable": "dead_letter"}, "needs a dead-letter topic"),

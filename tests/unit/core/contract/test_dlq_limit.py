@@ -15,13 +15,13 @@ from kafka_keyshared.lab.simulator.handlers import Ending
 from tests.support.core_harness import Harness
 from tests.support.records import ERROR, GIVE_UP, P0, P1, record
 
-SMALL = DlqLimit(share=0.5, records=10, in_a_row=4)
+SMALL = DlqLimit(share=0.5, records=10, consecutive=4)
 TWO = ("worker-0", "worker-1")
 
 
 def limited(limit: DlqLimit | None = SMALL, **more: object) -> Harness:
     wanted = {
-        "poison": "dead_letter",
+        "on_exhausted": "dead_letter",
         "dlq": True,
         "retry": RetryPolicy(attempts=1),
         "dlq_limit": limit,
@@ -49,7 +49,7 @@ def stopped(harness: Harness) -> bool:
 
 def test_by_default_it_is_off_and_when_on_half_of_5_000_or_1_000_in_a_row() -> None:
     assert SubscriptionSettings().dlq_limit is None
-    assert DlqLimit() == DlqLimit(share=0.5, records=5_000, in_a_row=1_000)
+    assert DlqLimit() == DlqLimit(share=0.5, records=5_000, consecutive=1_000)
 
 
 def test_so_many_in_a_row_stop_the_partition_and_one_that_is_done_begins_the_row_anew() -> None:
@@ -90,7 +90,7 @@ def test_records_that_are_lost_with_their_worker_do_not_count() -> None:
 
 
 def test_more_than_the_share_of_the_last_records_stop_it() -> None:
-    harness = limited(DlqLimit(share=0.5, records=10, in_a_row=100))
+    harness = limited(DlqLimit(share=0.5, records=10, consecutive=100))
     for offset in range(10):  # every other one
         run(harness, offset, ERROR if offset % 2 else None)
     assert not stopped(harness), "half is not more than half"
@@ -100,7 +100,7 @@ def test_more_than_the_share_of_the_last_records_stop_it() -> None:
 
 
 def test_what_is_longer_ago_than_the_last_records_does_not_count() -> None:
-    harness = limited(DlqLimit(share=0.5, records=4, in_a_row=100))
+    harness = limited(DlqLimit(share=0.5, records=4, consecutive=100))
     for offset in range(40):
         run(harness, offset, ERROR if offset % 4 in (0, 1) else None)
     assert not stopped(harness)
@@ -206,7 +206,7 @@ def test_what_is_leased_comes_back_and_what_runs_ends() -> None:
 
 
 def test_with_one_lease_per_key_it_is_the_same() -> None:
-    harness = limited(max_leases_per_key=1)
+    harness = limited(one_in_flight_per_key=True)
     four_letters_and_more(harness)
     harness.work()
     assert harness.committed() == (4, [])
@@ -217,7 +217,7 @@ def test_with_one_lease_per_key_it_is_the_same() -> None:
 
 
 def test_a_diverted_lane_sends_nothing_more_until_it_is_lifted() -> None:
-    harness = limited(poison="divert")
+    harness = limited(on_exhausted="divert")
     harness.fetch(*[record(offset, "a") for offset in range(8)])
     harness.work({0: [ERROR]})
     written = []
@@ -230,7 +230,7 @@ def test_a_diverted_lane_sends_nothing_more_until_it_is_lifted() -> None:
 
 
 def test_a_diverted_lane_goes_on_with_whichever_partition_it_waited_for() -> None:
-    harness = limited(poison="divert")
+    harness = limited(on_exhausted="divert")
     harness.fetch(record(0, "a"))
     harness.work({0: [ERROR]})
     harness.fetch(*[record(offset, None, P1) for offset in range(4)])
@@ -269,7 +269,7 @@ def test_nobody_pays_for_it_who_has_not_asked() -> None:
         (DlqLimit(share=0.0), "dlq_limit_share=0.0: give a share above 0"),
         (DlqLimit(share=1.5), "dlq_limit_share=1.5: give a share above 0"),
         (DlqLimit(records=0), "dlq_limit_records=0: give at least 1"),
-        (DlqLimit(in_a_row=0), "dlq_limit_in_a_row=0: give at least 1"),
+        (DlqLimit(consecutive=0), "dlq_limit_consecutive=0: give at least 1"),
     ],
 )
 def test_a_limit_that_makes_no_sense_is_refused(limit: DlqLimit, words: str) -> None:

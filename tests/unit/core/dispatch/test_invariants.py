@@ -21,7 +21,7 @@ from tests.support.records import ERROR, P0, P1, record
 @pytest.fixture
 def harness() -> Harness:
     """One running record, one leased, one in a backlog, one lane waiting for a retry."""
-    made = Harness(SubscriptionSettings(leases_per_worker=2))
+    made = Harness(SubscriptionSettings(prefetch_records=2))
     made.assign(P0)
     made.fetch(record(0, "bad"))
     made.work({0: [ERROR]})
@@ -160,7 +160,7 @@ def test_a_heartbeat_ends_with_the_checks_where_they_were_asked_for(checked: boo
 def test_a_record_without_a_key_that_is_granted_a_lease_waits_at_any_worker() -> None:
     """It is in no slot: it is no fault that another worker would be given it now."""
     settings = SubscriptionSettings(
-        workers=("worker-0", "worker-1"), leases_per_worker=2, max_leases_per_key=1
+        workers=("worker-0", "worker-1"), prefetch_records=2, one_in_flight_per_key=True
     )
     made = Harness(settings)
     made.assign(P0)

@@ -110,7 +110,9 @@ def test_a_recall_does_not_make_the_running_record_look_young_again() -> None:
 
 
 def test_a_lane_whose_attempts_ran_out_undecided_is_decided_on_at_the_next_beat() -> None:
-    settings = SubscriptionSettings(retry=RetryPolicy(attempts=3, backoff=900.0), poison="drop")
+    settings = SubscriptionSettings(
+        retry=RetryPolicy(attempts=3, backoff=900.0), on_exhausted="drop"
+    )
     harness = Harness(settings)
     harness.assign(P0)
     harness.fetch(record(0), record(1))
@@ -179,7 +181,7 @@ def test_after_six_beats_a_dead_worker_is_evicted_and_its_keys_run_elsewhere_in_
 
 def test_a_worker_that_dies_of_record_after_record_comes_back_each_time() -> None:
     """It is no worker that cannot be restarted: what it dies of has its attempts."""
-    harness = Harness(SubscriptionSettings(retry=RetryPolicy(attempts=1), poison="drop"))
+    harness = Harness(SubscriptionSettings(retry=RetryPolicy(attempts=1), on_exhausted="drop"))
     harness.assign()
     harness.fetch(*(record(at, f"key-{at}") for at in range(2 * EVICT_AFTER)))
     for _ in range(2 * EVICT_AFTER):
@@ -218,7 +220,7 @@ def test_a_fence_that_an_evicted_worker_never_passes_closes_no_lane_for_ever() -
 def test_an_eviction_puts_what_waits_in_a_lane_before_what_its_key_has_in_the_backlog() -> None:
     """Found by the adversary: the backlog went to the other worker first."""
     settings = SubscriptionSettings(
-        workers=TWO, leases_per_worker=2, retry=RetryPolicy(attempts=1), poison="drop"
+        workers=TWO, prefetch_records=2, retry=RetryPolicy(attempts=1), on_exhausted="drop"
     )
     harness = running(settings, *range(4))  # two are leased, two wait
     dead = harness.owner_of(record(0))
@@ -310,7 +312,7 @@ def leased(commands: list[Command]) -> list[tuple[int, int]]:
 def test_an_eviction_leases_nothing_between_its_recall_and_the_answer(evicted: bool) -> None:
     """What comes back is older than what waits of its keys; all other keys go on meanwhile."""
     retry = RetryPolicy(attempts=9, backoff=60.0, backoff_max=60.0, jitter=0.0)
-    harness = Harness(SubscriptionSettings(workers=TWO, leases_per_worker=2, retry=retry))
+    harness = Harness(SubscriptionSettings(workers=TWO, prefetch_records=2, retry=retry))
     harness.assign(P0)
     keys = [f"key-{number}" for number in range(50)]
     first, second = (
@@ -336,7 +338,7 @@ def test_an_eviction_leases_nothing_between_its_recall_and_the_answer(evicted: b
 
 def test_what_a_dead_worker_was_about_to_run_runs_elsewhere_in_order() -> None:
     """With one lease per key a record may hold its lane's lease before its worker has room."""
-    harness = Harness(SubscriptionSettings(workers=TWO, max_leases_per_key=1))
+    harness = Harness(SubscriptionSettings(workers=TWO, one_in_flight_per_key=True))
     harness.assign(P0)
     keys = [f"key-{number}" for number in range(50)]
     mine, other = [key for key in keys if harness.owner_of(record(0, key)).index == 0][:2]

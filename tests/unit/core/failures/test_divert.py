@@ -27,7 +27,7 @@ ONE_TRY = RetryPolicy(attempts=1)
 
 
 def settings(**more: object) -> SubscriptionSettings:
-    wanted = {"poison": "divert", "dlq": True, "retry": ONE_TRY, **more}
+    wanted = {"on_exhausted": "divert", "dlq": True, "retry": ONE_TRY, **more}
     return SubscriptionSettings(**wanted)  # type: ignore[arg-type]
 
 
@@ -174,11 +174,11 @@ def test_what_was_leased_with_it_comes_back_and_goes_the_same_way() -> None:
 
 
 def test_with_one_lease_per_key_it_is_the_same() -> None:
-    harness = diverting(max_leases_per_key=1)
+    harness = diverting(one_in_flight_per_key=True)
     harness.fetch(*of("a", 0, 1), *of("b", 2), *of("a", 3))
     harness.work({0: [ERROR]})
     assert letters(harness) == [0, 1, 3]
-    again = restarted(harness, max_leases_per_key=1)
+    again = restarted(harness, one_in_flight_per_key=True)
     again.fetch(*of("a", 4, 5), *of("b", 6))
     assert again.work() == [6]
     assert letters(again) == [4, 5]
@@ -301,7 +301,7 @@ def test_a_lane_that_is_diverted_elsewhere_is_blocked_where_32_are() -> None:
 
 def test_several_subscriptions_share_the_room_and_divert_each_for_itself() -> None:
     first = settings(name="default")
-    second = settings(name="audit", poison="block", dlq=False)
+    second = settings(name="audit", on_exhausted="block", dlq=False)
     harness = Harness(first, second)
     harness.assign()
     assert harness.sub().diverted.most == harness.sub("audit").diverted.most == LANES_MOST // 2

@@ -80,15 +80,17 @@ def test_a_dead_letter_verdict_skips_the_attempts_and_without_a_dlq_blocks() -> 
 
 
 @pytest.mark.parametrize(
-    ("poison", "expected"),
+    ("on_exhausted", "expected"),
     [
         ("drop", Disposition.DROP),
         ("dead_letter", Disposition.DEAD_LETTER),
         ("block", Disposition.BLOCK),
     ],
 )
-def test_exhausted_attempts_follow_the_poison_policy(poison: str, expected: Disposition) -> None:
-    found = decide(ERROR, 5, RetryPolicy(), poison, dlq=True)  # type: ignore[arg-type]
+def test_exhausted_attempts_follow_the_poison_policy(
+    on_exhausted: str, expected: Disposition
+) -> None:
+    found = decide(ERROR, 5, RetryPolicy(), on_exhausted, dlq=True)  # type: ignore[arg-type]
     assert found.disposition is expected
 
 
@@ -123,7 +125,7 @@ def test_retry_with_a_delay_waits_that_long() -> None:
 
 
 def test_exhausted_attempts_are_decided_on_at_the_failure_and_not_at_the_heartbeat() -> None:
-    harness = harness_with(retry=RetryPolicy(attempts=2, backoff=0.0), poison="drop")
+    harness = harness_with(retry=RetryPolicy(attempts=2, backoff=0.0), on_exhausted="drop")
     harness.fetch(record(0))
     for _ in range(2):
         harness.worker().start()
@@ -135,7 +137,7 @@ def test_exhausted_attempts_are_decided_on_at_the_failure_and_not_at_the_heartbe
 
 
 def test_a_recalled_retry_keeps_its_attempts() -> None:
-    harness = harness_with(retry=RetryPolicy(attempts=3, backoff=0.0), poison="drop")
+    harness = harness_with(retry=RetryPolicy(attempts=3, backoff=0.0), on_exhausted="drop")
     harness.fetch(record(0), record(1))
     harness.work({0: [ERROR]})
     harness.later(0.0)
@@ -157,7 +159,7 @@ def test_a_recalled_retry_holds_the_position_of_a_stop() -> None:
 
 
 def test_a_record_that_is_given_back_has_used_up_no_attempt() -> None:
-    harness = harness_with(retry=RetryPolicy(attempts=2, backoff=0.0), poison="drop")
+    harness = harness_with(retry=RetryPolicy(attempts=2, backoff=0.0), on_exhausted="drop")
     harness.fetch(record(0))
     given_back = failure(Disposition.GIVEN_BACK)
     started = harness.work({0: [given_back, given_back, ERROR]})
@@ -181,7 +183,7 @@ def test_a_handlers_own_drop_settles_at_once_and_is_counted_apart() -> None:
 
 
 def test_a_dropped_record_settles_at_once_and_its_lane_opens_when_the_fence_is_passed() -> None:
-    harness = harness_with(retry=ONE_TRY, poison="drop")
+    harness = harness_with(retry=ONE_TRY, on_exhausted="drop")
     harness.fetch(record(0), record(1))
     worker = harness.worker()
     worker.start()
@@ -207,7 +209,7 @@ def test_a_dropped_record_settles_at_once_and_its_lane_opens_when_the_fence_is_p
 
 def test_a_dead_letter_settles_when_the_broker_has_it_and_its_lane_opens_in_that_call() -> None:
     harness = harness_with(
-        retry=RetryPolicy(attempts=2, backoff=0.0), poison="dead_letter", dlq=True
+        retry=RetryPolicy(attempts=2, backoff=0.0), on_exhausted="dead_letter", dlq=True
     )
     harness.fetch(record(0), record(1))
     harness.work({0: [ERROR]})
@@ -296,7 +298,7 @@ def test_block_keeps_the_lane_closed_and_the_position_at_the_blocked_record() ->
 
 
 def test_a_dead_letter_verdict_without_a_dlq_blocks_and_loses_nothing() -> None:
-    harness = harness_with(poison="drop")
+    harness = harness_with(on_exhausted="drop")
     harness.fetch(record(0))
     harness.work({0: [GIVE_UP]})
     assert harness.committed() == (0, [])
@@ -305,7 +307,7 @@ def test_a_dead_letter_verdict_without_a_dlq_blocks_and_loses_nothing() -> None:
 
 def test_dead_letter_as_policy_needs_a_dead_letter_topic() -> None:
     with pytest.raises(ConfigError, match=r"dead_letter.*dlq=True"):
-        SubscriptionSettings(poison="dead_letter").check()
+        SubscriptionSettings(on_exhausted="dead_letter").check()
 
 
 # --- many at once ---
@@ -331,7 +333,7 @@ def test_more_retries_than_can_be_readied_in_one_step_stay_due_and_all_run_in_tu
 
 
 def test_retries_are_leased_in_slices_like_all_others() -> None:
-    harness = harness_with(leases_per_worker=10)
+    harness = harness_with(prefetch_records=10)
     harness.fetch(*[record(offset, f"key-{offset}") for offset in range(40)])
     harness.work({offset: [ERROR] for offset in range(40)})
     harness.later(1.0)
@@ -341,7 +343,7 @@ def test_retries_are_leased_in_slices_like_all_others() -> None:
 
 
 def test_a_lane_is_readied_once_however_often_that_is_said() -> None:
-    harness = harness_with(leases_per_worker=1)
+    harness = harness_with(prefetch_records=1)
     harness.fetch(record(0, "a"), record(1, "b"))
     harness.work({0: [ERROR], 1: [ERROR]})
     harness.later(1.0)

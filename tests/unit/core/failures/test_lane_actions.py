@@ -33,7 +33,7 @@ def harness_with(**settings: object) -> Harness:
 
 
 def blocked(**settings: object) -> Harness:
-    harness = harness_with(poison="block", **settings)
+    harness = harness_with(on_exhausted="block", **settings)
     harness.work({0: [ERROR]})
     return harness
 
@@ -68,13 +68,13 @@ def unreadable(each: Record) -> bytes | None:
 
 
 def waiting() -> Harness:
-    harness = harness_with(poison="block", retry=RetryPolicy(attempts=5, backoff=30.0))
+    harness = harness_with(on_exhausted="block", retry=RetryPolicy(attempts=5, backoff=30.0))
     harness.work({0: [ERROR]})
     return harness
 
 
 def running() -> Harness:
-    harness = harness_with(poison="block", retry=RetryPolicy(attempts=5, backoff=0.0))
+    harness = harness_with(on_exhausted="block", retry=RetryPolicy(attempts=5, backoff=0.0))
     harness.work({0: [ERROR]})
     harness.later(0.0)
     harness.owner_of(record(0, "a")).start()
@@ -82,7 +82,7 @@ def running() -> Harness:
 
 
 def stuck() -> Harness:
-    harness = harness_with(poison="block", ack_timeout=1.0)
+    harness = harness_with(on_exhausted="block", ack_timeout=1.0)
     harness.pool.kind = "thread"
     harness.owner_of(record(0, "a")).start()
     harness.beat(4)
@@ -91,19 +91,19 @@ def stuck() -> Harness:
 
 
 def dead_lettering() -> Harness:
-    harness = harness_with(poison="dead_letter")
+    harness = harness_with(on_exhausted="dead_letter")
     harness.work({0: [ERROR]})
     return harness
 
 
 def archiving() -> Harness:
-    harness = harness_with(poison="block_and_dlq")
+    harness = harness_with(on_exhausted="block_and_dlq")
     harness.work({0: [ERROR]})
     return harness
 
 
 def diverting() -> Harness:
-    harness = harness_with(poison="divert")
+    harness = harness_with(on_exhausted="divert")
     harness.work({0: [ERROR]})
     return harness
 
@@ -116,7 +116,7 @@ def diverted() -> Harness:
 
 
 def opening() -> Harness:
-    harness = harness_with(poison="drop", workers=("worker-0",))
+    harness = harness_with(on_exhausted="drop", workers=("worker-0",))
     worker = harness.worker()
     worker.start()
     worker.finish(ERROR)
@@ -235,7 +235,7 @@ def test_what_a_diverted_lane_still_has_runs_when_it_is_released() -> None:
 
 def test_a_key_that_came_diverted_and_of_which_nothing_has_come_is_released_by_its_key() -> None:
     notes = {"default": LaneNotes(frozenset({hash_of(A)}))}
-    harness = Harness(SubscriptionSettings(poison="divert", dlq=True))
+    harness = Harness(SubscriptionSettings(on_exhausted="divert", dlq=True))
     harness.assign(position=0, metadata=encode(here(0), {}, notes=notes).text, log=(0, 9))
     assert "no lane of key b'b' is closed" in order(harness, RELEASE, b"b").refused
     assert "is diverted no more" in order(harness, RELEASE, b"a").done
@@ -249,7 +249,7 @@ def test_a_key_that_came_diverted_and_of_which_nothing_has_come_is_released_by_i
 def test_the_lane_of_null_keys_that_came_diverted_is_released_as_the_empty_key(nulls: str) -> None:
     lane = lane_by(record(0, None), NULL_KEY, "topic")
     notes = {"default": LaneNotes(frozenset({hash_of(lane)}))}
-    harness = Harness(SubscriptionSettings(poison="divert", dlq=True, null_keys=nulls))  # type: ignore[arg-type]
+    harness = Harness(SubscriptionSettings(on_exhausted="divert", dlq=True, null_keys=nulls))  # type: ignore[arg-type]
     harness.assign(position=0, metadata=encode(here(0), {}, notes=notes).text, log=(0, 9))
     answer = order(harness, RELEASE, b"")
     assert ("is diverted no more" in (answer.done or "")) is (nulls == "one-lane")
@@ -374,7 +374,7 @@ def test_a_record_without_a_key_is_named_by_its_place() -> None:
 
 
 def test_the_list_names_all_closed_lanes_first_those_that_wait_for_somebody() -> None:
-    harness = harness_with(poison="block", retry=RetryPolicy(attempts=2, backoff=0.0))
+    harness = harness_with(on_exhausted="block", retry=RetryPolicy(attempts=2, backoff=0.0))
     harness.fetch(record(3, "0-first"), record(4, "0-first"))
     harness.work({3: [NOT_NOW], 0: [ERROR]})
     harness.later(0.0)

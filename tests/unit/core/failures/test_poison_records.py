@@ -19,7 +19,7 @@ from tests.support.core_harness import Harness
 from tests.support.records import ERROR, GIVE_UP, P0, record
 
 ONE_TRY = RetryPolicy(attempts=1)
-ARCHIVING = SubscriptionSettings(poison="block_and_dlq", dlq=True, retry=ONE_TRY)
+ARCHIVING = SubscriptionSettings(on_exhausted="block_and_dlq", dlq=True, retry=ONE_TRY)
 
 
 def archiving() -> Harness:
@@ -114,33 +114,36 @@ def test_a_record_without_a_key_is_archived_and_blocks_itself() -> None:
 
 
 def test_a_handler_that_asks_for_a_dead_letter_gets_one_under_every_policy_with_a_topic() -> None:
-    for poison in ("drop", "dead_letter", "block", "block_and_dlq", "divert"):
-        harness = Harness(SubscriptionSettings(poison=poison, dlq=True))
+    for on_exhausted in ("drop", "dead_letter", "block", "block_and_dlq", "divert"):
+        harness = Harness(SubscriptionSettings(on_exhausted=on_exhausted, dlq=True))
         harness.assign()
         harness.fetch(record(0, "a"), record(1, "a"))
         harness.work({0: [GIVE_UP]})
         harness.dead_letter()
-        assert harness.work() == [1], poison
+        assert harness.work() == [1], on_exhausted
         assert harness.committed() == (2, [])
 
 
-@pytest.mark.parametrize("poison", ["dead_letter", "block_and_dlq", "divert"])
-def test_a_policy_that_writes_letters_is_refused_without_a_topic(poison: str) -> None:
-    with pytest.raises(ConfigError, match=f"poison='{poison}' needs a dead-letter topic; give"):
-        SubscriptionSettings(poison=poison).check()  # type: ignore[arg-type]
+@pytest.mark.parametrize("on_exhausted", ["dead_letter", "block_and_dlq", "divert"])
+def test_a_policy_that_writes_letters_is_refused_without_a_topic(on_exhausted: str) -> None:
+    with pytest.raises(
+        ConfigError, match=f"on_exhausted='{on_exhausted}' needs a dead-letter topic; give"
+    ):
+        SubscriptionSettings(on_exhausted=on_exhausted).check()  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("poison", ["drop", "dead_letter", "divert"])
-def test_an_exclusive_routing_refuses_what_goes_on_behind_a_record(poison: str) -> None:
-    wanted = f"subscription 's': poison='{poison}' goes on behind .* give 'block' or 'block_and_dl"
+@pytest.mark.parametrize("on_exhausted", ["drop", "dead_letter", "divert"])
+def test_an_exclusive_routing_refuses_what_goes_on_behind_a_record(on_exhausted: str) -> None:
+    said = f"subscription 's': on_exhausted='{on_exhausted}' goes on behind"
+    wanted = f"{said} .* give 'block' or 'block_and_dl"
     with pytest.raises(ConfigError, match=wanted):
-        refuse_for_exclusive(poison, "subscription 's'")  # type: ignore[arg-type]
+        refuse_for_exclusive(on_exhausted, "subscription 's'")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("poison", ["block", "block_and_dlq"])
-def test_an_exclusive_routing_takes_what_stops_it(poison: PoisonPolicy) -> None:
-    assert poison in WHERE_ORDER_IS_REQUIRED
-    refuse_for_exclusive(poison, "subscription 's'")
+@pytest.mark.parametrize("on_exhausted", ["block", "block_and_dlq"])
+def test_an_exclusive_routing_takes_what_stops_it(on_exhausted: PoisonPolicy) -> None:
+    assert on_exhausted in WHERE_ORDER_IS_REQUIRED
+    refuse_for_exclusive(on_exhausted, "subscription 's'")
 
 
 # --- what is said to do about it ---
@@ -148,7 +151,9 @@ def test_an_exclusive_routing_takes_what_stops_it(poison: PoisonPolicy) -> None:
 
 @pytest.mark.parametrize("dlq", [False, True])
 def test_who_has_a_dead_letter_topic_is_not_told_to_give_one(dlq: bool) -> None:
-    harness = Harness(SubscriptionSettings(poison="block", dlq=dlq, retry=RetryPolicy(attempts=1)))
+    harness = Harness(
+        SubscriptionSettings(on_exhausted="block", dlq=dlq, retry=RetryPolicy(attempts=1))
+    )
     harness.assign()
     harness.fetch(record(0, "a"))
     harness.work({0: [ERROR]})

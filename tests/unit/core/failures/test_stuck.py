@@ -50,7 +50,7 @@ class Hanging:
                 ack_timeout=LIMIT,
                 exit_when_stuck=exits,
                 retry=RetryPolicy(attempts=attempts, backoff=0.0, jitter=0.0),
-                max_leases_per_key=1 if alone else None,
+                one_in_flight_per_key=alone,
             )
         )
         self.harness.pool.kind = kind
@@ -255,9 +255,7 @@ def test_with_one_lease_per_key_too_only_its_own_lane_waits() -> None:
 
 
 def test_what_is_stuck_takes_none_of_the_leases_of_its_worker() -> None:
-    settings = SubscriptionSettings(
-        ack_timeout=LIMIT, leases_per_worker=1, lease_bytes_per_worker=100
-    )
+    settings = SubscriptionSettings(ack_timeout=LIMIT, prefetch_records=1, prefetch_bytes=100)
     harness = Harness(settings)
     harness.assign(P0)
     keys = (b"slow", b"a", b"b")
@@ -270,7 +268,7 @@ def test_what_is_stuck_takes_none_of_the_leases_of_its_worker() -> None:
 
 def test_what_is_stuck_takes_no_place_where_records_end_in_any_order() -> None:
     """Three are stuck of a worker that is leased two: there were places fewer than none."""
-    settings = SubscriptionSettings(ack_timeout=LIMIT, leases_per_worker=2, individually=True)
+    settings = SubscriptionSettings(ack_timeout=LIMIT, prefetch_records=2, individually=True)
     harness = Harness(settings)
     harness.pool.kind = "task"
     harness.pool.heeds = lambda: False

@@ -56,10 +56,10 @@ def member(
             null_keys=nulls,
             undecodable=undecodable,
             dlq=dlq,
-            poison="dead_letter" if dlq else "block",
+            on_exhausted="dead_letter" if dlq else "block",
             retry=RetryPolicy(attempts=attempts, backoff=0.1, jitter=0.0),
             window_records=window,
-            max_leases_per_key=1 if one_lease else None,
+            one_in_flight_per_key=one_lease,
         )
     )
     made.assign(P0, P1)

@@ -50,7 +50,7 @@ def member(key_of: Callable[[Record], bytes | None] | None = None) -> Harness:
             workers=("worker-0", "worker-1"),
             key_of=key_of or Reader(),
             dlq=True,
-            poison="dead_letter",
+            on_exhausted="dead_letter",
             retry=RetryPolicy(backoff=0.1, jitter=0.0),
             window_records=20_000,
         )

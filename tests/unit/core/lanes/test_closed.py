@@ -125,7 +125,7 @@ def test_other_lanes_go_on_while_one_is_closed() -> None:
 
 
 def test_what_was_set_aside_goes_before_what_was_recalled_and_that_before_what_was_queued() -> None:
-    harness = Harness(SubscriptionSettings(leases_per_worker=8))
+    harness = Harness(SubscriptionSettings(prefetch_records=8))
     harness.assign(P0, P1)
     worker = harness.worker()
     harness.fetch(*[record(offset) for offset in range(10)])  # two slices of four, two wait
@@ -140,7 +140,7 @@ def test_what_was_set_aside_goes_before_what_was_recalled_and_that_before_what_w
 
 
 def test_what_two_slices_give_back_to_a_closed_lane_stays_in_order() -> None:
-    harness = Harness(SubscriptionSettings(leases_per_worker=8))
+    harness = Harness(SubscriptionSettings(prefetch_records=8))
     harness.assign()
     worker = harness.worker()
     harness.fetch(*[record(offset) for offset in range(8)])
@@ -222,7 +222,7 @@ def test_a_null_key_that_fails_holds_up_no_other_null_key() -> None:
 
 def test_a_null_key_keeps_its_attempts_when_its_retry_outruns_the_slice_it_failed_in() -> None:
     retry = RetryPolicy(attempts=3, backoff=0.0)
-    harness = Harness(SubscriptionSettings(poison="drop", retry=retry))
+    harness = Harness(SubscriptionSettings(on_exhausted="drop", retry=retry))
     harness.assign()
     worker = harness.worker()
     harness.fetch(record(0, None), record(1, None))
@@ -245,7 +245,7 @@ def test_a_null_key_keeps_its_attempts_when_its_retry_outruns_the_slice_it_faile
 def test_with_one_lease_per_key_a_worker_never_holds_two_records_of_a_lane(
     verdicts: dict[int, list[Ending]],
 ) -> None:
-    harness = Harness(SubscriptionSettings(max_leases_per_key=1))
+    harness = Harness(SubscriptionSettings(one_in_flight_per_key=True))
     harness.assign()
     harness.fetch(*[record(offset, "ab"[offset % 2]) for offset in range(8)])
     held = [each.key() for slice_ in harness.worker().slices() for each in slice_.records]
@@ -259,7 +259,7 @@ def test_with_one_lease_per_key_a_worker_never_holds_two_records_of_a_lane(
 
 
 def test_with_one_lease_per_key_a_recall_gives_the_lane_back_in_order() -> None:
-    harness = Harness(SubscriptionSettings(max_leases_per_key=1))
+    harness = Harness(SubscriptionSettings(one_in_flight_per_key=True))
     harness.assign()
     harness.fetch(*[record(offset, "ab"[offset % 2]) for offset in range(6)])
     harness.recall()
@@ -270,7 +270,7 @@ def test_with_one_lease_per_key_a_recall_gives_the_lane_back_in_order() -> None:
 
 def test_a_lease_given_up_at_a_revoke_lets_nothing_from_the_backlog_past_its_lane() -> None:
     """Found by the adversary: what waited behind the record went behind the backlog instead."""
-    harness = Harness(SubscriptionSettings(max_leases_per_key=1, leases_per_worker=2))
+    harness = Harness(SubscriptionSettings(one_in_flight_per_key=True, prefetch_records=2))
     harness.assign(P0, P1)
     harness.fetch(record(6, "a", P1))
     harness.fetch(record(10, "a", P0), record(13, "a", P1))  # both wait for the lane's lease

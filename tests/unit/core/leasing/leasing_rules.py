@@ -34,19 +34,19 @@ LEASES = 4
 class Mode(NamedTuple):
     """A way of leasing. With ``several`` a worker may have more than one of a lane in hand."""
 
-    max_leases_per_key: int | None
+    one_in_flight_per_key: bool
     individually: bool
 
     @property
     def several(self) -> bool:
-        return self.individually and self.max_leases_per_key is None
+        return self.individually and not self.one_in_flight_per_key
 
 
 MODES = {
-    "fences": Mode(None, individually=False),
-    "one lease of a key": Mode(1, individually=False),
-    "one by one": Mode(1, individually=True),
-    "one by one, many leases of a key": Mode(None, individually=True),
+    "fences": Mode(one_in_flight_per_key=False, individually=False),
+    "one lease of a key": Mode(one_in_flight_per_key=True, individually=False),
+    "one by one": Mode(one_in_flight_per_key=True, individually=True),
+    "one by one, many leases of a key": Mode(one_in_flight_per_key=False, individually=True),
 }
 
 
@@ -131,17 +131,17 @@ class Leasing:
         *,
         workers: int = 3,
         attempts: int = 1_000,
-        poison: PoisonPolicy = "block",
+        on_exhausted: PoisonPolicy = "block",
     ) -> None:
         self.mode = mode
         self.books = Books(mode)
         settings = SubscriptionSettings(
             workers=worker_names(workers),
             retry=RetryPolicy(attempts=attempts, backoff=0.2, jitter=0.0),
-            poison=poison,
-            dlq=poison == "dead_letter",
-            leases_per_worker=LEASES,
-            max_leases_per_key=mode.max_leases_per_key,
+            on_exhausted=on_exhausted,
+            dlq=on_exhausted == "dead_letter",
+            prefetch_records=LEASES,
+            one_in_flight_per_key=mode.one_in_flight_per_key,
             individually=mode.individually,
         )
         self.harness = Harness(settings)

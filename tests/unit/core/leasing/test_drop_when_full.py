@@ -19,8 +19,8 @@ def lossy(workers: int = 1, *, holds: int = 4, **more: object) -> Harness:
     harness = Harness(
         SubscriptionSettings(
             workers=worker_names(workers),
-            leases_per_worker=holds,
-            reliable=False,
+            prefetch_records=holds,
+            delivery="at-most-once",
             **more,  # type: ignore[arg-type]
         )
     )

@@ -28,20 +28,20 @@ def fetched(count: int = 3, **settings: object) -> Harness:
 
 
 def by_policy() -> Harness:
-    harness = fetched(poison="drop")
+    harness = fetched(on_exhausted="drop")
     harness.work({0: [ERROR]})
     return harness
 
 
 def by_order() -> Harness:
-    harness = fetched(poison="block")
+    harness = fetched(on_exhausted="block")
     harness.work({0: [ERROR]})
     harness.tell(LaneOrder("default", LaneAction.DROP, b"a"))
     return harness
 
 
 def by_order_with_a_copy_that_is_there_already() -> Harness:
-    harness = fetched(poison="block_and_dlq", dlq=True)
+    harness = fetched(on_exhausted="block_and_dlq", dlq=True)
     harness.work({0: [ERROR]})
     harness.dead_letter()
     assert told(harness) == []
@@ -82,7 +82,7 @@ def with_its_worker() -> Harness:
 
 
 def because_its_worker_is_full() -> Harness:
-    harness = fetched(0, reliable=False, leases_per_worker=2, workers=("A",))
+    harness = fetched(0, delivery="at-most-once", prefetch_records=2, workers=("A",))
     harness.fetch(*(record(offset, "a") for offset in range(3)))
     return harness
 
@@ -114,7 +114,7 @@ def test_each_is_told_once(made: Callable[[], Harness], offsets: list[int]) -> N
 
 
 def test_it_is_told_before_the_next_of_its_key_is_given_to_a_worker() -> None:
-    harness = fetched(poison="block")
+    harness = fetched(on_exhausted="block")
     harness.work({0: [ERROR]})
     before = len(harness.seen)
     harness.tell(LaneOrder("default", LaneAction.DROP, b"a"))
@@ -123,7 +123,7 @@ def test_it_is_told_before_the_next_of_its_key_is_given_to_a_worker() -> None:
 
 
 def test_what_has_run_or_has_a_letter_is_not_told() -> None:
-    harness = fetched(poison="dead_letter", dlq=True)
+    harness = fetched(on_exhausted="dead_letter", dlq=True)
     harness.work({0: [ERROR]})
     harness.dead_letter()
     assert harness.work() == [1, 2]

@@ -109,7 +109,7 @@ def test_each_failure_is_an_attempt_and_the_last_one_blocks_the_key_alone(mode: 
 
 
 def test_a_key_goes_on_in_the_step_in_which_its_dead_letter_is_acknowledged(mode: Mode) -> None:
-    leasing = member(mode, attempts=1, poison="dead_letter")
+    leasing = member(mode, attempts=1, on_exhausted="dead_letter")
     leasing.fetch(*[record(offset, "a") for offset in range(4)])
     leasing.work({0: [ERROR]})
     assert leasing.books.settled[P0] == set()

@@ -96,7 +96,7 @@ def test_an_answer_that_comes_after_its_partition_has_gone_puts_nothing_back() -
 
 def test_with_one_lease_a_late_answer_hands_the_lane_on() -> None:
     """The lease of a record whose partition has gone ended, and its lane was never free again."""
-    settings = SubscriptionSettings(max_leases_per_key=1)
+    settings = SubscriptionSettings(one_in_flight_per_key=True)
     member = Harness(settings)
     member.pool.answers_later = lambda: True
     member.assign(P0, P1)
@@ -128,7 +128,7 @@ def test_records_that_come_back_go_before_what_their_lane_has_got_since() -> Non
 
 
 def test_records_that_come_back_go_before_what_waited_behind_them() -> None:
-    member = Harness(SubscriptionSettings(leases_per_worker=2))
+    member = Harness(SubscriptionSettings(prefetch_records=2))
     member.assign()
     member.fetch(*(record(offset, b"a") for offset in range(4)))
     member.worker().start()
@@ -141,7 +141,7 @@ def test_records_that_come_back_go_before_what_waited_behind_them() -> None:
 
 def test_records_that_come_back_to_a_closed_lane_go_before_what_waits_in_it() -> None:
     """Its queue has taken from the backlog what came after them."""
-    member = Harness(SubscriptionSettings(leases_per_worker=2))
+    member = Harness(SubscriptionSettings(prefetch_records=2))
     member.assign()
     member.fetch(*(record(offset, b"a") for offset in range(3)))
     member.worker().start()
@@ -220,7 +220,7 @@ def test_a_report_on_a_record_that_has_come_back_is_refused() -> None:
 def test_an_answer_of_which_a_part_cannot_be_true_is_refused_as_a_whole(
     wrong: list[int] | None, words: str
 ) -> None:
-    member = Harness(SubscriptionSettings(leases_per_worker=4))
+    member = Harness(SubscriptionSettings(prefetch_records=4))
     member.assign(P0, P1)
     member.fetch(*(record(offset, b"key-%d" % offset) for offset in range(4)))
     first, second = member.worker().given

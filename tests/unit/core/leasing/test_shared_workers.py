@@ -114,7 +114,7 @@ def test_what_takes_less_time_than_to_wake_a_worker_goes_to_few() -> None:
 
 
 def test_with_one_lease_per_key_each_record_follows_the_one_before_it() -> None:
-    shared = Shared(replace(PLAIN, max_leases_per_key=1))
+    shared = Shared(replace(PLAIN, one_in_flight_per_key=True))
     one, two = keys(2)
     shared.come(one, one, two, one)
     assert sorted(shared.work()) == [0, 1, 2, 3]
@@ -132,7 +132,7 @@ def test_the_records_of_a_key_are_with_one_worker_which_may_be_given_more_of_the
 
 def test_a_key_that_has_more_than_its_worker_can_do_keeps_nobody_waiting() -> None:
     """Two batches of it are at a worker; the others take whatever else comes."""
-    shared = Shared(replace(PLAIN, workers=("a", "b"), leases_per_worker=40))
+    shared = Shared(replace(PLAIN, workers=("a", "b"), prefetch_records=40))
     shared.come(*[b"hot"] * 200)
     hot = shared.worker(0)
     hot.start()
@@ -148,7 +148,7 @@ def test_a_key_that_has_more_than_its_worker_can_do_keeps_nobody_waiting() -> No
 
 def test_a_worker_that_has_a_long_shard_runs_nothing_else_and_half_of_them_at_most_do() -> None:
     """In turn with the others a key with much to do would have one worker at its turns only."""
-    shared = Shared(replace(PLAIN, workers=("a", "b"), leases_per_worker=4))
+    shared = Shared(replace(PLAIN, workers=("a", "b"), prefetch_records=4))
     first, second, *others = keys(12)
     shared.come(*[first] * 150, *[second] * 150)
     workers = [shared.worker(0), shared.worker(1)]
@@ -170,7 +170,7 @@ def test_a_worker_that_has_a_long_shard_runs_nothing_else_and_half_of_them_at_mo
 def test_what_is_for_calls_with_several_records_is_of_few_shards() -> None:
     """All shards of a call are with its worker until it ends: the others need some, too."""
     shared = Shared(
-        replace(PLAIN, individually=True, call_records=10, leases_per_worker=20, workers=("a", "b"))
+        replace(PLAIN, individually=True, call_records=10, prefetch_records=20, workers=("a", "b"))
     )
     several = keys(SHARDS_LEAST)
     shared.come(*several * 4)
@@ -287,7 +287,7 @@ def mates(shards: int) -> tuple[bytes, list[bytes]]:
 
 
 def test_the_other_keys_of_a_shard_do_not_wait_behind_a_hot_key() -> None:
-    shared = Shared(replace(PLAIN, workers=("a",), leases_per_worker=4))
+    shared = Shared(replace(PLAIN, workers=("a",), prefetch_records=4))
     hot, others = mates(SHARDS_LEAST)
     shared.come(*[hot] * 100)
     shared.come(*others[:3])
@@ -317,7 +317,7 @@ def slot_mates() -> tuple[bytes, bytes]:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_nor_do_other_keys_of_its_very_slot(*, first: bool) -> None:
-    shared = Shared(replace(PLAIN, workers=("a",), leases_per_worker=4))
+    shared = Shared(replace(PLAIN, workers=("a",), prefetch_records=4))
     hot, other = slot_mates()
     shared.come(*[hot] * 100)
     worker = shared.worker()
@@ -337,7 +337,7 @@ def test_nor_do_other_keys_of_its_very_slot(*, first: bool) -> None:
 
 
 def test_keys_of_one_slot_are_one_shard_again_when_the_others_have_run() -> None:
-    shared = Shared(replace(PLAIN, workers=("a", "b"), leases_per_worker=4))
+    shared = Shared(replace(PLAIN, workers=("a", "b"), prefetch_records=4))
     hot, other = slot_mates()
     shared.come(*[hot] * 100, *[other] * 3)
     (busy,) = [each for each in shared.pool.workers.values() if each.inbox]
@@ -356,7 +356,7 @@ def test_keys_of_one_slot_are_one_shard_again_when_the_others_have_run() -> None
 
 
 def test_what_is_leased_of_a_hot_key_before_it_has_a_shard_is_waited_for() -> None:
-    shared = Shared(replace(PLAIN, workers=("a", "b"), leases_per_worker=4))
+    shared = Shared(replace(PLAIN, workers=("a", "b"), prefetch_records=4))
     hot, others = mates(SHARDS_LEAST)
     shared.come(*[hot] * 100, *others[:3])
     (busy,) = [each for each in shared.pool.workers.values() if each.inbox]
@@ -373,7 +373,7 @@ def test_what_is_leased_of_a_hot_key_before_it_has_a_shard_is_waited_for() -> No
 
 
 def test_the_slot_of_a_key_that_is_hot_no_more_is_of_its_group_again() -> None:
-    shared = Shared(replace(PLAIN, leases_per_worker=4))
+    shared = Shared(replace(PLAIN, prefetch_records=4))
     hot, others = mates(SHARDS_LEAST)
     shared.come(*[hot] * 100, others[0])
     shared.beat()
@@ -392,7 +392,7 @@ def test_the_slot_of_a_key_that_is_hot_no_more_is_of_its_group_again() -> None:
 def test_a_key_that_gets_more_than_a_worker_can_do_holds_back_its_partition_at_half_the_window(
     slow: bool,
 ) -> None:
-    shared = Shared(replace(PLAIN, leases_per_worker=4, window_records=400))
+    shared = Shared(replace(PLAIN, prefetch_records=4, window_records=400))
     shared.assign(P1)
     hot, others = mates(SHARDS_LEAST)
     shared.come(*[hot] * 180, *others[:3])
@@ -448,7 +448,7 @@ def test_nothing_is_detached_where_detach_after_is_0() -> None:
 
 
 def test_coroutines_have_all_their_places_where_more_shards_are_ready_than_these() -> None:
-    shared = Shared(replace(PLAIN, workers=("a",), individually=True, leases_per_worker=4))
+    shared = Shared(replace(PLAIN, workers=("a",), individually=True, prefetch_records=4))
     shared.come(*[b"key-%d" % number for number in range(40)])
     (worker,) = shared.sub().workers.values()
     assert worker.leased == 4
@@ -462,7 +462,7 @@ def test_coroutines_have_all_their_places_where_more_shards_are_ready_than_these
         {"instances": True},
         {"hands_over": True},
         {"individually": True},
-        {"reliable": False},
+        {"delivery": "at-most-once"},
         {"new_workers_wait": True},
         {"routing": RoutingSettings("sticky", ranges={"a": [(0, SLOTS - 1)]})},
         {"routing": RoutingSettings("exclusive")},
@@ -528,7 +528,7 @@ def test_of_a_small_chunk_keys_run_in_the_order_in_which_they_came() -> None:
     [
         replace(PLAIN, instances=True),
         replace(PLAIN, hands_over=True),
-        replace(PLAIN, reliable=False, retry=RetryPolicy()),
+        replace(PLAIN, delivery="at-most-once", retry=RetryPolicy()),
         replace(PLAIN, new_workers_wait=True),
         replace(PLAIN, routing=RoutingSettings("exclusive")),
         replace(PLAIN, routing=RoutingSettings("sticky", {"a": [(0, SLOTS - 1)]})),

@@ -21,7 +21,7 @@ class Scene:
     """A core with one worker at first; what it leases is kept, and nothing runs."""
 
     def __init__(self, **settings: object) -> None:
-        chosen = {"leases_per_worker": 8, "slice_records": 4, "individually": True, **settings}
+        chosen = {"prefetch_records": 8, "slice_records": 4, "individually": True, **settings}
         self.core = Dispatcher([SubscriptionSettings(**chosen)], CommitPolicy())  # type: ignore[arg-type]
         self.now = 100.0
         self.leased: list[Slice] = []
@@ -159,7 +159,7 @@ def test_a_slot_that_drains_waits_for_its_own_record_and_not_for_the_rest_of_the
 
 
 def test_a_limit_of_letters_counts_each_record_that_settles_once() -> None:
-    limit = DlqLimit(share=0.5, records=4, in_a_row=3)
+    limit = DlqLimit(share=0.5, records=4, consecutive=3)
     scene = Scene(dlq=True, dlq_limit=limit)
     scene.fetch(*many(4))
     (slice_,) = scene.leased

@@ -30,14 +30,14 @@ def member(
     attempts: int = 1_000,
     window_bytes: int = 64 << 20,
     window_share: float = 0.5,
-    max_leases_per_key: int | None = None,
+    one_in_flight_per_key: bool = False,
 ) -> Harness:
     settings = SubscriptionSettings(
         window_records=WINDOW,
         window_bytes=window_bytes,
         window_share=window_share,
         retry=RetryPolicy(attempts=attempts),
-        max_leases_per_key=max_leases_per_key,
+        one_in_flight_per_key=one_in_flight_per_key,
     )
     harness = Harness(settings)
     harness.assign(*(partitions or (P0, P1)))
@@ -92,11 +92,13 @@ class Hot:
             self.most = max(self.most, self.harness.sub().window.records)
 
 
-@pytest.mark.parametrize("strict", [None, 1], ids=["many leases of a key", "one lease of a key"])
+@pytest.mark.parametrize(
+    "strict", [False, True], ids=["many leases of a key", "one lease of a key"]
+)
 def test_a_key_that_always_fails_with_the_longest_back_off_leaves_three_quarters_to_others(
-    strict: int | None,
+    strict: bool,
 ) -> None:
-    harness = member(max_leases_per_key=strict)
+    harness = member(one_in_flight_per_key=strict)
     hot = Hot(harness, LONGEST)
     hot.go_on()
     assert hot.most <= WINDOW / 4 + 2 * CHUNK
@@ -234,7 +236,7 @@ class Slow(Hot):
 def at_two_workers(
     *,
     window_bytes: int = 64 << 20,
-    max_leases_per_key: int | None = None,
+    one_in_flight_per_key: bool = False,
     partitions: tuple[TopicPartition, ...] = (P0, P1),
     **given: Any,
 ) -> Harness:
@@ -242,7 +244,7 @@ def at_two_workers(
         workers=("worker-0", "worker-1"),
         window_records=WINDOW,
         window_bytes=window_bytes,
-        max_leases_per_key=max_leases_per_key,
+        one_in_flight_per_key=one_in_flight_per_key,
         **given,
     )
     harness = Harness(settings)
@@ -250,12 +252,14 @@ def at_two_workers(
     return harness
 
 
-@pytest.mark.parametrize("strict", [None, 1], ids=["many leases of a key", "one lease of a key"])
+@pytest.mark.parametrize(
+    "strict", [False, True], ids=["many leases of a key", "one lease of a key"]
+)
 @pytest.mark.parametrize("individually", [False, True], ids=["a thread", "a member"])
 def test_a_key_whose_record_runs_for_long_leaves_half_to_others(
-    strict: int | None, individually: bool
+    strict: bool, individually: bool
 ) -> None:
-    harness = at_two_workers(max_leases_per_key=strict, individually=individually)
+    harness = at_two_workers(one_in_flight_per_key=strict, individually=individually)
     slow = Slow(harness)
     slow.go_on(rounds=600)
     assert WINDOW / 2 <= slow.most <= WINDOW / 2 + STEP

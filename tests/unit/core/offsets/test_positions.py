@@ -237,8 +237,8 @@ def test_after_a_restart_each_subscription_gets_what_it_has_not_settled_itself()
 
 def test_a_drop_in_one_subscription_settles_nothing_in_another() -> None:
     harness = Harness(
-        SubscriptionSettings("default", poison="block"),
-        SubscriptionSettings("audit", poison="drop"),
+        SubscriptionSettings("default", on_exhausted="block"),
+        SubscriptionSettings("audit", on_exhausted="drop"),
     )
     harness.assign()
     harness.fetch(record(0))

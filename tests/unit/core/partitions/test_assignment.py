@@ -85,7 +85,7 @@ def test_a_dead_letter_on_its_way_is_waited_for() -> None:
 
 
 def test_forgotten_records_are_neither_settled_nor_committed_and_leave_the_window() -> None:
-    harness = Harness(SubscriptionSettings(leases_per_worker=2))
+    harness = Harness(SubscriptionSettings(prefetch_records=2))
     harness.assign(P0, P1)
     harness.fetch(
         *[record(offset, key) for offset, key in enumerate(["bad", "bad", None, "x", "y"])],
@@ -242,7 +242,7 @@ def test_a_keyless_failure_of_the_old_epoch_replaces_nothing() -> None:
 
 
 def test_with_one_lease_per_key_the_returned_partition_waits_for_the_old_record() -> None:
-    harness = Harness(SubscriptionSettings(max_leases_per_key=1))
+    harness = Harness(SubscriptionSettings(one_in_flight_per_key=True))
     harness.assign(P0)
     harness.fetch(record(0), record(1))
     harness.worker().start()

@@ -219,7 +219,7 @@ def test_looks_that_lead_to_no_commit_let_no_more_records_start() -> None:
 
 
 def test_a_partition_is_back_at_full_speed_soon() -> None:
-    one = member(leases_per_worker=1_000)
+    one = member(prefetch_records=1_000)
     assign(one, running=UNCLEAN)
     one.fetch(*keyed(range(3_000)))
     for _ in range(10):
@@ -230,7 +230,7 @@ def test_a_partition_is_back_at_full_speed_soon() -> None:
 
 
 def test_slow_handlers_get_more_records_although_nothing_settles() -> None:
-    one = member(workers=50, leases_per_worker=1)
+    one = member(workers=50, prefetch_records=1)
     assign(one, running=UNCLEAN)
     one.fetch(*keyed(range(200)))
     running = []

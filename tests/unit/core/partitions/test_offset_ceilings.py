@@ -287,7 +287,7 @@ def test_a_record_is_routed_in_order_behind_what_was_parked_before_it() -> None:
 
 
 def test_marks_are_not_believed_where_a_dead_worker_left_newer_records_before_older_ones() -> None:
-    settings = SubscriptionSettings(workers=workers(2), leases_per_worker=2)
+    settings = SubscriptionSettings(workers=workers(2), prefetch_records=2)
     harness = Harness(settings, set_budget=44)
     harness.assign(P0)
     first, second = harness.worker(0), harness.worker(1)
@@ -318,7 +318,7 @@ def test_marks_are_not_believed_where_a_dead_worker_left_newer_records_before_ol
 
 def test_where_nothing_is_left_to_run_a_look_is_not_put_off_for_long() -> None:
     """With one lease per key only looks raise ceilings; the owner once stood still for them."""
-    member = Harness(SubscriptionSettings(max_leases_per_key=1, window_records=20_000))
+    member = Harness(SubscriptionSettings(one_in_flight_per_key=True, window_records=20_000))
     member.checks = False
     member.assign()
     waited = 0.0

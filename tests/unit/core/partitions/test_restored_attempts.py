@@ -76,11 +76,11 @@ def test_a_commit_says_of_what_failed_how_often_it_was_tried() -> None:
 
 
 def test_a_restart_goes_on_counting() -> None:
-    harness = harness_with(poison="drop")
+    harness = harness_with(on_exhausted="drop")
     harness.assign()
     harness.fetch(record(0, "a"), record(1, "b"))
     fail(harness, 1, times=2)
-    again = restarted(harness, poison="drop")
+    again = restarted(harness, on_exhausted="drop")
     again.fetch(record(1, "b"), record(2, "b"))
     assert again.work({1: [ERROR]}) == [1, 2]
     assert again.sub().counts.dropped == 1, "that was the third attempt of three"
@@ -102,35 +102,35 @@ def test_a_restart_of_a_restart_hands_on_what_has_not_run_again() -> None:
 
 
 def test_a_dead_letter_says_how_often_the_record_was_tried_over_both_processes() -> None:
-    harness = harness_with(dlq=True, poison="dead_letter")
+    harness = harness_with(dlq=True, on_exhausted="dead_letter")
     harness.assign()
     harness.fetch(record(0, "a"))
     fail(harness, 0, times=2)
-    again = restarted(harness, dlq=True, poison="dead_letter")
+    again = restarted(harness, dlq=True, on_exhausted="dead_letter")
     again.fetch(record(0, "a"))
     fail(again, 0)
     assert [each.attempts for each in again.publishes] == [3]
 
 
 def test_a_blocked_record_has_one_attempt_after_a_restart_and_may_be_done_by_it() -> None:
-    harness = harness_with(poison="block", retry=RetryPolicy(attempts=2, backoff=0.0))
+    harness = harness_with(on_exhausted="block", retry=RetryPolicy(attempts=2, backoff=0.0))
     harness.assign()
     harness.fetch(record(0, "a"), record(1, "a"))
     harness.work({0: [ERROR]})
     harness.later(0.0)
     harness.work({0: [ERROR]})
-    again = restarted(harness, poison="block", retry=RetryPolicy(attempts=2, backoff=0.0))
+    again = restarted(harness, on_exhausted="block", retry=RetryPolicy(attempts=2, backoff=0.0))
     again.fetch(record(0, "a"), record(1, "a"))
     assert again.work({0: [ERROR]}) == [0]
     assert again.sub().closed.lanes[lane_of(record(0, "a"))].state is LaneState.BLOCKED
-    mended = restarted(harness, poison="block", retry=RetryPolicy(attempts=2, backoff=0.0))
+    mended = restarted(harness, on_exhausted="block", retry=RetryPolicy(attempts=2, backoff=0.0))
     mended.fetch(record(0, "a"), record(1, "a"))
     assert mended.work() == [0, 1]
 
 
 def test_what_the_log_cannot_hold_and_what_goes_with_its_partition_is_not_counted() -> None:
     text = encode(here(0), {}, notes={"default": LaneNotes(tried={5: Tried(2), 50: Tried(2)})}).text
-    harness = harness_with(poison="drop")
+    harness = harness_with(on_exhausted="drop")
     harness.assign(P0, position=0, metadata=text, log=(0, 50))
     assert harness.sub().carried == {P0: {5: Tried(2)}}
     harness.tell(ev.Revoking([P0]))
@@ -143,7 +143,7 @@ def test_what_the_log_cannot_hold_and_what_goes_with_its_partition_is_not_counte
 
 
 def test_a_partition_that_was_lost_and_comes_straight_back_goes_on_counting() -> None:
-    harness = harness_with(poison="drop")
+    harness = harness_with(on_exhausted="drop")
     harness.assign()
     harness.fetch(record(0, "a"), record(1, "b"))
     harness.work()
@@ -163,7 +163,7 @@ def test_a_partition_that_was_lost_and_comes_straight_back_goes_on_counting() ->
 
 def test_what_is_put_off_runs_again_after_its_time_however_often_and_is_no_attempt() -> None:
     assert decide(PUT_OFF, 0, SOON, "drop", dlq=False) == Decision(Disposition.RETRY, 60.0)
-    harness = harness_with(poison="drop")
+    harness = harness_with(on_exhausted="drop")
     harness.assign()
     harness.fetch(record(0, "a"), record(1, "a"))
     for _ in range(20):

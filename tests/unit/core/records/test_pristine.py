@@ -97,7 +97,7 @@ def test_a_slow_worker_that_has_a_little_of_each_fetch_does_not_keep_the_rest_al
 ) -> None:
     """In records as many as the window may hold, in bytes a tenth of it, and half of that more."""
     settings = SubscriptionSettings(
-        workers=("slow", "fast"), window_records=100, window_bytes=100_000, leases_per_worker=2
+        workers=("slow", "fast"), window_records=100, window_bytes=100_000, prefetch_records=2
     )
     harness = Harness(settings)
     harness.assign(position=0)

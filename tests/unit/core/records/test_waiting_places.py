@@ -30,10 +30,10 @@ class Shelf:
         self.records = without(self.records, partitions)
 
 
-def shelved(*records: Record, leases_per_worker: int = 1) -> tuple[Harness, Shelf]:
+def shelved(*records: Record, prefetch_records: int = 1) -> tuple[Harness, Shelf]:
     """The first record is leased, all others lie on the shelf."""
     harness = Harness(
-        SubscriptionSettings(workers=("worker-0",), leases_per_worker=leases_per_worker)
+        SubscriptionSettings(workers=("worker-0",), prefetch_records=prefetch_records)
     )
     harness.assign(P0, P1)
     shelf = Shelf()
@@ -94,21 +94,21 @@ def test_the_checks_see_what_lies_there_twice_or_is_not_counted() -> None:
         harness.core.check()
 
 
-@pytest.mark.parametrize("most", [None, 1])
-def test_whatever_a_subscription_has_that_holds_records_is_registered(most: int | None) -> None:
-    sub = Harness(SubscriptionSettings(max_leases_per_key=most)).sub()
+@pytest.mark.parametrize("one_lease", [False, True])
+def test_whatever_a_subscription_has_that_holds_records_is_registered(one_lease: bool) -> None:
+    sub = Harness(SubscriptionSettings(one_in_flight_per_key=one_lease)).sub()
     workers = sub.workers.values()
     parts = [*vars(sub).values(), *(part for each in workers for part in vars(each).values())]
     parts += sub.unowned.rows
     names = [name for name in vars(WaitingPlace) if not name.startswith("_")]
     assert set(names) == {"waiting", "empty", "forget"}
     places = [each for each in parts if all(hasattr(each, name) for name in names)]
-    assert len(places) == (10 if most is None else 11)
+    assert len(places) == (11 if one_lease else 10)
     assert {id(each) for each in places} == {id(each) for each in sub.places}
 
 
 def test_what_waits_for_the_end_of_a_lease_is_held_and_goes_with_its_partition() -> None:
-    harness = Harness(SubscriptionSettings(max_leases_per_key=1))
+    harness = Harness(SubscriptionSettings(one_in_flight_per_key=True))
     harness.assign(P0, P1)
     harness.fetch(record(0, "a"), record(1, "a"), record(0, "a", P1))
     harness.worker().start()

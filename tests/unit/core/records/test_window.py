@@ -84,7 +84,7 @@ def test_a_window_without_room_at_all_is_refused(records: int, size: int) -> Non
 
 
 def test_all_that_is_unsettled_counts_to_the_window_wherever_it_stands() -> None:
-    harness = Harness(SubscriptionSettings(window_records=20, leases_per_worker=4))
+    harness = Harness(SubscriptionSettings(window_records=20, prefetch_records=4))
     harness.assign()
     harness.fetch(*[record(offset, "ab"[offset % 2]) for offset in range(20)])
     assert harness.core.room() == 0
@@ -248,7 +248,7 @@ def test_a_worker_holds_two_slices_so_that_one_waits_while_one_runs() -> None:
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7])
 def test_a_worker_never_holds_more_than_its_leases(most: int) -> None:
-    harness = Harness(SubscriptionSettings(leases_per_worker=most))
+    harness = Harness(SubscriptionSettings(prefetch_records=most))
     harness.assign()
     harness.fetch(*[record(offset, str(offset)) for offset in range(20)])
     assert sum(len(slice_.records) for slice_ in harness.worker().slices()) <= most
@@ -275,16 +275,18 @@ class Sized:
         self.failing = {each.offset(): [ERROR] for each in self.records if chance.random() < 0.3}
 
 
-@pytest.mark.parametrize("strict", [None, 1], ids=["many leases of a key", "one lease of a key"])
+@pytest.mark.parametrize(
+    "strict", [False, True], ids=["many leases of a key", "one lease of a key"]
+)
 @pytest.mark.parametrize("individually", [False, True], ids=["serial", "individually"])
 def test_a_worker_never_holds_more_bytes_than_it_may_unless_it_is_a_single_record(
-    strict: int | None, individually: bool
+    strict: bool, individually: bool
 ) -> None:
     for seed in range(10):
         settings = SubscriptionSettings(
             workers=("worker-0", "worker-1"),
-            lease_bytes_per_worker=1_000,
-            max_leases_per_key=strict,
+            prefetch_bytes=1_000,
+            one_in_flight_per_key=strict,
             individually=individually,
             retry=RetryPolicy(backoff=0.0),
         )
@@ -304,7 +306,7 @@ def test_a_worker_never_holds_more_bytes_than_it_may_unless_it_is_a_single_recor
 
 def test_what_was_granted_its_lanes_lease_fits_beside_what_has_no_key() -> None:
     """With one lease per key, the next of a lane is granted its lease when the one before ends."""
-    harness = Harness(SubscriptionSettings(lease_bytes_per_worker=100, max_leases_per_key=1))
+    harness = Harness(SubscriptionSettings(prefetch_bytes=100, one_in_flight_per_key=True))
     harness.assign()
     harness.fetch(*[FakeRecord(P0, offset, b"k", size=49) for offset in (0, 1)])
     harness.fetch(*[FakeRecord(P0, offset, None, size=50) for offset in (2, 3, 4)])
@@ -313,7 +315,7 @@ def test_what_was_granted_its_lanes_lease_fits_beside_what_has_no_key() -> None:
 
 
 def test_what_is_recalled_of_a_worker_makes_room_for_other_bytes() -> None:
-    harness = Harness(SubscriptionSettings(lease_bytes_per_worker=100))
+    harness = Harness(SubscriptionSettings(prefetch_bytes=100))
     harness.assign()
     harness.fetch(*[FakeRecord(P0, offset, b"k", size=49) for offset in range(4)])
     assert harness.sub().workers[0].bytes.held == 100
@@ -364,9 +366,8 @@ def test_reports_out_of_the_order_of_the_leases_are_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (SubscriptionSettings(leases_per_worker=0), "leases_per_worker=0"),
-        (SubscriptionSettings(lease_bytes_per_worker=0), "lease_bytes_per_worker=0"),
-        (SubscriptionSettings(max_leases_per_key=2), "max_leases_per_key=2"),
+        (SubscriptionSettings(prefetch_records=0), "prefetch_records=0"),
+        (SubscriptionSettings(prefetch_bytes=0), "prefetch_bytes=0"),
     ],
 )
 def test_bounds_that_cannot_work_are_refused_by_name(

@@ -95,11 +95,11 @@ def running(harness: Harness, *records: FakeRecord) -> FakeRecord:
 
 
 @pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("leases", [None, 1])
+@pytest.mark.parametrize("one_lease", [False, True])
 def test_a_written_record_that_fails_keeps_its_lane_and_its_place(
-    write: Write, leases: int | None
+    write: Write, one_lease: bool
 ) -> None:
-    harness = Harness(SubscriptionSettings(max_leases_per_key=leases))
+    harness = Harness(SubscriptionSettings(one_in_flight_per_key=one_lease))
     write(running(harness, record(1), record(2), record(3, "other")))
     worker = harness.worker()
     worker.finish(ERROR)
@@ -111,12 +111,14 @@ def test_a_written_record_that_fails_keeps_its_lane_and_its_place(
 
 
 @pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("leases", [None, 1])
+@pytest.mark.parametrize("one_lease", [False, True])
 @pytest.mark.parametrize("key_of", [None, lambda item: item.headers() or item.key()])
 def test_whoever_looks_while_it_is_written_sees_what_came(
-    write: Write, leases: int | None, key_of: KeyOf | None
+    write: Write, one_lease: bool, key_of: KeyOf | None
 ) -> None:
-    harness = Harness(SubscriptionSettings(max_leases_per_key=leases, key_of=key_of, warn_after=1))
+    harness = Harness(
+        SubscriptionSettings(one_in_flight_per_key=one_lease, key_of=key_of, warn_after=1)
+    )
     first = running(harness, record(0), record(1), record(2, "other"))
     write(first)
     harness.beat(3)
@@ -174,7 +176,7 @@ def test_a_written_retry_is_forgotten_with_its_partition(write: Write) -> None:
 
 @pytest.mark.parametrize("write", WRITES)
 def test_a_letter_has_what_came(write: Write) -> None:
-    harness = Harness(SubscriptionSettings(dlq=True, poison="dead_letter"))
+    harness = Harness(SubscriptionSettings(dlq=True, on_exhausted="dead_letter"))
     first = running(harness, record(0))
     before = (first.topic(), first.key(), first.value())
     write(first)

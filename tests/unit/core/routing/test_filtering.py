@@ -62,11 +62,11 @@ def test_a_key_that_goes_to_another_worker_waits_for_what_runs_of_it() -> None:
     assert member.committed() == (5, [])
 
 
-@pytest.mark.parametrize("max_leases_per_key", [None, 1])
+@pytest.mark.parametrize("one_in_flight_per_key", [False, True])
 def test_a_key_that_fails_meanwhile_goes_on_in_order_at_its_new_worker(
-    max_leases_per_key: int | None,
+    one_in_flight_per_key: bool,
 ) -> None:
-    member = Filtering(FLIGHTS, on_unmatched="hold", max_leases_per_key=max_leases_per_key)
+    member = Filtering(FLIGHTS, on_unmatched="hold", one_in_flight_per_key=one_in_flight_per_key)
     member.fetch(*(record(offset, b"ship-1") for offset in range(3)))
     assert member.worker(0).start() is not None
     member.filter("B", "*")
@@ -166,7 +166,7 @@ def test_one_that_joins_gets_no_records_without_a_key_while_others_take_them() -
         (Filtering, "Z", ["a"], "filters are for worker 'Z', and there is none; give one of A, B"),
         (lambda: Filtering(SHIPS), "B", ["b"], "no worker takes every key, each of A, B has"),
         (
-            lambda: Filtering(mode="exclusive", poison="block"),
+            lambda: Filtering(mode="exclusive", on_exhausted="block"),
             "A",
             ["a"],
             "Exclusive takes no filters",

@@ -147,11 +147,11 @@ def test_the_range_of_a_worker_that_left_waits_for_it_and_no_other_runs_it() -> 
     assert member.committed() == (3, [])
 
 
-@pytest.mark.parametrize("max_leases", [None, 1])
+@pytest.mark.parametrize("one_lease", [False, True])
 def test_what_a_worker_had_when_it_left_waits_in_order_for_its_return(
-    max_leases: int | None,
+    one_lease: bool,
 ) -> None:
-    member = started("sticky", given={"ranges": HALVES}, max_leases_per_key=max_leases)
+    member = started("sticky", given={"ranges": HALVES}, one_in_flight_per_key=one_lease)
     member.fetch(*(record(offset, HIGH) for offset in range(5)))
     assert member.worker(1).start() is not None
     goes(member, "worker-1")
@@ -213,7 +213,7 @@ def test_the_next_in_name_order_takes_over_when_the_active_ones_leases_have_ende
 
 
 def test_at_most_one_worker_of_an_exclusive_subscription_has_leases() -> None:
-    member = started("exclusive", 1, individually=True, leases_per_worker=4)
+    member = started("exclusive", 1, individually=True, prefetch_records=4)
     sub = member.sub()
     for round_ in range(6):
         member.fetch(*one_of_each(40 * round_))
@@ -252,10 +252,10 @@ def test_filters_and_state_by_slot_are_refused_together() -> None:
         SubscriptionSettings(workers=("worker-0",), routing=routing, hands_over=True).check()
 
 
-@pytest.mark.parametrize("poison", ["drop", "dead_letter", "divert"])
-def test_exclusive_refuses_to_go_on_without_a_record(poison: str) -> None:
-    with pytest.raises(ConfigError, match=f"poison='{poison}' goes on behind a record"):
-        started("exclusive", poison=poison, dlq=True)
+@pytest.mark.parametrize("on_exhausted", ["drop", "dead_letter", "divert"])
+def test_exclusive_refuses_to_go_on_without_a_record(on_exhausted: str) -> None:
+    with pytest.raises(ConfigError, match=f"on_exhausted='{on_exhausted}' goes on behind a record"):
+        started("exclusive", on_exhausted=on_exhausted, dlq=True)
 
 
 # --- unordered ---
@@ -470,7 +470,7 @@ def _in_one_slot(
     ("rest", "said"),
     [
         ({"hands_over": True}, r"filters, and a handler with release\(\) and adopt\(\)"),
-        ({"reliable": False}, "reliable=False and routing='ring' with filters"),
+        ({"delivery": "at-most-once"}, "delivery='at-most-once' and routing='ring' with filters"),
     ],
 )
 def test_first_filters_that_could_not_have_been_given_at_the_start_are_refused(
@@ -571,8 +571,12 @@ def test_what_does_not_go_together_is_refused_by_name_at_the_start(
 @pytest.mark.parametrize(
     ("mode", "given", "said"),
     [
-        ("exclusive", {}, "reliable=False and routing='exclusive': records would have to wait"),
-        ("sticky", {"ranges": HALVES}, "reliable=False and routing='sticky': records"),
+        (
+            "exclusive",
+            {},
+            "delivery='at-most-once' and routing='exclusive': records would have to wait",
+        ),
+        ("sticky", {"ranges": HALVES}, "delivery='at-most-once' and routing='sticky': records"),
         ("ring", {"filters": {"worker-0": ["x"]}}, "routing='ring' with filters: records"),
     ],
 )
@@ -580,7 +584,7 @@ def test_without_reliability_no_record_waits_for_a_worker(
     mode: RoutingMode, given: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
-        started(mode, given=given, reliable=False)
+        started(mode, given=given, delivery="at-most-once")
 
 
 def test_two_workers_of_one_name_are_refused() -> None:

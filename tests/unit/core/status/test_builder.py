@@ -148,7 +148,7 @@ def test_the_status_is_plain_data() -> None:
 
 def test_every_record_that_runs_counts_also_where_a_worker_runs_many() -> None:
     """A member that had received fifty counted as one that is in flight."""
-    harness = Harness(SubscriptionSettings(individually=True, max_leases_per_key=1))
+    harness = Harness(SubscriptionSettings(individually=True, one_in_flight_per_key=True))
     harness.assign()
     harness.fetch(*(record(offset, f"key-{offset}") for offset in range(60)))
     received = [*harness.worker().given][:50]

@@ -32,7 +32,7 @@ LONG = 4 * DETACH_AFTER
 SHARED = SubscriptionSettings(
     workers=("a", "b", "c", "d"),
     pooled=True,
-    leases_per_worker=4,
+    prefetch_records=4,
     retry=RetryPolicy(attempts=5, backoff=10.0, jitter=0.0),
 )
 
@@ -227,7 +227,7 @@ def test_timestamps_tell_how_fast_a_key_grows_while_it_is_held_back() -> None:
 
 def test_a_hot_key_whose_records_are_detached_holds_its_partition_back_without_an_error() -> None:
     """What waits is in its shard and in its closed lane in turns, which the window does not see."""
-    watched = Watched(replace(SHARED, leases_per_worker=100, window_records=400))
+    watched = Watched(replace(SHARED, prefetch_records=100, window_records=400))
     watched.assign(P1)
     watched.come(*[HOT] * 250)
     watched.beat()
@@ -250,7 +250,7 @@ def test_a_hot_key_whose_records_are_detached_holds_its_partition_back_without_a
 
 
 def test_of_a_partition_that_waits_for_a_detached_record_that_is_said() -> None:
-    watched = Watched(replace(SHARED, leases_per_worker=100, window_records=400))
+    watched = Watched(replace(SHARED, prefetch_records=100, window_records=400))
     watched.assign(P1)
     watched.come(*[HOT] * 250)
     watched.begin()

@@ -15,7 +15,7 @@ from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, record
 
 ONCE = RetryPolicy(attempts=1)
-DLQ = SubscriptionSettings(poison="dead_letter", dlq=True, retry=ONCE)
+DLQ = SubscriptionSettings(on_exhausted="dead_letter", dlq=True, retry=ONCE)
 
 
 def failing(settings: SubscriptionSettings, count: int) -> Harness:

@@ -25,9 +25,9 @@ def failing(
 ) -> Harness:
     """For each, a record of its own key whose attempts fail so, and then succeed."""
     retry = RetryPolicy(attempts=attempts)
-    settings = SubscriptionSettings(retry=retry, poison="block")
+    settings = SubscriptionSettings(retry=retry, on_exhausted="block")
     if dlq:
-        settings = SubscriptionSettings(retry=retry, poison="dead_letter", dlq=True)
+        settings = SubscriptionSettings(retry=retry, on_exhausted="dead_letter", dlq=True)
     harness = Harness(settings)
     harness.assign()
     keys = [f"key-{offset}" if key is None else key for offset in range(len(failures))]
@@ -169,7 +169,7 @@ def test_of_many_kinds_at_once_a_few_are_told_whole_and_the_others_when_they_com
 
 
 def test_kinds_without_end_are_told_whole_so_often_and_then_counted() -> None:
-    harness = Harness(SubscriptionSettings(retry=RetryPolicy(attempts=5), poison="block"))
+    harness = Harness(SubscriptionSettings(retry=RetryPolicy(attempts=5), on_exhausted="block"))
     harness.assign()
     for offset, each in enumerate(kinds(KINDS_MAX + 30)):
         harness.fetch(record(offset, f"key-{offset}"))

@@ -28,18 +28,18 @@ from tests.support.records import P0, P1, record
 IN_TIME = 9.0
 """Seconds after which a total outage is found: the console shows it a second later."""
 
-LETTERS: dict[str, Any] = {"poison": "dead_letter", "dlq": True}
+LETTERS: dict[str, Any] = {"on_exhausted": "dead_letter", "dlq": True}
 LONG = RetryPolicy(attempts=100, backoff=60.0, backoff_max=600.0)
 AUDIT = TopicPartition("audit", 0)
 
 POLICIES: dict[str, dict[str, Any]] = {
     "dead letters": LETTERS,
-    "block": {"poison": "block"},
-    "drop": {"poison": "drop"},
-    "divert": {"poison": "divert", "dlq": True},
-    "block and archive": {"poison": "block_and_dlq", "dlq": True},
-    "long back-off": {"poison": "block", "retry": LONG},
-    "one lease per key": {**LETTERS, "max_leases_per_key": 1},
+    "block": {"on_exhausted": "block"},
+    "drop": {"on_exhausted": "drop"},
+    "divert": {"on_exhausted": "divert", "dlq": True},
+    "block and archive": {"on_exhausted": "block_and_dlq", "dlq": True},
+    "long back-off": {"on_exhausted": "block", "retry": LONG},
+    "one lease per key": {**LETTERS, "one_in_flight_per_key": True},
 }
 
 
@@ -126,7 +126,7 @@ def test_successes_from_before_an_outage_do_not_hide_it(
 ) -> None:
     """Each call lasts so many heartbeats then, so a slice that began well ends long after."""
     settings = SubscriptionSettings(
-        workers=tuple(workers), poison="block", retry=RetryPolicy(attempts=1)
+        workers=tuple(workers), on_exhausted="block", retry=RetryPolicy(attempts=1)
     )
     harness = Harness(settings)
     harness.assign()
@@ -148,7 +148,7 @@ def test_successes_from_before_an_outage_do_not_hide_it(
 
 
 def test_a_few_keys_in_a_long_back_off_are_found_while_their_records_wait() -> None:
-    traffic = Traffic(keys=8, poison="block", retry=LONG)
+    traffic = Traffic(keys=8, on_exhausted="block", retry=LONG)
     traffic.go_on(10, 40)
     assert traffic.until(20, 40, fails) <= IN_TIME
     for _ in traffic.run(50, 0, fails):
@@ -179,7 +179,7 @@ def test_poison_among_others_is_no_outage(what: str) -> None:
 
 
 def test_one_failing_record_is_no_outage_however_often_it_is_tried() -> None:
-    traffic = Traffic(keys=1, poison="block", retry=RetryPolicy(attempts=1_000, factor=1.0))
+    traffic = Traffic(keys=1, on_exhausted="block", retry=RetryPolicy(attempts=1_000, factor=1.0))
     traffic.go_on(2, 2)
     for _ in traffic.run(120, 0.5, fails):
         assert not traffic.high()
@@ -276,7 +276,7 @@ def test_nothing_to_do_after_an_outage_is_no_outage_for_ever() -> None:
 
 
 def test_blocked_keys_are_told_on_when_nothing_is_left_to_try() -> None:
-    traffic = Traffic(keys=20, poison="block")
+    traffic = Traffic(keys=20, on_exhausted="block")
     traffic.go_on(10, 30)
     traffic.go_on(20, 30, fails)
     assert traffic.until_over(60, 0) <= 60
@@ -310,7 +310,7 @@ def test_records_without_a_readable_key_that_are_given_up_are_found(policy: str)
     def unreadable(each: Any) -> bytes:
         raise ValueError(f"no key in {each.offset()}")
 
-    traffic = Traffic(dlq=True, poison="dead_letter", key_of=unreadable, undecodable=policy)
+    traffic = Traffic(dlq=True, on_exhausted="dead_letter", key_of=unreadable, undecodable=policy)
     assert traffic.until(10, 20, succeeds, "given_up") <= 5
     assert {each.error for each in traffic.rates} == {"Undecodable"}
 

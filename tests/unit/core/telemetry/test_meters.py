@@ -24,7 +24,7 @@ from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, TOPIC, FakeRecord, record
 
 OTHER = TopicPartition("payments", 0)
-DLQ = SubscriptionSettings(poison="dead_letter", dlq=True, retry=RetryPolicy(attempts=2))
+DLQ = SubscriptionSettings(on_exhausted="dead_letter", dlq=True, retry=RetryPolicy(attempts=2))
 
 
 def test_a_value_counts_up_to_the_first_bound_that_is_not_below_it() -> None:

@@ -225,7 +225,7 @@ def test_slots_that_are_given_to_nobody_are_skipped_what_had_not_started_include
 
 
 def test_what_is_skipped_by_an_order_is_committed_though_nothing_else_happens() -> None:
-    member = Assigned(on_unmatched="skip", leases_per_worker=1)
+    member = Assigned(on_unmatched="skip", prefetch_records=1)
     member.fetch(record(0, LOW), record(1, ALSO_LOW))
     assert member.worker(0).start() is not None
     assert member.committed() == (0, [])

@@ -23,7 +23,7 @@ def dying(
     commit: CommitPolicy = CommitPolicy(),  # noqa: B008 - an immutable value
 ) -> tuple[Harness, SteppedWorker]:
     """A member of which the owner of the first record's key has begun with that."""
-    settings = SubscriptionSettings(workers=TWO, on_evict=on_evict, leases_per_worker=leases)
+    settings = SubscriptionSettings(workers=TWO, on_evict=on_evict, prefetch_records=leases)
     harness = Harness(settings, commit=commit)
     harness.assign()
     harness.fetch(*records)

@@ -135,7 +135,7 @@ def test_slots_that_nobody_holds_open_at_once_and_only_what_runs_is_waited_for()
 
 
 def test_what_has_waited_goes_before_what_its_new_owner_has_waiting_oldest_first() -> None:
-    harness = Ranges(SubscriptionSettings(workers=("A", "B", "C"), leases_per_worker=4))
+    harness = Ranges(SubscriptionSettings(workers=("A", "B", "C"), prefetch_records=4))
     harness.fetch(record(0, LOW[0]), record(1, LOW[0]), record(2, LOW[0]))
     harness.of("A").start()
     harness.move(B="low")
@@ -547,7 +547,7 @@ def waits_at(harness: Harness, name: str) -> Worker:
 @pytest.mark.parametrize("stays", ["A", "B"])
 def test_what_came_since_stays_behind_what_came_before_whoever_gets_it(stays: str) -> None:
     """Who joins leaves again, or is all that is left, while both wait for it."""
-    settings = SubscriptionSettings(workers=("A",), new_workers_wait=True, leases_per_worker=2)
+    settings = SubscriptionSettings(workers=("A",), new_workers_wait=True, prefetch_records=2)
     harness = Harness(settings)
     harness.assign()
     some = SPREAD[:10]

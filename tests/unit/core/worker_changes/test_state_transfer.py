@@ -127,9 +127,9 @@ def test_a_lane_that_opens_as_its_worker_goes_is_before_what_waited_for_its_slot
     taker: str,
 ) -> None:
     """What it was to release is lost with it, so the slot opens in the same event."""
-    chosen: dict[str, Any] = {"dlq": True, "poison": "dead_letter"}
+    chosen: dict[str, Any] = {"dlq": True, "on_exhausted": "dead_letter"}
     chosen["retry"] = RetryPolicy(attempts=1)
-    chosen["max_leases_per_key"] = 1  # so that they wait in the lane
+    chosen["one_in_flight_per_key"] = True  # so that they wait in the lane
     last_two = {"B": [(SLOTS - 2,) * 2], "C": [(SLOTS - 1,) * 2]}
     harness = Stateful(("A", "B"), {"A": [(0, SLOTS - 3)], **last_two}, **chosen)
     harness.fetch(*(record(offset, KEYS[0]) for offset in range(3)))

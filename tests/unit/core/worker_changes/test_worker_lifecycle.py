@@ -16,8 +16,8 @@ from tests.support.records import P0, FakeRecord, failure, record
 KEYS = [b"key-%d" % number for number in range(40)]
 
 
-def started(*, max_leases: int | None = None, workers: int = 2) -> Harness:
-    settings = SubscriptionSettings(workers=worker_names(workers), max_leases_per_key=max_leases)
+def started(*, one_lease: bool = False, workers: int = 2) -> Harness:
+    settings = SubscriptionSettings(workers=worker_names(workers), one_in_flight_per_key=one_lease)
     member = Harness(settings)
     member.assign()
     return member
@@ -44,9 +44,9 @@ def test_a_worker_that_joins_takes_its_part_of_the_keys_and_every_record_runs_on
     assert member.committed() == (80, [])
 
 
-@pytest.mark.parametrize("max_leases", [None, 1])
-def test_its_slots_drain_before_it_gets_anything_of_them(max_leases: int | None) -> None:
-    member = started(workers=1, max_leases=max_leases)
+@pytest.mark.parametrize("one_lease", [False, True])
+def test_its_slots_drain_before_it_gets_anything_of_them(one_lease: bool) -> None:
+    member = started(workers=1, one_lease=one_lease)
     member.fetch(*one_of_each())
     running = member.worker().start()
     assert running is not None

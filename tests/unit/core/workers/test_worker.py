@@ -45,11 +45,13 @@ def test_a_worker_that_joins_takes_its_part_of_the_keys_and_only_from_their_owne
     assert cmd.StartWorker("default", new.id, "worker-2") in harness.seen
 
 
-@pytest.mark.parametrize("leases", [None, 1])
+@pytest.mark.parametrize("one_lease", [False, True])
 def test_a_lane_that_fails_while_its_key_moves_is_retried_at_the_new_worker_in_order(
-    leases: int | None,
+    one_lease: bool,
 ) -> None:
-    settings = SubscriptionSettings(workers=TWO, leases_per_worker=4, max_leases_per_key=leases)
+    settings = SubscriptionSettings(
+        workers=TWO, prefetch_records=4, one_in_flight_per_key=one_lease
+    )
     harness = Harness(settings)
     moving = key_that_moves(TWO)
     harness.assign()
@@ -69,7 +71,7 @@ def test_a_lane_that_fails_while_its_key_moves_is_retried_at_the_new_worker_in_o
 
 
 def test_a_key_with_leases_in_two_slices_has_drained_when_both_are_over() -> None:
-    harness = Harness(SubscriptionSettings(workers=TWO, leases_per_worker=4))
+    harness = Harness(SubscriptionSettings(workers=TWO, prefetch_records=4))
     moving = key_that_moves(TWO)
     harness.assign()
     harness.fetch(*[record(offset, moving) for offset in range(4)])

@@ -16,6 +16,7 @@ from kafka_keyshared import ConfigError, KeyShared, LeaseOverError
 from kafka_keyshared.app.members import PulledRecord, PullMember
 from kafka_keyshared.app.split import SplitMember
 from kafka_keyshared.clock import Clock
+from kafka_keyshared.config.core_settings import subscription_settings
 from kafka_keyshared.core.contract.commands import Lapse, Recall, TimeOut
 from kafka_keyshared.core.contract.events import Failed, Report, SetAside, SliceEnded
 from kafka_keyshared.core.contract.outcomes import Disposition
@@ -599,16 +600,16 @@ def test_members_decode_for_themselves() -> None:
 
 
 def test_members_lease_one_record_of_a_key_for_30_s() -> None:
-    pulled = pull_app().options.subscription()
-    assert (pulled.ack_timeout, pulled.max_leases_per_key) == (30.0, 1)
-    assert pull_app(ack_timeout=2.0).options.subscription().ack_timeout == 2.0
-    split = KeyShared(CONF, ["orders"], workers="split:3").options.subscription()
+    pulled = subscription_settings(pull_app().options)
+    assert (pulled.ack_timeout, pulled.one_in_flight_per_key) == (30.0, True)
+    assert subscription_settings(pull_app(ack_timeout=2.0).options).ack_timeout == 2.0
+    split = subscription_settings(KeyShared(CONF, ["orders"], workers="split:3").options)
     assert split.ack_timeout is None, "a loop has as long as it had with one consumer"
     limited = KeyShared(CONF, ["orders"], workers="split:3", ack_timeout=2.0).options
-    assert limited.subscription().ack_timeout == 2.0, "unless somebody asks for a limit"
-    assert split.max_leases_per_key is None
+    assert subscription_settings(limited).ack_timeout == 2.0, "unless somebody asks for a limit"
+    assert not split.one_in_flight_per_key
     assert split.individually
-    assert KeyShared(CONF, ["orders"], workers=3).options.subscription().ack_timeout is None
+    assert subscription_settings(KeyShared(CONF, ["orders"], workers=3).options).ack_timeout is None
 
 
 def test_the_pool_names_the_members_that_have_left() -> None:

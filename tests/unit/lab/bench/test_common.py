@@ -73,7 +73,7 @@ def test_patience_ends_when_a_count_stands_still(monkeypatch: pytest.MonkeyPatch
         (("skew", "--workers", "asyncio:8"), "give thread:8"),
         (("scale", "--threads", "2,many"), "--threads 2,many"),
         (("scale", "--parts", "sleep,walk"), "--parts sleep,walk"),
-        (("scale", "--sleep-threads", 20_000), "there are at most 10000"),
+        (("scale", "--sleep-threads", 20_000), "the maximum is 10000"),
         (("stuck", "--stuck", 0), "--stuck 0"),
         (("stuck", "--workers", "thread:2,fibre:2"), "fibre:2"),
         (("memory", "--keys", 10), "--keys 10"),

@@ -55,7 +55,7 @@ export function screen(root) {
       { title: "Answers of the broker", text: (each) => each.answers },
     ],
     keyOf: (each) => each.topic,
-    empty: "There is no dead-letter topic (dlq): a record whose attempts are used up blocks its key, or is dropped, as poison says.",
+    empty: "There is no dead-letter topic (dlq): a record whose attempts are used up blocks its key, or is dropped, as on_exhausted says.",
   });
   const waiting = table({
     caption: "Letters on their way",

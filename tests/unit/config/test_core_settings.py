@@ -9,6 +9,7 @@ import pytest
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.config import Options, load_file
+from kafka_keyshared.config.core_settings import subscription_settings
 from kafka_keyshared.config.layers import layered
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.errors import ConfigError
@@ -24,7 +25,7 @@ def test_a_file_gives_all_of_it(tmp_path: Path) -> None:
         '[filters]\nworker-1 = ["eu-*"]\n'
     )
     options = Options(**load_file(path).options)
-    assert options.subscription().routing == RoutingSettings(
+    assert subscription_settings(options).routing == RoutingSettings(
         "sticky",
         {"worker-0": ((0, 9), (20, 29)), "worker-1": ((10, 19),)},
         {},
@@ -34,13 +35,13 @@ def test_a_file_gives_all_of_it(tmp_path: Path) -> None:
 
 
 def test_how_keys_change_hands_is_given_too(tmp_path: Path) -> None:
-    usual = Options().subscription()
+    usual = subscription_settings(Options())
     assert (usual.unblocking_interval, usual.new_workers_wait) == (0.0, False)
     path = tmp_path / "keyshared.toml"
     path.write_text("unblocking_interval = 0.25\nnew_workers_wait = true\n")
-    from_file = Options(**load_file(path).options).subscription()
+    from_file = subscription_settings(Options(**load_file(path).options))
     given = {"KEYSHARED_UNBLOCKING_INTERVAL": "0.25", "KEYSHARED_NEW_WORKERS_WAIT": "true"}
-    from_env = Options(**layered(None, given).options).subscription()
+    from_env = subscription_settings(Options(**layered(None, given).options))
     in_program = KeyShared(CONF, ["orders"], unblocking_interval=0.25, new_workers_wait=True)
     for each in (from_file, from_env, in_program.subscription):
         assert (each.unblocking_interval, each.new_workers_wait) == (0.25, True)
@@ -48,9 +49,9 @@ def test_how_keys_change_hands_is_given_too(tmp_path: Path) -> None:
 
 def test_the_environment_gives_what_is_no_table() -> None:
     given = {"KEYSHARED_ROUTING": "exclusive", "KEYSHARED_DLQ": "true"}
-    subscription = Options(**layered(None, given).options).subscription()
+    subscription = subscription_settings(Options(**layered(None, given).options))
     assert subscription.routing.mode == "exclusive"
-    assert subscription.poison == "block", "nothing goes on without a record, letters or not"
+    assert subscription.on_exhausted == "block", "nothing goes on without a record, letters or not"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,10 @@ def test_the_environment_gives_what_is_no_table() -> None:
         ({"routing": "hash"}, r"routing='hash': give 'auto-split' or 'exclusive' or 'ring' or"),
         ({"routing": "sticky", "ranges": {"w": "9-0"}}, r"ranges of worker 'w': the range 9-0 is"),
         ({"weights": {"worker-0": 0}}, r"weights="),
-        ({"routing": "exclusive", "poison": "drop"}, r"poison='drop' goes on behind a record"),
+        (
+            {"routing": "exclusive", "on_exhausted": "drop"},
+            r"on_exhausted='drop' goes on behind a record",
+        ),
         ({"filters": {"worker-0": ["x"], "worker-1": ["y"]}}, r"give on_unmatched='skip'"),
         ({"unblocking_interval": -1}, r"unblocking_interval=-1: give a number from 0 to 604800"),
         ({"on_unmatched": "drop"}, r"on_unmatched='drop': give 'error' or 'hold' or 'skip'"),
