@@ -157,7 +157,7 @@ class Backlog:
         for chunk, count in self.chunks():
             for record in self.records[at : at + count]:
                 if chunk.find(record) is None:
-                    raise InvariantError(f"{record} has no copy of its original contents")
+                    raise InvariantError(f"nobody remembers what {record} was when it came")
             at += count
         if not at == self._counted == len(self.records):
             raise InvariantError(f"{len(self.records)} records wait, and {at} came in chunks")

@@ -130,7 +130,7 @@ class Originals:
             at = chunk.find(record)
             if at is not None:
                 return chunk, at
-        raise InvariantError(f"{record} has no copy of its original contents")
+        raise InvariantError(f"nobody remembers what {record} was when it came")
 
     def restore(self, index: int) -> None:
         """Restore the original key, value and topic of a record whose handler has ended."""

@@ -193,7 +193,7 @@ class Books(Letters):
     def _find(self, sub: str, offset: int, number: int) -> Delivery:
         assignment = self.assignments.get(number)
         if assignment is None:
-            raise HistoryError(f"assignment {number} is unknown")
+            raise HistoryError(f"nobody has heard of an assignment {number}")
         if assignment.early:
             self._used(assignment, 0)  # an unreadable key gets a dead letter, no worker
         found = assignment.deliveries[sub].get(offset)
