@@ -25,6 +25,7 @@ from kafka_keyshared.core.contract.commands import (
 from kafka_keyshared.core.contract.events import FencePassed, Recalled, Stuck
 from kafka_keyshared.core.contract.slices import Progress, SerialProgress, Slice
 from kafka_keyshared.core.records.lane_identity import is_keyless
+from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.batches.batch_queue import BatchCell
 from kafka_keyshared.executors.batches.batch_reports import CallReports
 from kafka_keyshared.executors.failed_lanes import FailedLanes, Lanes, own_lanes
@@ -68,8 +69,15 @@ class BatchPool:
     # --- calls of the owner ---
 
     def start(self, lanes: Lanes = own_lanes) -> None:
-        """Start one thread per worker and wait until each has made its handler."""
-        self._threads.start(lanes)
+        """Start one thread per worker and wait until each has made its handler.
+
+        Raises :class:`ConfigError` if a handler cannot be made.
+        """
+        try:
+            self._threads.start(lanes)
+        except ConfigError:
+            self.stop(0.0)
+            raise
 
     def add(self, worker: StartWorker) -> None:
         """Start one more worker thread, with the same handler as the others."""

@@ -32,6 +32,7 @@ from kafka_keyshared.core.contract.events import (
     Stuck,
 )
 from kafka_keyshared.core.contract.slices import Progress, Slice
+from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.failed_lanes import Lanes, own_lanes
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import Made
@@ -74,8 +75,15 @@ class ThreadPool:
     # --- calls of the owner ---
 
     def start(self, lanes: Lanes = own_lanes) -> None:
-        """Start one thread per worker and wait until each has made its handler."""
-        self._threads.start(lanes)
+        """Start one thread per worker and wait until each has made its handler.
+
+        Raises :class:`ConfigError` if a handler cannot be made.
+        """
+        try:
+            self._threads.start(lanes)
+        except ConfigError:
+            self.stop(0.0)
+            raise
 
     def add(self, worker: StartWorker) -> None:
         """Start one more worker thread, with the same handler as the others."""

@@ -71,7 +71,7 @@ class WorkerThreads(Generic[C]):
     def start(self, lanes: Lanes = own_lanes) -> None:
         """Start one thread per worker and wait until each has made its handler.
 
-        Raises :class:`ConfigError` if a handler cannot be made.
+        Raises :class:`ConfigError` if a handler cannot be made. The pool then has to stop.
         """
         forks.watch(self)
         self._lanes = lanes
@@ -81,7 +81,6 @@ class WorkerThreads(Generic[C]):
         for cell in self.cells.values():
             cell.made.wait()
             if cell.broken is not None:
-                self.stop(0.0)
                 raise ConfigError(
                     f"the handler of {cell.name} could not be made: "
                     f"{type(cell.broken).__name__}: {cell.broken}"

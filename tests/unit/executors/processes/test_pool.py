@@ -174,6 +174,15 @@ class Broken:
         os._exit(7)
 
 
+class Clinging:
+    """Does not end when it is closed."""
+
+    def handle(self, record: Any) -> None: ...
+
+    def close(self) -> None:
+        hang()
+
+
 class Bench:
     """A pool of one worker, its mailbox, and what the handler has told."""
 
@@ -573,6 +582,15 @@ def test_state_goes_from_one_process_to_another(
     assert "pickle" in broken.error
     assert "release() of the handler failed" in caplog.text
     assert bench.pool.stop(WAIT) == []
+
+
+def test_where_one_handler_cannot_be_made_no_process_of_another_stays(told: Told) -> None:
+    makers = (Making(Clinging), Making(Broken))
+    specs = [WorkerSpec("default", n, f"worker-{n}", make) for n, make in enumerate(makers)]
+    pool = ProcessPool(specs, SimpleQueue(), Clock())
+    with pytest.raises(ConfigError, match="of worker-1 could not be made"):
+        pool.start()
+    assert pool.cells[WORKER].process.ended(WAIT)  # type: ignore[attr-defined]
 
 
 def test_a_handler_that_cannot_be_made_is_told_with_what_it_said(told: Told) -> None:
