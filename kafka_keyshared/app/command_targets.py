@@ -9,7 +9,7 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.platform.reentry_guard import refuse_inside_handler
 from kafka_keyshared.runtime.command_queue import OrderRefusedError
-from kafka_keyshared.runtime.manual_pause import Those
+from kafka_keyshared.runtime.pauses import Those
 
 
 def those_of(

@@ -14,7 +14,7 @@ from contextvars import copy_context
 from queue import Empty
 from typing import Protocol
 
-from kafka_keyshared.core.telemetry.failure_lines import in_short
+from kafka_keyshared.core.telemetry.failure_kinds import in_short
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.executors.pull.pull_inflight import Cell

@@ -200,7 +200,7 @@ class StatusLine:
             states += lane_states(sub)
         progress = view.progress()
         # The core counts a slice as a whole, at its end. With a slow handler that may take minutes.
-        early = sum(sub.ended_early(progress) for sub in subscriptions)
+        early = sum(sub.unsettled.ended_early(progress) for sub in subscriptions)
         return InstanceProgress(
             settled=view.settled() + early,
             dead_lettered=sum(sub.counts.dead_lettered for sub in subscriptions),

@@ -29,7 +29,7 @@ from kafka_keyshared.client.safe_callbacks import in_turn, shielded
 from kafka_keyshared.client.silence_log import Silence
 from kafka_keyshared.client.standalone import READ_ONLY, address_of, outsider, polled
 from kafka_keyshared.client.topics import not_allowed, partitions_of, unreadable
-from kafka_keyshared.core.offsets.denials import AUTHORIZATION_TIMEOUT
+from kafka_keyshared.core.offsets.commit import AUTHORIZATION_TIMEOUT
 from kafka_keyshared.errors import BrokerUnavailableError, KeySharedError, TopicMissingError
 from kafka_keyshared.model import Record, TopicPartition, in_words, partition_of, some
 

@@ -15,7 +15,7 @@ from msgspec import Meta
 from kafka_keyshared.config import http_options, worker_options
 from kafka_keyshared.core.contract.retry_policy import PoisonPolicy
 from kafka_keyshared.core.keys.extraction import NullKeys, UndecodablePolicy
-from kafka_keyshared.core.offsets.denials import AUTHORIZATION_TIMEOUT
+from kafka_keyshared.core.offsets.commit import AUTHORIZATION_TIMEOUT
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingMode
 from kafka_keyshared.core.subscription.settings import Delivery, OnEvict, worker_names

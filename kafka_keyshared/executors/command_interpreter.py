@@ -5,8 +5,8 @@ loop over a Kafka client, the inline executor, and the test adversaries. They sh
 commands to actions, the conversion of mail into events, and the order of reads. Each subclass
 supplies the rest.
 
-The module is part of ``pools/`` because most commands go to a pool and it needs no Kafka client. An
-executor without a client can therefore drive the core too.
+The module is part of ``executors/`` because most commands go to a pool and it needs no Kafka
+client. An executor without a client can therefore drive the core too.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.executors.notice_text import halt_text
 from kafka_keyshared.executors.port import Pool
 from kafka_keyshared.model import Record, TopicPartition
 
@@ -35,6 +36,20 @@ class Actor(ABC):
     """Feeds events to the core and executes its commands. One thread calls it.
 
     ``clock`` is monotonic, in seconds.
+
+    A pool may answer a recall within the call that executes it. The core hears such an answer after
+    all commands of its batch. For example, the core returns ``Recall(worker 0)`` and
+    ``LeaseSlice(worker 1, A)``. The sequence is then:
+
+    1. :meth:`act` executes the recall. The pool answers at once, and the answer is deferred.
+    2. :meth:`act` executes the lease: slice A is in the inbox of worker 1.
+    3. No command is left, so :meth:`tell` gives the core the answer. The core returns
+       ``LeaseSlice(worker 1, B)`` for the records that came back.
+    4. :meth:`act` executes that lease: slice B is behind slice A, as in the core's own book.
+
+    An answer heard in step 1 would put B ahead of A, although the core leased A first. The worker
+    would then run later records of a key before earlier ones. A pool that answers later posts the
+    answer to the mailbox; :meth:`hear` takes it between two batches.
     """
 
     def __init__(self, core: Dispatcher, pool: Pool, clock: Callable[[], float]) -> None:
@@ -43,7 +58,8 @@ class Actor(ABC):
         self._clock = clock
         # Answers to lane orders; the thread that gave the order takes them.
         self.lane_answers: list[cmd.LaneAnswer] = []
-        self._answers: deque[ev.Recalled] = deque()
+        # Answers that came while commands were executed; the class describes their order.
+        self._deferred_answers: deque[ev.Recalled] = deque()
         self._actions: dict[type[Any], Callable[[Any], object]] = {
             cmd.LeaseSlice: lambda command: self.pool.submit(command.slice),
             cmd.Fence: lambda c: self.pool.fence(c),  # noqa: PLW0108 - the pool may be another
@@ -63,7 +79,7 @@ class Actor(ABC):
             cmd.ClientEvents: lambda command: self.client_events(command.events),
             cmd.AssignAt: lambda command: self.assign_at(command.positions),
             cmd.Notice: self.notice,
-            cmd.Halt: lambda command: self.halt(command.reason),
+            cmd.Halt: lambda command: self.halt(halt_text(command.cause)),
         }
 
     # --- events in, commands out ---
@@ -83,12 +99,10 @@ class Actor(ABC):
             try:
                 action = actions[type(command)]
             except KeyError:
-                raise InvariantError(f"nobody knows what to do for {command!r:.200}") from None
+                raise InvariantError(f"unknown command: {command!r:.200}") from None
             action(command)
-        # Answers come after all commands: leases that an answer triggers must follow the leases in
-        # this batch.
-        while self._answers:
-            self.tell(self._answers.popleft())
+        while self._deferred_answers:
+            self.tell(self._deferred_answers.popleft())
 
     def hear(self, mail: Iterable[Mail]) -> None:
         """Feed mail to the core, oldest first; consecutive reports become one event."""
@@ -107,7 +121,7 @@ class Actor(ABC):
     def _recall(self, recall: cmd.Recall) -> None:
         answer = self.pool.recall(recall)
         if answer is not None:  # else the pool posts the answer
-            self._answers.append(answer)
+            self._deferred_answers.append(answer)
 
     def _abandon(self, worker: cmd.AbandonWorker) -> None:
         self.pool.abandon(worker.subscription, worker.worker, settle=worker.settle)

@@ -120,7 +120,9 @@ class Orders:
         refused: the owner would wait for itself.
         """
         if self._owner == threading.get_ident():
-            raise OrderRefusedError(f"{name}: not in a callback, which the owner would wait in")
+            raise OrderRefusedError(
+                f"{name}: not allowed in a callback: the owner thread would wait for itself"
+            )
         order = self._posted(name, work)
         try:
             return order.reply.result(timeout)

@@ -69,7 +69,7 @@ class DiagnosisLog:
             return
         self._told, self._told_at = what, now
         if first is None:
-            log.info("nothing is wrong any more")
+            log.info("no finding is left")
             return
         _log(first, diagnosis.text)
 
@@ -104,9 +104,9 @@ def _log_end(finding: Finding) -> None:
     if finding.partition is not None:
         at = f"{finding.topic}-{finding.partition}"
     attempts = finding.code == causes.MOST_ATTEMPTS_FAIL.code
-    text = "%s: records are done again after %s; %s were dead-lettered or dropped meanwhile [%s]"
+    text = "%s: records are done again after %s; %s were dead-lettered or dropped until then [%s]"
     if attempts:
-        text = "%s: attempts succeed again after %s; %s failed or were put off meanwhile [%s]"
+        text = "%s: attempts succeed again after %s; %s failed or were delayed until then [%s]"
     seconds, count = in_words(finding.seconds or 0.0), f"{finding.count:,}"
     extra = {"code": finding.code, "number": finding.number, "page": finding.page}
     log.warning(text, at, seconds, count, finding.code, extra=extra)

@@ -23,9 +23,6 @@ SPARE_SHARE = 20
 FULL_PAUSE_AFTER = 2.0
 """Seconds after which a full window pauses. A pause discards prefetched records."""
 
-FULL_WAIT = 0.002
-"""Seconds that the owner waits in its mailbox with a full window; no fetched record waits then."""
-
 FULL_POLL_EVERY = 0.1
 FULL_POLL_AT_LEAST_EVERY = 0.5
 QUEUE_RECORDS = 100_000

@@ -52,7 +52,7 @@ def running(loop: Loop, ids: Collection[int], progress: Progress, now: float) ->
     """Yield the running records of these slices."""
     for sub in loop.core.subscriptions.values():
         seen = loop.core.watches[sub.name].running
-        for leased in sub.leases():
+        for leased in sub.unsettled.leases():
             id_ = leased.slice.id
             for index in leased.running(progress) if id_ in ids else ():
                 known = seen.get((id_, index))
@@ -91,7 +91,7 @@ class FlushOrder:
         if self._committing:
             return "it waits for the broker to take the commit"
         if not self._begun:
-            return "the owner has not come to it: it is inside a rebalance"
+            return "the owner has not started it: a rebalance is in progress"
         return waits_for(self.running)
 
     def __call__(self, loop: Loop) -> Generator[None, None, Positions]:

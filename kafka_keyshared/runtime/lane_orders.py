@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.failures import lane_actions
+from kafka_keyshared.executors.notice_words import order_text
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.command_queue import OrderRefusedError, named
 from kafka_keyshared.runtime.loop import Loop
@@ -21,9 +22,9 @@ def give(order: ev.LaneOrder) -> Callable[[Loop], Generator[None, None, str]]:
         named(loop.core.subscriptions, order.subscription)
         loop.tell(order)
         answer = loop.lane_answers.pop()
-        if answer.refused:
+        if answer.done is None:
             raise OrderRefusedError(answer.refused)
-        return answer.done
+        return order_text(answer.done)
 
     return work
 

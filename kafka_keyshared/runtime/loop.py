@@ -29,20 +29,26 @@ from kafka_keyshared.core.dispatch.tick import BEAT_SECONDS
 from kafka_keyshared.executors.command_interpreter import Actor
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
-from kafka_keyshared.runtime.client_pauses import Pauses
 from kafka_keyshared.runtime.command_queue import Orders
-from kafka_keyshared.runtime.fetch_quota import FULL_PAUSE_AFTER, FULL_POLL_EVERY, FULL_WAIT, Room
+from kafka_keyshared.runtime.fetch_quota import FULL_PAUSE_AFTER, Room
 from kafka_keyshared.runtime.loop_stats import LoopStats
-from kafka_keyshared.runtime.manual_pause import ByHand
 from kafka_keyshared.runtime.metadata_limit import MetadataLimit
 from kafka_keyshared.runtime.notice_log import log_notice
-from kafka_keyshared.runtime.partition_ends import PartitionEnds
+from kafka_keyshared.runtime.partition_ends import PartitionEnds, ReceivedPositions
 from kafka_keyshared.runtime.partition_fairness import Shares
+from kafka_keyshared.runtime.pauses import ByHand, Pauses
 from kafka_keyshared.runtime.ports import Ports
-from kafka_keyshared.runtime.received_positions import ReceivedPositions
 from kafka_keyshared.runtime.rights import DeniedRights
 from kafka_keyshared.runtime.seeking import Reseek
 from kafka_keyshared.runtime.topic_ids import TopicIds
+from kafka_keyshared.runtime.wait_plan import (
+    BUSY_WAIT,
+    MAIL_TURNS,
+    OwnerWait,
+    RoundState,
+    plan_full_poll,
+    plan_wait,
+)
 from kafka_keyshared.runtime.watchdog import Watchdog
 
 log = log_of("kafka_keyshared.loop")
@@ -53,25 +59,11 @@ CHUNK = 2_000
 MAIL_AT_ONCE = 500
 """Most mailbox items that one turn takes, so that the client is polled in between."""
 
-MAIL_TURNS = 64
-"""Turns in a row that only serve the mailbox while the window is full.
-
-Each waits half a millisecond at most.
-"""
-
 LONG = 0.05
 """Seconds that commits and checks may take in a turn before the heartbeat is postponed.
 
 The client is polled first then.
 """
-
-BUSY_WAIT = 0.0005
-"""Seconds that the owner waits in its mailbox while a lease is out. Fetched records wait too."""
-
-IDLE_WAIT = 0.1
-
-ANSWER_POLL_EVERY = 0.005
-"""Seconds between polls while the window is full and records wait for a commit's answer."""
 
 CLIENT_ERRORS = (KafkaException, RuntimeError, ValueError)
 """Exceptions that poll and consume may raise. Records they had already dequeued are lost."""
@@ -162,33 +154,17 @@ class Loop(Actor):
         """Do one round: mailbox, orders, fetch, delays, commit, heartbeat."""
         if self._full_since is not None:
             self._mail_alone()
-        now = self._clock()
-        core = self.core
+        core, now = self.core, self._clock()
         due = core.next_due()
-        busy = (
-            core.outstanding() > 0
-            or (due is not None and due - now <= IDLE_WAIT)
-            or (self.ports.publisher is not None and self.ports.publisher.unanswered() > 0)
-            or bool(self.orders.line)
-        )
-        wait = BUSY_WAIT if self._full_since is None else FULL_WAIT
-        self.serve(wait if busy and not self._plenty else 0.0, MAIL_AT_ONCE)
+        wait = plan_wait(self._state(None if due is None else due - now))
+        self.serve(wait.in_mailbox, MAIL_AT_ONCE)
         if self.orders.line:
             self.orders.serve()
-        count = self._room.fetch(hungry=not busy)
-        if count and not (busy and self.shares.wait_and_see(core.partitions)):
-            self._window_has_room()
-            most = min(count, self.shares.most or count, self._chunk)
-            self._fetch(most, 0.0 if busy else IDLE_WAIT)
-        else:
-            if not busy:
-                # Every held record waits for something far off, so only time changes the state.
-                self.serve(IDLE_WAIT)
-            self._window_is_full()
+        self._fetch_with_room(wait)
         now = self._clock()
         self.shares.look(core.partitions, self.stats.fetched, now)
         if due is not None and due <= now:
-            self.tell(ev.Flush())
+            self.tell(ev.LeaseDue())
         if self.reseek:
             self._read_again()
         self.ends.hand_on(core)
@@ -203,16 +179,44 @@ class Loop(Actor):
         # Like a commit, the heartbeat looks at every held record. After a long turn the client is
         # polled first.
         if now >= self._next_beat + (BEAT_SECONDS if now - before > LONG else 0.0):
-            self._next_beat = now + BEAT_SECONDS
-            self.stats.beats += 1
-            self._look_at_rights(now)
-            self.watchdog.beat(self.core.partitions, now)
-            self._look_at_topics(now)
-            self.pause_and_resume()  # the backstop: repeats pauses that the client refused
-            pool = self.ports.pool
-            pool.beat()
-            progress, dead, wall = pool.progress(), pool.dead(), self.ports.clock.wall()
-            self.tell(ev.Tick(progress, dead, wall, pool.departed(), pool.late(), pool.revived()))
+            self._beat(now)
+
+    def _state(self, due_in: float | None) -> RoundState:
+        """Return the state that decides the wait of this round."""
+        publisher = self.ports.publisher
+        return RoundState(
+            self.core.outstanding(),
+            due_in,
+            publisher.unanswered() if publisher is not None else 0,
+            bool(self.orders.line),
+            self._plenty,
+            self._full_since is not None,
+        )
+
+    def _fetch_with_room(self, wait: OwnerWait) -> None:
+        """Fetch while the window has room; otherwise keep the membership alive."""
+        count = self._room.fetch(hungry=wait.idle)
+        if count and (wait.idle or not self.shares.wait_and_see(self.core.partitions)):
+            self._window_has_room()
+            self._fetch(min(count, self.shares.most or count, self._chunk), wait.in_client)
+            return
+        if wait.idle:
+            # Every held record waits for something far off, so only time changes the state.
+            self.serve(wait.in_client)
+        self._window_is_full()
+
+    def _beat(self, now: float) -> None:
+        """Run the heartbeat: checks of the client, and a tick of the core."""
+        self._next_beat = now + BEAT_SECONDS
+        self.stats.beats += 1
+        self._look_at_rights(now)
+        self.watchdog.beat(self.core.partitions, now)
+        self._look_at_topics(now)
+        self.pause_and_resume()  # the backstop: repeats pauses that the client refused
+        pool = self.ports.pool
+        pool.beat()
+        progress, dead, wall = pool.progress(), pool.dead(), self.ports.clock.wall()
+        self.tell(ev.Tick(progress, dead, wall, pool.departed(), pool.late(), pool.revived()))
 
     def _look_at_rights(self, now: float) -> None:
         """Log missing rights; halt when nothing has been authorized for too long."""
@@ -262,7 +266,7 @@ class Loop(Actor):
             if self._to_commit and (committable := self.committable()):
                 self.tell(ev.CommitDue(progress, committable if self.reseek else None))
             if self._to_look:
-                self.tell(ev.Flush(progress))
+                self.tell(ev.LeaseDue(progress))
             self._to_commit = self._to_look = False
 
     def committable(self) -> list[TopicPartition]:
@@ -366,10 +370,12 @@ class Loop(Actor):
         if self._room.floods():
             holds.hold_all_back(Reason.WINDOW)
         paused = Reason.WINDOW in holds.everywhere
-        wait = FULL_POLL_EVERY if paused else self._room.poll_every()
-        if self.core.careful.awaits_answer():
-            wait = min(wait, ANSWER_POLL_EVERY)
-        if now - self._full_polled < wait:
+        every = plan_full_poll(
+            paused=paused,
+            reserve_every=self._room.poll_every(),
+            answer_awaited=self.core.careful.awaits_answer(),
+        )
+        if now - self._full_polled < every:
             return
         self._full_polled = now
         self.stats.polled(now)

@@ -6,6 +6,7 @@ from typing import Any
 
 from kafka_keyshared.core.contract.commands import Notice
 from kafka_keyshared.core.keys.key_text import KEY_CHARS
+from kafka_keyshared.executors.notice_text import line_of
 from kafka_keyshared.executors.port import Pool
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import About
@@ -19,13 +20,14 @@ def log_notice(notice: Notice, pool: Pool) -> None:
     Attributes of the log record carry more for collectors: ``traceback``, and for a notice about
     one record its ``topic``, ``partition``, ``offset`` and ``key``.
     """
-    where = pool.where(*notice.running) if notice.running else ""
-    extra = {} if notice.about is None else _attributes(notice.about)
-    lines = notice.text + (f"; now {where}" if where else "")
-    if notice.traceback:
-        extra["traceback"] = notice.traceback
-        lines += f"\n{notice.traceback}"
-    log.log(notice.level, "%s", lines, extra=extra)
+    line = line_of(notice)
+    where = pool.where(*line.running) if line.running else ""
+    extra = {} if line.about is None else _attributes(line.about)
+    lines = line.text + (f"; now {where}" if where else "")
+    if line.traceback:
+        extra["traceback"] = line.traceback
+        lines += f"\n{line.traceback}"
+    log.log(line.level, "%s", lines, extra=extra)
 
 
 def _attributes(about: About) -> dict[str, Any]:

@@ -247,7 +247,7 @@ class Shares:
         found: dict[TopicPartition, float] = {}
         for sub in self._subs:
             window = sub.window
-            counts = sub.of_each()
+            counts = sub.unsettled.by_partition()
             parts = {partition: count / window.records_max for partition, count in counts.items()}
             if window.bytes * 4 >= window.bytes_max:
                 for partition, records in _by_partition(sub).items():
@@ -260,6 +260,6 @@ class Shares:
 
 def _by_partition(sub: Subscription) -> dict[TopicPartition, list[Record]]:
     found: dict[TopicPartition, list[Record]] = {}
-    for partition, record in sub.unsettled({}):
+    for partition, record in sub.unsettled.records({}):
         found.setdefault(partition, []).append(record)
     return found

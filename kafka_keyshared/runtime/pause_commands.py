@@ -9,7 +9,7 @@ from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition, some
 from kafka_keyshared.runtime.command_queue import OrderRefusedError
 from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.manual_pause import Those
+from kafka_keyshared.runtime.pauses import Those
 from kafka_keyshared.runtime.scaling import Ordered
 
 log = log_of("kafka_keyshared.loop")
@@ -35,7 +35,7 @@ def _order(those: Those, *, paused: bool) -> Ordered[list[TopicPartition]]:
         loop.by_hand.order(those, paused=paused, here=loop.core.partitions)
         held = holds.held_back(Reason.BY_HAND)
         log.info(
-            "%s %s by hand; of what is here nothing is fetched for that reason from %s",
+            "%s %s by hand; partitions of this instance that are paused by hand: %s",
             "paused" if paused else "resumed",
             those,
             some(sorted(held)),
@@ -53,4 +53,4 @@ def _refuse_unknown(loop: Loop, those: Those) -> None:
     for each in those.partitions or ():
         known = each in loop.core.partitions or loop.by_hand.names(each)
         if not known and loop.ports.client.is_new(each):
-            raise OrderRefusedError(f"there is no partition {each}, as far as this instance knows")
+            raise OrderRefusedError(f"no partition {each} is known to this instance")

@@ -11,26 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaException
-
-from kafka_keyshared.client.port import CommittedOffset, LogBounds, refusal_of
+from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import Progress
-from kafka_keyshared.core.offsets.commit_metadata import TEXT_LIMIT
-from kafka_keyshared.core.offsets.log_position import topic_id_in
-from kafka_keyshared.core.partitions.assignment import held_of
-from kafka_keyshared.logs import Seldom, log_of
+from kafka_keyshared.core.partitions.removal import held_of
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition, counted, names_of, some
-from kafka_keyshared.runtime.chosen_starts import chosen_offset
 from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.seeking import LAST_BOUNDS_TIMEOUT
-from kafka_keyshared.runtime.topic_ids import IdsOfTexts
+from kafka_keyshared.runtime.start_points import COMMITTED_TIMEOUT, StartPoints
 from kafka_keyshared.status import RebalanceStatus
 
 log = log_of("kafka_keyshared.rebalance")
 
-COMMITTED_TIMEOUT = 5.0
 BOUNDS_TIMEOUT = 1.0
 """Seconds for each query of logs inside a callback, where every partition waits."""
 
@@ -60,13 +54,10 @@ class Rebalancer:
         self._revoke_deadline = revoke_deadline
         # With their committed positions, as far as they are known.
         self._unstarted: dict[TopicPartition, CommittedOffset | None] = {}
-        # Starts chosen by the user's on_assign for partitions that have not started yet.
-        self._chosen: dict[TopicPartition, int] = {}
+        self._starts = StartPoints(loop)
         self._ask_at = 0.0
         # Since when this member has no partition; None once that is logged.
         self._nothing_since: float | None = None
-        self._seldom = Seldom(log, loop.ports.clock)
-        self._ids = IdsOfTexts(loop.ports.client, loop.ports.clock)
         self._patience = BOUNDS_TIMEOUT
         self.closing = False
         self.hurried: Callable[[], bool] = lambda: False
@@ -118,7 +109,7 @@ class Rebalancer:
         self._observe("assigned", partitions)
         loop.rights.assigned(partitions, began)
         asked: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(partitions)
-        starts = self._starts(asked, BOUNDS_TIMEOUT)
+        starts = self._starts.query(asked, BOUNDS_TIMEOUT)
         waiting = [partition for partition in partitions if partition not in starts]
         # Reading without the settled set could run settled records again, so these are held back.
         loop.core.holds.hold_back(Reason.UNSTARTED, waiting)
@@ -138,8 +129,8 @@ class Rebalancer:
         )
         if waiting:
             log.warning(
-                "%d of %d wait (%s): it was not answered where they start; they are paused and "
-                "asked for again",
+                "start offsets unknown for %d of %d partitions (%s); they stay paused and the "
+                "query is retried",
                 len(waiting),
                 len(partitions),
                 _names(waiting),
@@ -162,14 +153,14 @@ class Rebalancer:
         loop = self._loop
         began = loop.ports.clock()
         mine = [each for each in chosen if each in loop.core.partitions or each in self._unstarted]
-        self._chosen.update((each, chosen[each]) for each in mine)
+        self._starts.chosen.update((each, chosen[each]) for each in mine)
         begun = [each for each in mine if each in loop.core.partitions]
         if begun:
             loop.tell(ev.Revoking(begun))
             loop.tell(ev.Forget(begun))
         loop.core.holds.hold_back(Reason.UNSTARTED, mine)
         self._unstarted.update(dict.fromkeys(mine, NOWHERE))
-        starts = self._starts(dict.fromkeys(mine, NOWHERE), BOUNDS_TIMEOUT)
+        starts = self._starts.query(dict.fromkeys(mine, NOWHERE), BOUNDS_TIMEOUT)
         self._ask_later(began)
         self._start_late(starts, began)
         log.info(
@@ -182,7 +173,7 @@ class Rebalancer:
         self._loop.core.holds.hold_back(Reason.UNSTARTED, partitions)
 
     def step(self) -> None:
-        """Query again the starts of partitions that are still unknown."""
+        """Query the unknown start positions again."""
         loop = self._loop
         if self._nothing_since is not None:
             self._tell_nothing(self._nothing_since)
@@ -190,18 +181,18 @@ class Rebalancer:
             return
         began = loop.ports.clock()
         self._patience = min(2 * self._patience, COMMITTED_TIMEOUT)
-        starts = self._starts(self._unstarted, self._patience)
+        starts = self._starts.query(self._unstarted, self._patience)
         self._ask_later(began)
         if starts:
             self._start_late(starts, began)
-            log.info("started %s after asking again", _names(list(starts)))
+            log.info("started %s after the query was retried", _names(list(starts)))
 
     def _start_late(self, starts: Mapping[TopicPartition, ev.StartPoint], began: float) -> None:
         """Start assigned partitions whose positions became known later."""
         loop = self._loop
         for partition in starts:
             del self._unstarted[partition]
-            self._chosen.pop(partition, None)
+            self._starts.chosen.pop(partition, None)
         loop.core.holds.let_go(Reason.UNSTARTED, starts)
         loop.rights.assigned(starts, began)
         # No seek here: it may fail for now, and records that come before it must be dropped. This
@@ -224,109 +215,6 @@ class Rebalancer:
         now = self._loop.ports.clock()
         pause = min(ASK_SHARE * (now - began), ASK_AGAIN_AT_LEAST_EVERY)
         self._ask_at = now + max(pause, ASK_AGAIN_EVERY)
-
-    def _starts(
-        self, asked: dict[TopicPartition, CommittedOffset | None], timeout: float
-    ) -> dict[TopicPartition, ev.StartPoint]:
-        """Return the starts of those partitions for which every needed query was answered.
-
-        ``asked`` holds the committed positions as far as they are known, and gets those answered
-        now. ``timeout`` is for each query of logs.
-        """
-        client = self._loop.ports.client
-        unknown = [partition for partition, committed in asked.items() if committed is None]
-        # none in a cooperative rebalance that adds nothing: then no broker is waited for
-        if unknown:
-            began = self._loop.ports.clock()
-            try:
-                asked.update(client.committed(unknown, COMMITTED_TIMEOUT))
-            except KafkaException as error:
-                took = self._loop.ports.clock() - began
-                refusal = refusal_of(error.args[0], None)
-                if refusal is not None:
-                    self._loop.note_refusals(refusal)
-                else:
-                    self._seldom.warning(
-                        "positions",
-                        f"the committed positions were not answered in {took:.3f} s: {error}",
-                    )
-        known = {each: committed for each, committed in asked.items() if committed is not None}
-        wanted = [each for each, committed in known.items() if self._needs_bounds(each, committed)]
-        by_id = [each for each, committed in known.items() if self._needs_id(each, committed)]
-        until = self._loop.ports.clock() + timeout
-        self._ids.ask(by_id)
-        bounds = client.log_bounds(wanted, timeout) if wanted else {}
-        ids = self._ids.answer(until - self._loop.ports.clock())
-        unidentified = set(by_id).difference(ids)
-        if unidentified:
-            self._seldom.warning(
-                "ids",
-                f"{_names(list(unidentified))}: the id of the topic is not told; what is committed "
-                "of a partition is believed only with it, so they wait for it for a while",
-            )
-        return {
-            partition: self._start_point(
-                partition, committed, bounds.get(partition), ids.get(partition)
-            )
-            for partition, committed in known.items()
-            if partition not in unidentified
-            and (partition in bounds or not self._needs_bounds(partition, committed))
-        }
-
-    def _needs_id(self, partition: TopicPartition, committed: CommittedOffset) -> bool:
-        """Return whether the known settled records name a topic id, which must be compared.
-
-        The committed metadata may come from another cluster, or from a topic that was deleted
-        since.
-        """
-        regained = self._loop.core.regained
-        return topic_id_in(committed.metadata) is not None or regained.names_topic_id(partition)
-
-    def _needs_bounds(self, partition: TopicPartition, committed: CommittedOffset) -> bool:
-        """Return whether a partition may start only after the bounds of its log are known.
-
-        - A settled set must not be trusted beyond the end of the log. The same holds for what this
-          member had settled when it lost the partition.
-        - Without a committed position the start must be one fixed offset, even if the partition is
-          assigned again before it delivers anything. That offset is committed, so that a partition
-          without records has a committed offset too.
-        - A bare position needs no bounds. If the log does not have it, the broker says so
-          (:mod:`.seeking`).
-        """
-        if partition in self._chosen:
-            return True
-        if committed.position is None:
-            return not self._loop.ports.client.halts_out_of_range
-        return bool(committed.metadata) or partition in self._loop.core.regained
-
-    def _start_point(
-        self,
-        partition: TopicPartition,
-        committed: CommittedOffset,
-        bounds: LogBounds | None,
-        topic_id: str | None,
-    ) -> ev.StartPoint:
-        position, metadata, _ = committed
-        if bounds is None:
-            return ev.StartPoint(position)
-        if partition in self._chosen:
-            at = chosen_offset(partition, self._chosen[partition], bounds)
-            return ev.StartPoint(at, None, bounds.start, bounds.end, stored=False)
-        if position is None:
-            at_end = self._loop.ports.client.starts_at_end
-            at = bounds.end if at_end else bounds.start
-            if at_end and self._loop.ports.client.is_new(partition):
-                # Every record of it was written after this group began to read the topic.
-                at = bounds.start
-                log.info(
-                    "%s was added to its topic while this process ran: read from its start, %d, "
-                    "although auto.offset.reset says latest",
-                    partition,
-                    at,
-                )
-            return ev.StartPoint(at, None, bounds.start, bounds.end, stored=False)
-        text = metadata if metadata and len(metadata) <= 2 * TEXT_LIMIT else None
-        return ev.StartPoint(position, text, bounds.start, bounds.end, topic_id=topic_id)
 
     # --- revoked ---
 
@@ -389,7 +277,7 @@ class Rebalancer:
         let_go = held - loop.core.unsettled_count()
         took = self._note("lost", partitions, began, let_go)
         log.warning(
-            "lost %s: nothing is committed for them, %d received records are let go unsettled",
+            "lost %s: nothing is committed for them, %d received records are dropped unsettled",
             _names(partitions),
             let_go,
             extra=_told("lost", partitions, took, let_go=let_go),
@@ -402,7 +290,7 @@ class Rebalancer:
         self._nothing_since = None
         for partition in partitions:
             self._unstarted.pop(partition, None)
-            self._chosen.pop(partition, None)
+            self._starts.chosen.pop(partition, None)
         self._loop.core.holds.let_go(Reason.UNSTARTED, partitions)
 
     def _release(self, partitions: Sequence[TopicPartition], forget: ev.Forget) -> None:

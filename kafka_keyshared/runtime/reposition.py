@@ -56,8 +56,8 @@ def inside(
         return ReadOn(None)
     if id_.changed:
         log.error(
-            "%s: its topic has another id (%s, was %s): the topic was deleted and made anew; what "
-            "is held of the old one is forgotten, the new one is read from its start, %d",
+            "%s: its topic has another id (%s, was %s): the topic was deleted and recreated; "
+            "records held of the old one are dropped, the new one is read from its start, %d",
             partition,
             id_.now,
             id_.began,
@@ -79,7 +79,7 @@ def inside(
     if settled_end is not None and settled_end > end:
         log.error(
             "%s: the log ends at %d, before %d, up to which records had settled: it was cut off; "
-            "what had settled beyond its end is forgotten, reading goes on at %d",
+            "settled records beyond its end are forgotten, reading continues at %d",
             partition,
             end,
             settled_end,
@@ -99,8 +99,8 @@ def _ends_too_early(
     if 0 <= epoch_now <= epoch:
         log.error(
             "%s: the log ends at %d, before the received end %d, and its leader's epoch has not "
-            "risen (%d, was %d): the topic was deleted and made anew%s; what is held of the old "
-            "one is forgotten, the new one is read from its start, %d",
+            "risen (%d, was %d): the topic was deleted and recreated%s; records held of the old "
+            "one are dropped, the new one is read from its start, %d",
             partition,
             end,
             position,
@@ -113,7 +113,7 @@ def _ends_too_early(
     if unknown and not id_.known:
         log.error(
             "%s: the log ends at %d, before the received end %d, and neither the topic's id nor "
-            "the epoch of its leader says why: it is read from its start, %d, and what had settled "
+            "the epoch of its leader says why: it is read from its start, %d, and settled records "
             "of it may run again",
             partition,
             end,

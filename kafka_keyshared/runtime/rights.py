@@ -20,8 +20,7 @@ from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.port import Client, RightRefusal, RightsAsked
 from kafka_keyshared.core.contract.events import Right
-from kafka_keyshared.core.offsets.commit import Commits
-from kafka_keyshared.core.offsets.denials import AUTHORIZATION_TIMEOUT
+from kafka_keyshared.core.offsets.commit import AUTHORIZATION_TIMEOUT, Commits
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, in_words, partition_of
 from kafka_keyshared.status import RefusedRight

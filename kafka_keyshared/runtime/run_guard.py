@@ -23,8 +23,13 @@ from kafka_keyshared.logs import log_of
 from kafka_keyshared.platform.detached_call import Aside
 from kafka_keyshared.platform.forks import refuse_in_child
 from kafka_keyshared.runtime.instance import Instance
-from kafka_keyshared.runtime.shutdown import StopReport, unfinished
-from kafka_keyshared.runtime.shutdown_log import TELL_EVERY, TELL_FIRST, tell_wait
+from kafka_keyshared.runtime.shutdown import (
+    TELL_EVERY,
+    TELL_FIRST,
+    StopReport,
+    tell_wait,
+    unfinished,
+)
 from kafka_keyshared.runtime.standstill import StandstillWatch
 
 log = log_of("kafka_keyshared.stop")
@@ -272,14 +277,14 @@ class Ending:
         if now < self._tell_at:
             return
         self._tell_at = now + TELL_EVERY
-        what = "the group to be left"
+        what = "the client to leave the group"
         if called:
             ((name, since),) = called
             what = f"your {name} callback ({now - since:.0f} s so far, in {owner.where()})"
         if stopping:
             tell_wait(left, what)
         else:
-            log.warning("waiting for %s: nothing is polled or committed meanwhile", what)
+            log.warning("waiting for %s: nothing is polled or committed", what)
 
     def _tell(self, stuck: str) -> None:
         """Write the final line. ``stuck`` is where the abandoned owner is, or empty."""

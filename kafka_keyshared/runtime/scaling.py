@@ -31,13 +31,13 @@ class Moving:
 
     def __str__(self) -> str:
         if self.running is None:
-            return "the owner has not come to it: it is inside a rebalance"
+            return "the owner has not started it: a rebalance is in progress"
         return f"the table has changed, and the rest follows by itself: {waits_for(self.running)}"
 
     def look(self, loop: Loop, sub: Subscription) -> None:
         """Note running records in moved slots, at leaving workers, or with state to release."""
         progress, owners = loop.pool.progress(), sub.table.owners
-        leases = [*sub.leases()]
+        leases = [*sub.unsettled.leases()]
         busy = {id_ for id_, worker in sub.workers.items() if not worker.present}
         if sub.hand_overs is not None:
             busy |= {each.worker for each in sub.hand_overs.out.values()}

@@ -22,7 +22,7 @@ from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets import commit_metadata
-from kafka_keyshared.core.offsets.log_position import LogPosition
+from kafka_keyshared.core.offsets.metadata_sections import LogPosition
 from kafka_keyshared.core.offsets.positions import OffsetSnapshot, PartitionState
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.executors.port import Pool
@@ -175,8 +175,8 @@ class Reseek:
         }
         for each in sorted(found):
             log.warning(
-                "%s: the log has nothing at the received end %d, and may be another one: nothing "
-                "more is committed of it",
+                "%s: the log has nothing at the received end %d and may be another log; the "
+                "partition is not committed any more",
                 each,
                 ends[each],
             )

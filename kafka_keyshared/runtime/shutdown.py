@@ -6,7 +6,7 @@ on polling while it drains, or the group would remove the member.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_keyshared.core.contract import commands as cmd
@@ -15,16 +15,77 @@ from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import (
+    Record,
     TopicPartition,
     counted,
+    name_of,
+    named_key,
     names_of,
+    some,
 )
 from kafka_keyshared.runtime.fetch_quota import FULL_POLL_EVERY
-from kafka_keyshared.runtime.loop import BUSY_WAIT, CLIENT_ERRORS, Loop
+from kafka_keyshared.runtime.loop import CLIENT_ERRORS, Loop
 from kafka_keyshared.runtime.seeking import LAST_BOUNDS_TIMEOUT, LATE_BOUNDS_TIMEOUT
-from kafka_keyshared.runtime.shutdown_log import Talk
+from kafka_keyshared.runtime.wait_plan import BUSY_WAIT
 
 log = log_of("kafka_keyshared.stop")
+
+TELL_FIRST = 1.0
+TELL_EVERY = 10.0
+"""Seconds until the first line, and between later ones."""
+
+NAMED_MAX = 5
+
+
+def tell_wait(seconds: float, what: str) -> None:
+    """Log what a stop waits for, and for how long it will."""
+    log.info(
+        "stopping: waiting up to %.0f s for %s; Ctrl-C again to hurry", max(0.0, seconds), what
+    )
+
+
+class Talk:
+    """Logs at intervals what a stop waits for, and for how long it will."""
+
+    def __init__(self, loop: Loop, deadline: float) -> None:
+        self._loop = loop
+        self._deadline = deadline
+        self._next = loop.ports.clock() + TELL_FIRST
+
+    def waits_for(self, running: Sequence[Record], dead_letters: int) -> None:
+        """Log if it is time. With neither, the stop waits for the last commit's answer."""
+        now = self._loop.ports.clock()
+        if now < self._next:
+            return
+        self._next = now + TELL_EVERY
+        waited = []
+        if running:
+            known = _known(self._loop, now)
+            names = some((_told(self._loop, each, known) for each in running), NAMED_MAX)
+            waited.append(f"{counted(len(running), 'running record')} ({names})")
+        if dead_letters:
+            waited.append(f"{counted(dead_letters, 'dead letter')} without an answer")
+        tell_wait(self._deadline - now, " and ".join(waited) or "the last commit's answer")
+
+
+def _known(loop: Loop, now: float) -> dict[str, str]:
+    """Return how long and where each record has been running, as far as that was seen."""
+    found = {}
+    for watch in loop.core.watches.values():
+        for known in watch.running.values():
+            where = loop.ports.pool.where(*known.whose)
+            words = f"{now - known.since:.0f} s so far" + (f", now {where}" if where else "")
+            found[name_of(known.record)] = words
+    return found
+
+
+def _told(loop: Loop, record: Record, known: Mapping[str, str]) -> str:
+    keys = (sub.keys for sub in loop.core.subscriptions.values())
+    # It may run in several subscriptions, and use a key other than its own in one of them.
+    key = next((each.key(record) for each in keys if each.knows(record)), None)
+    name = name_of(record)
+    return ", ".join(filter(None, [name, named_key(key), known.get(name)]))
+
 
 AWAIT_WAIT = 0.02
 """Seconds that one wait of a stop for running records lasts.
@@ -171,7 +232,9 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
 
 def _undone(loop: Loop, progress: Progress) -> int:
     """Return the number of unsettled records, also of slices that still run."""
-    return sum(1 for sub in loop.core.subscriptions.values() for _ in sub.unsettled(progress))
+    return sum(
+        1 for sub in loop.core.subscriptions.values() for _ in sub.unsettled.records(progress)
+    )
 
 
 def _blocked(loop: Loop) -> int:
@@ -206,7 +269,7 @@ def _in_hand(loop: Loop) -> list[TopicPartition]:
         {
             leased.slice.came.partition_of(index)
             for sub in loop.core.subscriptions.values()
-            for leased in sub.leases()
+            for leased in sub.unsettled.leases()
             for index in leased.indices()
         }
     )

@@ -1,20 +1,80 @@
-"""Detection of standstills of the owner thread or of the whole process.
+"""Standstills of the owner thread or of the whole process, and the records that ran.
 
 Two threads record the time: the owner after each round, and the caller of ``run()``, which checks
 once a second. If both have the same gap, no thread of the process ran. The process was stopped, its
 machine was paused, it was swapped out, or a C call kept the interpreter lock. If the caller went on
 checking, only the owner was blocked, and the caller has seen where.
+
+Records that ran are found by observations before and after the standstill.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import NamedTuple
 
 from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.dispatch.tick import RunningSince
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import in_words, some
+from kafka_keyshared.model import Coordinates, coordinates_of, in_words, some
+from kafka_keyshared.runtime.loop import Loop
+
+
+class StandstillRecords:
+    """Remembers what ran at the last heartbeat. The core keeps that list anyway."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._before: list[RunningSince] = []
+
+    def note(self) -> None:
+        """Note the records that run at this heartbeat."""
+        watches = self._loop.core.watches.values()
+        self._before = [*chain.from_iterable(each.running.values() for each in watches)]
+
+    def meanwhile(self, since: float) -> list[str]:
+        """Return the records that ran during a standstill, with worker and stack position.
+
+        ``since`` is the time of the last round before the standstill. The records are those of
+        three groups:
+
+        - records that ran at the heartbeat before;
+        - records that run now;
+        - the first record of each long slice whose end was read after ``since``.
+        """
+        found: dict[Coordinates, str] = {}
+        core, pool = self._loop.core, self._loop.ports.pool
+        # With all mail posted before it. A record that ended during the standstill, unreported
+        # until now, does not run any more. It belongs to the slices that ended after ``since``.
+        progress = self._loop.progress()
+        for each in self._before:
+            name, worker, *_ = each.whose
+            found[coordinates_of(each.record)] = self._on(name, worker) + _in(
+                pool.where(*each.whose)
+            )
+        for sub in core.subscriptions.values():
+            for leased in sub.unsettled.leases():
+                slice_ = leased.slice
+                for index in leased.running(progress):
+                    where = pool.where(sub.name, slice_.worker, slice_.id, index)
+                    words = self._on(sub.name, slice_.worker) + _in(where)
+                    found.setdefault(slice_.came.coordinates_of(index), words)
+        for ended, at, whose, count in core.meters.ran_long:
+            if ended >= since:
+                others = f", or one of {count - 1:,} behind it" if count > 1 else ""
+                found.setdefault(at, f"{self._on(*whose)}{others}")
+        return [f"{at[0]}@{at[1]} on {words}" for at, words in found.items()]
+
+    def _on(self, subscription: str, number: int) -> str:
+        worker = self._loop.core.subscriptions[subscription].workers.get(number)
+        return f"worker {number}" if worker is None else worker.name
+
+
+def _in(where: str) -> str:
+    return f" ({where})" if where else ""
+
 
 log = log_of("kafka_keyshared.loop")
 
@@ -89,8 +149,8 @@ class StandstillWatch:
             self._told = self._told or tell
         if tell:
             log.warning(
-                "the owner thread has been held in %s for %s: nothing is polled, handed out or "
-                "committed meanwhile",
+                "the owner thread has been blocked in %s for %s: nothing is polled, leased or "
+                "committed",
                 self._seen,
                 in_words(held),
             )
@@ -157,7 +217,7 @@ class StandstillWatch:
 
 def line_of(stood: Stood, interval: float) -> str:
     """Return the log line about a standstill."""
-    what = "nothing was polled, handed out or committed meanwhile"
+    what = "nothing was polled, leased or committed"
     if stood.process:
         why = (
             f"it used {stood.cpu:.1f} s of CPU: a C call kept the interpreter lock"
@@ -169,10 +229,10 @@ def line_of(stood: Stood, interval: float) -> str:
     else:
         where = f" in {stood.where}" if stood.where else ""
         text = (
-            f"the owner thread was held{where} for {in_words(stood.seconds)} while other threads "
-            f"ran; {what}"
+            f"the owner thread was blocked{where} for {in_words(stood.seconds)} while other "
+            f"threads ran; {what}"
         )
-    text += f"; running meanwhile: {some(stood.records, NAMED)}"
+    text += f"; records that ran: {some(stood.records, NAMED)}"
     if stood.seconds >= interval:
         text += (
             f". That is longer than max.poll.interval.ms ({interval:g} s): the group gives the "

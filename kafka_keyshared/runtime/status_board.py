@@ -22,8 +22,7 @@ from kafka_keyshared.observability.diagnosis.findings import Diagnosis
 from kafka_keyshared.observability.diagnosis.judge import diagnose
 from kafka_keyshared.runtime.diagnosis_log import DiagnosisLog
 from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.standstill import StandstillWatch
-from kafka_keyshared.runtime.standstill_records import StandstillRecords
+from kafka_keyshared.runtime.standstill import StandstillRecords, StandstillWatch
 from kafka_keyshared.runtime.trend import Minute
 from kafka_keyshared.status import Health, Phase, RefusedRight, Standstill, Status
 
@@ -157,7 +156,7 @@ class StatusBoard:
         """Return whether the loop runs and reads. A stop has its own deadline."""
         silent = self._clock() - self.beat_at
         if self.phase == "running" and silent > SILENT_MAX:
-            return Health(False, f"the control loop has not beaten for {silent:.0f} s")
+            return Health(False, f"the owner thread has had no heartbeat for {silent:.0f} s")
         if self.phase == "running" and self.stalled:
             return Health(False, self.stalled)
         return Health(True, self.phase)
@@ -173,7 +172,7 @@ class StatusBoard:
         if refused and self._unready_when_unauthorized:
             return Health(False, "; ".join(refused))
         if not self.joined:
-            waits = "the group has given this member nothing yet"
+            waits = "the group has not assigned any partition yet"
             return Health(False, "; ".join([waits, *refused]))
         words = ["running"]
         if self.by_hand:

@@ -22,7 +22,7 @@ from kafka_keyshared.core.backpressure.pause_reasons import Holds
 from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.client_pauses import Pauses
+from kafka_keyshared.runtime.pauses import Pauses
 from kafka_keyshared.runtime.seeking import Reseek
 
 log = log_of("kafka_keyshared.loop")
@@ -89,8 +89,7 @@ class Watchdog:
     def failing(self, now: float) -> str:
         """Return the problem that a restart may cure, or ''."""
         return "; ".join(
-            f"nothing of {partition} has been delivered for {now - since:.0f} s, also after it was "
-            "read again"
+            f"{partition}: no record delivered for {now - since:.0f} s, although it was read again"
             for partition, since in sorted(self._failing.items())[:3]
         )
 
@@ -141,7 +140,7 @@ class Watchdog:
         quiet.waited += passed
         if quiet.waited >= STALLED_AFTER and partition not in self._reseek.out_of_range:
             quiet.waited = 0.0
-            log.warning("%s: the client takes no seek; assigning it anew", partition)
+            log.warning("%s: the client refuses to seek; assigning the partition again", partition)
             self._reseek.lost_position(partition, now)
 
     def _stalled(self, partition: TopicPartition, quiet: Quiet, end: int, now: float) -> bool:
@@ -172,8 +171,8 @@ class Watchdog:
         if not self._unanswered:
             self._unanswered = True
             log.warning(
-                "nothing of %s has been delivered for %.0f s, and its broker does not answer (last "
-                "error of the client: %s); it is read on when it does",
+                "%s: no record delivered for %.0f s, and its broker does not answer (last error of "
+                "the client: %s); reading continues when the broker answers",
                 partition,
                 now - quiet.since,
                 self._client.last_error or "none",
@@ -186,9 +185,9 @@ class Watchdog:
         if quiet.times <= 2:
             log.log(
                 logging.WARNING if quiet.times == 1 else logging.ERROR,
-                "nothing of %s has been delivered for %.0f s although there is something to read: "
-                "received end %s, end of the log %d, the client's position %s, %s, last error of "
-                "the client: %s; reading it again%s",
+                "%s: no record delivered for %.0f s although the log has more: received end %s, "
+                "end of the log %d, the client's position %s, %s, last error of the client: %s; "
+                "reading it again%s",
                 partition,
                 now - quiet.since,
                 quiet.end,

@@ -17,7 +17,7 @@ from kafka_keyshared.core.contract.commands import CommitEntry, Notice
 from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.offsets.commit import encode
 from kafka_keyshared.core.offsets.commit_metadata import set_rooms
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, Tried
 from kafka_keyshared.core.offsets.positions import OffsetSnapshot, PartitionState
 from kafka_keyshared.core.offsets.settled_set_codec import bitmap_span
 from kafka_keyshared.core.offsets.text_limit import TextLimit
@@ -25,6 +25,7 @@ from kafka_keyshared.core.partitions.assignment import start
 from kafka_keyshared.core.partitions.offset_ceilings import lease_end
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.executors.notice_text import line_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.placement import derived_key
 from kafka_keyshared.spark.settled_offsets import common, to_position
@@ -80,7 +81,7 @@ def plan(
     notices: list[str] = []
     for partition, point in starts.items():
         state, begin, said = start(partition, point, [settings.name])
-        notices += [each.text for each in said if isinstance(each, Notice)]
+        notices += [line_of(each).text for each in said if isinstance(each, Notice)]
         if begin is None or point.log_end is None:
             raise InvariantError(f"{partition}: a batch needs a position and the end of the log")
         states[partition], ends[partition] = state, point.log_end

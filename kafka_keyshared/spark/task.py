@@ -25,7 +25,7 @@ from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
-from kafka_keyshared.core.offsets.lane_section import LaneNotes
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes
 from kafka_keyshared.core.offsets.positions import OffsetSnapshot
 from kafka_keyshared.core.offsets.settled_set_codec import Runs
 from kafka_keyshared.core.partitions.assignment import unreceived
@@ -41,6 +41,7 @@ from kafka_keyshared.executors.handling.outputs import (
     identity,
 )
 from kafka_keyshared.executors.inline.driver import CHUNK, Inline, InlinePool
+from kafka_keyshared.executors.notice_text import Level, line_of
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.model import Output, Record, TopicPartition, partition_of
 from kafka_keyshared.spark.placement import MadeKeys, alone, derived_key
@@ -234,7 +235,7 @@ class Drive(Inline):
             due = self.core.next_due()
             if due is not None and (not moved or due <= self._clock()):
                 self._wait(due)
-                self.tell(ev.Flush())
+                self.tell(ev.LeaseDue())
             elif moved:
                 continue
             elif self.ahead:
@@ -347,8 +348,9 @@ class Drive(Inline):
     def notice(self, notice: cmd.Notice) -> None:
         """Log the notice, and report it to the driver if it is a warning or worse."""
         super().notice(notice)
-        if notice.level >= cmd.Level.WARNING and len(self._notices) < 20:
-            self._notices.append(notice.text)
+        line = line_of(notice)
+        if line.level >= Level.WARNING and len(self._notices) < 20:
+            self._notices.append(line.text)
 
     def _take_letters(self) -> list[TaskLetter]:
         letters, self._letters = self._letters, []

@@ -231,7 +231,7 @@ class HandlerTest:
         given = [self._placed(each) for each in records]
         self._drive.run(given)
         subscriptions = self._drive.core.subscriptions.values()
-        unsettled = {id(each) for sub in subscriptions for each in sub.waiting()}
+        unsettled = {id(each) for sub in subscriptions for each in sub.unsettled.waiting()}
         unsettled.update(id(each) for each in self._drive.ahead)
         return [self._result(each, settled=id(each) not in unsettled) for each in given]
 

@@ -50,9 +50,8 @@ TAKEN_BY_MYPYC = """
     failures/failed_attempts failures/undecodable keys/extraction keys/key_cache keys/selection
     lanes/single_inflight leasing/recall limits/blocked_quota limits/parked_records
     offsets/positions offsets/settled_set_codec partitions/offset_ceilings
-    partitions/offset_snapshots records/backlog records/pristine records/waiting_places
-    records/window status/details telemetry/meters workers/inflight_bytes workers/run_queue
-    workers/worker
+    partitions/offset_snapshots records/backlog records/pristine records/window
+    status/details telemetry/meters workers/run_queue workers/worker
 """
 """The modules of the core that a record passes through, without those that mypyc refuses."""
 

@@ -29,10 +29,11 @@ from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.dispatch.tick import BEAT_SECONDS
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.core.telemetry.failure_lines import Attempts
+from kafka_keyshared.core.telemetry.bursts import Attempts
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.command_interpreter import Actor
 from kafka_keyshared.executors.handling import failure
+from kafka_keyshared.executors.notice_text import line_of
 from kafka_keyshared.lab.simulator.stepped import SteppedPool
 from kafka_keyshared.model import Record, TopicPartition
 
@@ -108,7 +109,7 @@ class Failing:
                 leases = self._tell(ev.Reported(reports))
             else:
                 self.now = max(self.now, self.core.next_due() or 0.0)
-                leases = self._tell(ev.Flush())
+                leases = self._tell(ev.LeaseDue())
 
     def _attempt(self, slice_: Slice, index: int) -> ev.Failed:
         self.failed += 1
@@ -161,7 +162,8 @@ class _Actor(Actor):
 
     def notice(self, notice: cmd.Notice) -> None:
         self._failing.lines[int(self._failing.now)] += 1
-        log.log(notice.level, "%s", notice.text)
+        line = line_of(notice)
+        log.log(line.level, "%s", line.text)
 
     def assign_at(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """The records are made where they are fetched."""

@@ -55,13 +55,13 @@ CEILINGS, PARTITIONS = "ceilings", "begin of a partition: its first records are 
 STEPS = {
     FETCH: "client.kafka:KafkaClient.consume client.kafka:KafkaClient.poll",
     ENDS: """
-        runtime.received_positions:ReceivedPositions.behind client.kafka:KafkaClient.positions""",
+        runtime.partition_ends:ReceivedPositions.behind client.kafka:KafkaClient.positions""",
     "remember: the columns of keys and values": "core.records.pristine:contents_of",
     "route: hash, table, append": "core.keys.extraction:OwnKeys.route",
     "window: counted, sizes sampled": """
         core.records.window:Window.receive runtime.fetch_quota:Room.values""",
     CEILINGS: """
-        core.partitions.offset_ceilings:Ceilings.passed
+        core.partitions.offset_ceilings:Ceilings.admit
         core.partitions.offset_ceilings:Ceilings.raise_all
         core.partitions.offset_ceilings:Ceilings.arrived
         core.subscription.subscription:Subscription.unpark
@@ -69,9 +69,9 @@ STEPS = {
     # The second is for one that begins where no offset is known, as with auto.offset.reset=error.
     PARTITIONS: """
         core.partitions.careful_starts:CarefulStarts.received
-        core.partitions.offset_ceilings:Ceilings.begin_with""",
+        core.partitions.offset_ceilings:Ceilings._begin_with""",
     "arrivals: when each partition's records came": "core.telemetry.meters:Arrivals.note",
-    "lease: what may start, slices and their notes": "core.dispatch.dispatcher:go_on",
+    "lease: what may start, slices and their notes": "core.dispatch.lease_step:LeaseStep.run",
     "hand-over to the workers' inboxes": "runtime.loop:Loop.act",
     "reports: slices end, times and counts; messages freed": "core.dispatch.report_intake:see_to",
     "mailbox": "runtime.loop:Loop.serve",
@@ -387,8 +387,8 @@ def main(arguments: list[str] | None = None) -> int:
         found = measure(plans, cluster, _note)
     sys.stdout.write(table(plans, found))
     for plan, each in zip(plans, found, strict=True):
-        of_each = calls(plan, each["keyshared"])
-        _note(f"calls for 10,000 records, {plan.partitions} partitions: {json.dumps(of_each)}")
+        by_partition = calls(plan, each["keyshared"])
+        _note(f"calls for 10,000 records, {plan.partitions} partitions: {json.dumps(by_partition)}")
     return 0
 
 

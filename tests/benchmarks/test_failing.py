@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.telemetry.failure_lines import KINDS_MAX
+from kafka_keyshared.core.telemetry.failure_kinds import KINDS_MAX
 from kafka_keyshared.errors import KeySharedError
 from tests.benchmarks import failing
 from tests.benchmarks.failing import Failing, FailingPlan, lines_of, measure, silence, to_nowhere

@@ -44,7 +44,7 @@ class Seen:
         if sub.window.received != self._window_at:
             self._window_at = sub.window.received
             held: Counter[object] = Counter()
-            for partition, record in sub.unsettled({}):
+            for partition, record in sub.unsettled.records({}):
                 held[partition] += size_of(record)
             self.partition = max(self.partition, *held.values(), 0)
 

@@ -407,7 +407,7 @@ def test_a_revoke_that_is_answered_unknown_member_has_committed_nothing(
         if isinstance(event, CommitAnswered) and not event.accepted
     ]
     assert refused
-    assert "the group has moved on" in caplog.text
+    assert "a rebalance has completed" in caplog.text
     verdict = judged(written, first.ledger, second.ledger)
     assert verdict.lost.count == 0
     assert verdict.commits_past_unsettled.count == 0

@@ -39,7 +39,7 @@ def test_a_process_that_was_stopped_says_for_how_long_and_what_ran(
         line = run.wait_for("stood still")
         assert "the process stood still for " in line
         assert "hardly any CPU: it was stopped, paused with its machine" in line
-        assert f"running meanwhile: {topic}-0@0 on worker-" in line
+        assert f"records that ran: {topic}-0@0 on worker-" in line
 
 
 def test_a_c_call_that_keeps_the_interpreter_lock_is_said_with_its_record(
@@ -52,6 +52,6 @@ def test_a_c_call_that_keeps_the_interpreter_lock_is_said_with_its_record(
     with Running("run", f"{tmp_path}/app.py:handle", *names) as run:
         line = run.wait_for("stood still")
         assert "the process stood still for " in line
-        assert f"running meanwhile: {topic}-0@0 on worker-" in line
+        assert f"records that ran: {topic}-0@0 on worker-" in line
         run.wait_for("caught up")
         assert run.end(signal.SIGTERM) == 0, run.err

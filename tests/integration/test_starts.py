@@ -187,7 +187,7 @@ def test_a_topic_that_is_made_anew_while_it_is_read_is_read_from_its_start(
     eventually(lambda: member.position() == 120, 60.0)
     assert [new(number) for number in range(2)] == [expected, expected], "all, once, in order"
     assert [committed(real_cluster, group, topic, number)[0] for number in range(2)] == [60, 60]
-    assert "the topic was deleted and made anew" in caplog.text
+    assert "the topic was deleted and recreated" in caplog.text
     assert member.stop() == 0
     before = len(ran)
     after = Member(conf, [topic], handler, name="after").start()

@@ -128,7 +128,7 @@ class Burst:
     def _look(self) -> None:
         """See how large the sets are now; nothing is raised, or looked at, for that."""
         core, sub = self.harness.core, self.harness.sub()
-        held = collect(sub.unsettled(self.harness.pool.progress()))
+        held = collect(sub.unsettled.records(self.harness.pool.progress()))
         for partition, state in core.partitions.items():
             if state.received_end is None:
                 continue

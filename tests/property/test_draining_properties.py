@@ -162,7 +162,7 @@ class Draining(RuleBasedStateMachine):
             if len(self.done) == self.offset:
                 break
         assert self.done == set(range(self.offset))
-        self.harness.tell(ev.Flush())
+        self.harness.tell(ev.LeaseDue())
         sub = self.harness.sub()
         assert (sub.draining.count, sub.draining.empty(), sub.draining.counting) == (0, True, False)
         assert len(sub.workers) == len(self.names)

@@ -172,7 +172,7 @@ class Lanes(RuleBasedStateMachine):
         if not hasattr(self, "member") or self.member.mailbox:
             return  # what is in the mail the core has not heard of
         sub = self.member.sub()
-        self.check_held({e.offset() for _, e in sub.unsettled(self.member.pool.progress())})
+        self.check_held({e.offset() for _, e in sub.unsettled.records(self.member.pool.progress())})
 
     @invariant()
     def the_leases_of_a_key_are_at_one_worker(self) -> None:

@@ -20,7 +20,7 @@ from kafka_keyshared.core.offsets.commit_metadata import (
     settled_runs,
     size_bound,
 )
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, Tried
 from kafka_keyshared.core.offsets.settled_set_codec import pack, payload_bound, union, unpack
 from kafka_keyshared.lab.simulator.commit_text import NOTHING, read_notes
 from tests.support.commit_texts import here

@@ -33,7 +33,7 @@ slots = st.integers(0, SLOTS - 1)
 bounds = st.sampled_from([0, 1, 99, 100, 101, 200, 30_000, 30_001, SLOTS - 2, SLOTS - 1]) | slots
 
 
-def of_each(routing: Routing) -> list[Owner]:
+def by_partition(routing: Routing) -> list[Owner]:
     return [owner for first, last, owner in routing.spans() for _ in range(first, last + 1)]
 
 
@@ -57,7 +57,7 @@ class Ranges(RuleBasedStateMachine):
 
     @rule(first=bounds, last=bounds, worker=st.sampled_from(NAMES), over=st.booleans())
     def assign(self, first: int, last: int, worker: str, over: bool) -> None:
-        before, old = of_each(self.ranges), self.ranges
+        before, old = by_partition(self.ranges), self.ranges
         known = worker in self.there or worker in self.names
         taken = first <= last and any(name is not None for name in self.names[first : last + 1])
         change = self.ranges.taken_over if over else self.ranges.assigned
@@ -66,11 +66,11 @@ class Ranges(RuleBasedStateMachine):
                 change(first, last, worker)
             assert repr(worker) in str(refused.value)
             assert f"{first}..{last}" in str(refused.value)
-            assert of_each(self.ranges) == before
+            assert by_partition(self.ranges) == before
             return
         self.ranges = change(first, last, worker)
         self.names[first : last + 1] = [worker] * (last + 1 - first)
-        after = of_each(self.ranges)
+        after = by_partition(self.ranges)
         expected = [slot for slot in range(SLOTS) if before[slot] != after[slot]]
         assert moved(old, self.ranges) == expected
         assert all(first <= slot <= last for slot in expected)
@@ -90,7 +90,7 @@ class Ranges(RuleBasedStateMachine):
         expected[None] = Unowned.NOBODY
         expected.update((name, name) for name in self.there)
         owners = [expected[name] for name in self.names]
-        assert of_each(self.ranges) == owners
+        assert by_partition(self.ranges) == owners
         assert self.ranges.workers == tuple(self.there)
         nobodys = [slot for slot, name in enumerate(self.names) if name is None]
         gaps = self.ranges.uncovered()
@@ -129,7 +129,7 @@ class Split(RuleBasedStateMachine):
         before = self.routing
         self.routing = before.with_worker(name)
         self.bounds[bound - widest // 2] = name
-        new = of_each(self.routing)
+        new = by_partition(self.routing)
         assert {before.owner(slot) for slot in moved(before, self.routing)} == {self.bounds[bound]}
         assert moved(before, self.routing) == [at for at, each in enumerate(new) if each == name]
 
@@ -147,7 +147,7 @@ class Split(RuleBasedStateMachine):
 
     @invariant()
     def each_slot_is_of_the_first_bound_at_or_after_it(self) -> None:
-        owners = of_each(self.routing)
+        owners = by_partition(self.routing)
         for slot in [*range(0, SLOTS, 811), *(min(each, SLOTS - 1) for each in self.bounds)]:
             bound = min(each for each in self.bounds if each >= slot)
             assert owners[slot] == self.routing.owner(slot) == self.bounds[bound]

@@ -192,10 +192,10 @@ def _taken(found: Sequence[Found]) -> str:
             what = f"{what}, latency".removeprefix("–, ")
         if each["checked"]:
             what = f"{what}, order".removeprefix("–, ")
-        of_each = f"{each['runs']} of at most {each['limit']:g} s"
+        by_partition = f"{each['runs']} of at most {each['limit']:g} s"
         on = f"{each['cores']} cores, CPython {each['python']}, {each['kafka']} Kafka"
         systems = str(len(each["systems"]))
-        lines.append([each["taken"], what, systems, of_each, on, f"{each['load']:.1f}"])
+        lines.append([each["taken"], what, systems, by_partition, on, f"{each['load']:.1f}"])
     heads = ["taken", "scenario", "systems", "runs of each", "on", "load before"]
     return _table(heads, lines)
 

@@ -34,7 +34,7 @@ def workers() -> str:
 
 def partitions() -> str:
     """Return what follows on each event in each state of a partition."""
-    from kafka_keyshared.core.partitions.states import PARTITION_TABLE, PartitionEvent
+    from kafka_keyshared.core.partitions.assignment import PARTITION_TABLE, PartitionEvent
 
     words = {
         PartitionEvent.ASSIGNED: "it is assigned",

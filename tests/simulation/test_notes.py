@@ -6,7 +6,7 @@ import pytest
 
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.commit_metadata import encode
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried, hash_of
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, Tried, hash_of
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.model import TopicPartition
 from tests.simulation.told import SUB, T0, T1, Told

@@ -9,9 +9,9 @@ import pytest
 
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.lanes.closed import LANE_TABLE, LaneEvent, LaneState
-from kafka_keyshared.core.leasing.unmatched_records import IS_AN_ERROR
 from kafka_keyshared.core.workers.worker import WORKER_TABLE, Worker, WorkerEvent
 from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.executors.notice_words import IS_AN_ERROR
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import Books

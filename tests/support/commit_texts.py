@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.core.offsets.log_position import LogPosition
+from kafka_keyshared.core.offsets.metadata_sections import LogPosition
 from kafka_keyshared.model import TopicPartition
 from tests.support.records import P0
 

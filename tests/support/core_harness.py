@@ -17,6 +17,7 @@ from kafka_keyshared.core.routing.port import Unowned
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.executors.command_interpreter import Actor, Mail
+from kafka_keyshared.executors.notice_text import NoticeLine, line_of
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.lab.simulator.stepped import SteppedPool, SteppedWorker
 from kafka_keyshared.model import Record, TopicPartition
@@ -43,7 +44,7 @@ class Harness:
         self.commits: list[cmd.Commit] = []
         self.client_events: list[Record] = []
         self.assigned: dict[TopicPartition, int | None] = {}
-        self.notices: list[cmd.Notice] = []
+        self.notices: list[NoticeLine] = []
         self.halted: list[str] = []
         self.seen: list[cmd.Command] = []
         self.progress: Progress = {}  # that of the latest commit
@@ -136,7 +137,7 @@ class Harness:
 
     def owner_of(self, record: Record, sub: str = "default") -> SteppedWorker:
         """The worker that the record's key belongs to."""
-        owner = self.sub(sub).owner(record)
+        owner = self.sub(sub).routing.owner(record)
         assert not isinstance(owner, Unowned), f"{record} is nobody's just now: {owner.name}"
         return self.pool.workers[sub, owner.id]
 
@@ -168,14 +169,14 @@ class Harness:
         self.now += seconds
         due = self.core.next_due()
         if due is not None and due <= self.now:
-            self.tell(ev.Flush())
+            self.tell(ev.LeaseDue())
 
     def look(self, seconds: float = LOOK_EVERY) -> None:
         """Let time pass, and look meanwhile who is held up, as the loop does."""
         for _ in range(round(seconds / LOOK_EVERY)):
             self.now += LOOK_EVERY
             if self.core.look_wanted(self.now):
-                self.tell(ev.Flush(self.actor.progress()))
+                self.tell(ev.LeaseDue(self.actor.progress()))
 
     def beat(self, times: int = 1) -> None:
         """Give the core heartbeats, half a second apart."""
@@ -256,7 +257,7 @@ class HarnessActor(Actor):
         self._harness.assigned.update(positions)
 
     def notice(self, notice: cmd.Notice) -> None:
-        self._harness.notices.append(notice)
+        self._harness.notices.append(line_of(notice))
 
     def halt(self, reason: str) -> None:
         self._harness.halted.append(reason)

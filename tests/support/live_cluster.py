@@ -24,7 +24,7 @@ from confluent_kafka.cimpl import NewTopic
 from kafka_keyshared.app.keyshared import Hooks, KeyShared
 from kafka_keyshared.client.topic_ids import id_in
 from kafka_keyshared.core.offsets import commit_metadata
-from kafka_keyshared.core.offsets.log_position import LogPosition, topic_id_in
+from kafka_keyshared.core.offsets.metadata_sections import LogPosition, topic_id_in
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.lab.demo.ledgers import (

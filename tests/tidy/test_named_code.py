@@ -85,7 +85,7 @@ def test_the_page_has_every_part_in_the_order_of_imports(package: str) -> None:
             "names judge, which is not in core/contract/retry_policy.py",
         ),
         (
-            "see `core/contract/retry_policy.py` (`decide`, `RetryPolicy.after`)",
+            "see `core/contract/retry_policy.py` (`RetryPolicy.delay`, `RetryPolicy.after`)",
             "names RetryPolicy.after, which is not in core/contract/retry_policy.py",
         ),
     ],

@@ -16,7 +16,8 @@ import pytest
 
 from kafka_keyshared import logs
 from kafka_keyshared.client.port import CommittedOffset
-from kafka_keyshared.core.contract.commands import Level, Notice
+from kafka_keyshared.core.contract.commands import Notice
+from kafka_keyshared.core.contract.facts import WorkersAllLeft
 from kafka_keyshared.logs import JsonFormatter, check_logging, log_of
 from tests.support.loop_ports import Stage
 from tests.support.records import P0, record
@@ -80,10 +81,10 @@ def test_the_owner_goes_on_when_its_log_raises(capsys: pytest.CaptureFixture[str
     stage.fill(record(0))
     stage.assign()
     with handled_by(RaisingHandler()):
-        stage.loop.act([Notice(Level.WARNING, "something is odd")])
+        stage.loop.act([Notice(WorkersAllLeft(["odd-0"]))])
         stage.step()
         assert stage.work() == [0]
-    assert "something is odd (the log raised ConnectionError)" in capsys.readouterr().err
+    assert "at the next start (the log raised ConnectionError)" in capsys.readouterr().err
 
 
 def test_a_line_names_the_code_that_wrote_it(caplog: pytest.LogCaptureFixture) -> None:

@@ -331,7 +331,7 @@ def test_it_is_not_alive_once_the_control_loop_is_silent(monkeypatch: pytest.Mon
     board.beat_at -= SILENT_MAX + 1
     health = board.live()
     assert not health.ok
-    assert "has not beaten for 31 s" in health.reason
+    assert "has had no heartbeat for 31 s" in health.reason
     board.phase = "stopping"
     assert board.live().ok, "the stop has a deadline of its own"
 

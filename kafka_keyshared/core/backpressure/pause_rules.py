@@ -9,17 +9,24 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
-from kafka_keyshared.core.contract.commands import Command, Level, Notice
+from kafka_keyshared.core.contract.commands import Command, Notice
 from kafka_keyshared.core.contract.dlq_limit import DlqWatch
+from kafka_keyshared.core.contract.facts import (
+    BlockedRecordsFull,
+    DlqLimitReached,
+    SettledSetFull,
+    WaitingRecordsFull,
+    WaitsFor,
+)
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.core.leasing.recall import of_partitions, recall
 from kafka_keyshared.core.leasing.reopening import advance
 from kafka_keyshared.core.limits.blocked_quota import Behind
 from kafka_keyshared.core.limits.slow_records import LongRunning
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import EventLine
+from kafka_keyshared.core.telemetry.bursts import about_head
 from kafka_keyshared.core.workers.shards import Shard
-from kafka_keyshared.model import TopicPartition, counted, in_words, name_of, named_key
+from kafka_keyshared.model import About, TopicPartition, partition_of
 
 PARKED_SHARE = 8
 """Parked records of a partition may fill ``1 / PARKED_SHARE`` of the window."""
@@ -39,11 +46,8 @@ def weigh_parked(holds: Holds, sub: Subscription, now: float) -> list[Command]:
         if partition in parking.gates:
             continue  # the partition begins, and waits for a commit
         holds.hold_back(Reason.SET_FULL, [partition], sub.name)
-        text = (
-            f"{partition}: {Reason.SET_FULL}; until "
-            f"older records settle, only those before {parking.ceilings.get(partition)} start"
-        )
-        commands += sub.bursts.held_back.add(EventLine(text), now)
+        full = SettledSetFull(partition, parking.ceilings.get(partition))
+        commands += sub.bursts.held_back.add(full, now)
     return commands
 
 
@@ -51,16 +55,11 @@ def stop_lettered(holds: Holds, sub: Subscription, watch: DlqWatch) -> list[Comm
     """Stop partitions at their dead-letter limit: their remaining records do not start."""
     reached, watch.reached = watch.reached, {}
     commands: list[Command] = []
-    for partition, what in reached.items():
+    for partition, (dead_letters, records) in reached.items():
         watch.stopped.add(partition)
         holds.hold_back(Reason.DLQ_LIMIT, [partition], sub.name)
         commands += recall(sub, sub.workers.values(), of_partitions({partition}))
-        text = (
-            f"{partition} is stopped: {Reason.DLQ_LIMIT} ({what}, dlq_limit). Nothing more of it "
-            "starts, what has settled stays committed, other partitions go on. Mend the cause, "
-            "then lift the limit (app.lift_dlq_limit()) or restart"
-        )
-        commands.append(Notice(Level.ERROR, text))
+        commands.append(Notice(DlqLimitReached(partition, dead_letters, records)))
     return commands
 
 
@@ -73,7 +72,7 @@ def lift_dlq_limit(
         if watch is None:
             continue
         these = watch.stopped.intersection(partitions)
-        sub.put_back(watch.lift(these))
+        sub.routing.put_back(watch.lift(these))
         holds.let_go(Reason.DLQ_LIMIT, these, sub.name)
         for closed in list(sub.closed.lanes.values()):
             # A lane without a head may hold records of other partitions than its last head's.
@@ -103,7 +102,8 @@ def weigh_closed(holds: Holds, sub: Subscription, assigned: int, now: float) -> 
     back = holds.held_back_by(Reason.BLOCKED, sub.name)
     little = [each for each in back if look.holds_little(each, found.blocked, assigned)]
     for partition, behind in _stop(holds, sub, Reason.BLOCKED, stopped, little).items():
-        commands.append(Notice(Level.ERROR, _in_words(partition, behind)))
+        key = behind.lane.key if isinstance(behind.lane, ClosedLane) else None
+        commands.append(Notice(BlockedRecordsFull(partition, key, behind.of_lane)))
     blocked = holds.held_back_by(Reason.BLOCKED, sub.name)
     stopped = look.overfull(found.every, assigned) if assigned > 1 else {}
     stopped = {each: behind for each, behind in stopped.items() if each not in blocked}
@@ -113,7 +113,7 @@ def weigh_closed(holds: Holds, sub: Subscription, assigned: int, now: float) -> 
         if assigned == 1 or each in blocked or look.holds_little(each, found.every, assigned)
     ]
     for partition, behind in _stop(holds, sub, Reason.WAITING, stopped, little).items():
-        commands += sub.bursts.held_back.add(_waits(sub, partition, behind, now), now)
+        commands += sub.bursts.held_back.add(_waiting(sub, partition, behind, now), now)
     return commands
 
 
@@ -132,34 +132,23 @@ def _stop(
     return new
 
 
-def _in_words(partition: TopicPartition, behind: Behind) -> str:
-    key = behind.lane.key if isinstance(behind.lane, ClosedLane) else None
-    return (
-        f"{partition} is stopped: records behind blocked, diverted or stuck keys fill their part "
-        f"of the window (half of window_share); the {named_key(key)} holds "
-        f"{counted(behind.of_lane, 'record')} of it. Other partitions go on"
-    )
-
-
-def _waits(sub: Subscription, partition: TopicPartition, behind: Behind, now: float) -> EventLine:
-    lane, most = behind.lane, f"{partition}: {Reason.WAITING}; {counted(behind.of_lane, 'record')}"
+def _waiting(
+    sub: Subscription, partition: TopicPartition, behind: Behind, now: float
+) -> WaitingRecordsFull:
+    lane, count = behind.lane, behind.of_lane
     if lane is None:
-        return EventLine(f"{most} of it are of slots that have no worker; other partitions go on")
+        return WaitingRecordsFull(partition, count, WaitsFor.WORKER)
     if isinstance(lane, LongRunning):
-        where = f"{name_of(lane.record)} ({named_key(lane.key)})"
-        since = f"which has been running for {in_words(now - lane.since)}"
-        return EventLine(f"{most} of it wait for {where}, {since}; other partitions go on")
+        record = lane.record
+        head = About(partition_of(record), record.offset(), lane.key)
+        return WaitingRecordsFull(
+            partition, count, WaitsFor.RUNNING, lane.key, head, now - lane.since
+        )
     if isinstance(lane, Shard):
-        key = named_key(sub.keys.key(lane.records[0]))
-        return EventLine(
-            f"{most} of the {key} wait for each other, because it gets more than one worker can do "
-            "(give its records finer keys, or make its handler faster); other partitions go on"
-        )
+        key = sub.keys.key(lane.records[0])
+        return WaitingRecordsFull(partition, count, WaitsFor.EACH_OTHER, key)
     if lane.state is LaneState.STUCK and lane.head is not None:
-        where = f"{name_of(lane.head)} ({named_key(lane.key)})"
-        return EventLine(
-            f"{most} of it wait for {where}, which is detached; other partitions go on"
-        )
-    again = "" if lane.due is None else f" (next try in {in_words(lane.due - now)})"
-    follows = f"{again}; other partitions go on"
-    return EventLine(f"{most} of the {named_key(lane.key)} are behind a failure", follows=follows)
+        head = about_head(lane)
+        return WaitingRecordsFull(partition, count, WaitsFor.DETACHED, lane.key, head)
+    delay = None if lane.due is None else lane.due - now
+    return WaitingRecordsFull(partition, count, WaitsFor.RETRY, lane.key, seconds=delay)

@@ -6,15 +6,15 @@ each of them.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from kafka_keyshared.core.contract.facts import Fact, HaltCause, OrderResult, Repeats
 from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.model import About, Record, TopicPartition
+from kafka_keyshared.model import Record, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class AbandonWorker:
 class LaneAnswer:
     """The result ``done`` of a :class:`~.events.LaneOrder`, or why it is ``refused``."""
 
-    done: str = ""
+    done: OrderResult | None = None
     refused: str = ""
 
 
@@ -222,35 +222,19 @@ class Adopt:
     state: object
 
 
-class Level(enum.IntEnum):
-    """Log level of a notice; the numbers are those of the standard library's logging."""
-
-    INFO = 20
-    WARNING = 30
-    ERROR = 40
-
-
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One line for the log: what happened, to which object, for how long.
+    """Report a fact to the log; with ``repeats`` it is the first of several events."""
 
-    ``running`` names a running record (subscription, worker, slice, index). Its place in the
-    handler's code belongs behind the text, as far as its pool can see that. ``traceback`` holds the
-    lines that follow.
-    """
-
-    level: Level
-    text: str
-    running: tuple[str, int, int, int] | None = None
-    about: About | None = None
-    traceback: str = ""
+    fact: Fact
+    repeats: Repeats | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Halt:
     """Stop the instance: going on would break the contract or cannot succeed."""
 
-    reason: str
+    cause: HaltCause
 
 
 Command: TypeAlias = (

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.model import Record, TopicPartition, counted, partition_of
+from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 
 class DlqLimit(NamedTuple):
@@ -73,14 +73,16 @@ class DlqWatch:
     """Dead-letter counts of a subscription's partitions, and the records of stopped ones.
 
     ``stopped`` are the partitions of which nothing starts. ``reached`` are those that have just
-    reached their limit, with its description. This is a waiting place: routed records that may not
-    start wait here. All of them are older than the records in the rows.
+    reached their limit: how many dead letters of how many records, None for a run of them.
+
+    This is a waiting place: routed records that may not start wait here. All of
+    them are older than the records in the rows.
     """
 
     def __init__(self, limit: DlqLimit) -> None:
         self.limit = limit
         self.stopped: set[TopicPartition] = set()
-        self.reached: dict[TopicPartition, str] = {}
+        self.reached: dict[TopicPartition, tuple[int, int | None]] = {}
         self._recent: dict[TopicPartition, _Recent] = {}
         self._kept: dict[TopicPartition, list[Record]] = {}
 
@@ -106,10 +108,9 @@ class DlqWatch:
         if partition in self.stopped:
             return
         if recent.consecutive >= limit.consecutive:
-            self.reached[partition] = f"{counted(recent.consecutive, 'record')} in a row"
+            self.reached[partition] = recent.consecutive, None
         elif recent.letters > limit.share * limit.records:
-            last = f"the last {recent.total:,} records"
-            self.reached[partition] = f"{recent.letters:,} of {last}"
+            self.reached[partition] = recent.letters, recent.total
 
     def _of(self, partition: TopicPartition) -> _Recent:
         recent = self._recent.get(partition)

@@ -365,7 +365,7 @@ class SetFilters:
 
 
 @dataclass(frozen=True, slots=True)
-class Flush:
+class LeaseDue:
     """Lease all records that may run now; sent when a timer is due.
 
     With ``progress``, as for a commit, also detach long-running records that others wait for.
@@ -394,5 +394,5 @@ Event: TypeAlias = (
     | SetFilters
     | TopicsIdentified
     | TextLimitTold
-    | Flush
+    | LeaseDue
 )

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Disposition(enum.Enum):
     """The handler's or the policy's decision on a record that its attempt did not settle.
 
-    A new disposition needs a decision in :func:`kafka_keyshared.core.contract.retry_policy.decide`
-    and an action in :func:`kafka_keyshared.core.failures.failed_attempts.follow_up`.
+    A new disposition needs a decision in :func:`kafka_keyshared.core.failures.decision.decide` and
+    an action in :func:`kafka_keyshared.core.failures.follow_up.follow_up`.
     :func:`kafka_keyshared.executors.handling.failure.describe` turns a handler's verdict
     (:mod:`kafka_keyshared.model`) into a disposition.
     """

@@ -1,8 +1,6 @@
-"""The decision after a failed attempt: disposition and delay.
+"""Settings for failed attempts: retries, and the policy for poison records.
 
-Used-up attempts are handled when the failure arrives; the heartbeat's second phase is the
-backstop. The policies ``drop``, ``dead_letter`` and ``block`` are those of Danube's Key-Shared
-dispatcher, ``block_and_dlq`` is Celeriant's; ``divert`` is this package's own.
+:mod:`kafka_keyshared.core.failures.decision` applies them to a failure.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Literal, NamedTuple, TypeAlias
 
-from kafka_keyshared.core.contract.outcomes import NO_ATTEMPT, Disposition, Failure
 from kafka_keyshared.errors import ConfigError
 
 PoisonPolicy: TypeAlias = Literal["drop", "dead_letter", "block", "block_and_dlq", "divert"]
@@ -70,49 +67,3 @@ class RetryPolicy(NamedTuple):
                 raise ConfigError(f"retry.{name}={value!r}: give a number of at least {least}")
         if not 0 <= self.jitter < 1:
             raise ConfigError(f"retry.jitter={self.jitter!r}: give a share from 0 up to 1")
-
-
-class Decision(NamedTuple):
-    """The decision, and for RETRY the delay in seconds."""
-
-    disposition: Disposition
-    delay: float = 0.0
-
-
-_POISON = {
-    "drop": Disposition.DROP,
-    "dead_letter": Disposition.DEAD_LETTER,
-    "block": Disposition.BLOCK,
-    "block_and_dlq": Disposition.ARCHIVE,
-    "divert": Disposition.DIVERT,
-}
-
-
-def decide(
-    failure: Failure,
-    failures: int,
-    retry: RetryPolicy,
-    on_exhausted: PoisonPolicy,
-    *,
-    dlq: bool,
-    at_least_once: bool = True,
-) -> Decision:
-    """Decide what follows the ``failures``-th failed attempt of a record.
-
-    A handler's own ``DeadLetter`` skips the remaining attempts. Without a dead-letter topic it
-    blocks the lane, because the record must not be lost. ``Retry(after=...)`` sets the delay, not
-    the number of attempts; with ``attempt=False`` it does not count as one. Without
-    ``at_least_once`` each failed record is dropped.
-    """
-    if failure.disposition is Disposition.GIVEN_BACK:
-        return Decision(Disposition.RETRY)
-    if not at_least_once:
-        return Decision(Disposition.DROP)
-    if failure.disposition in NO_ATTEMPT:
-        return Decision(Disposition.RETRY, failure.after or 0.0)
-    if failure.disposition is Disposition.DEAD_LETTER:
-        return Decision(Disposition.DEAD_LETTER if dlq else Disposition.BLOCK)
-    if failures >= retry.attempts:
-        return Decision(_POISON[on_exhausted])
-    asked, own = failure.after, retry.delay(failures, failure.jitter)
-    return Decision(Disposition.RETRY, own if asked is None else asked)

@@ -19,10 +19,10 @@ from kafka_keyshared.core.contract.events import Event
 from kafka_keyshared.core.contract.slices import Book, Epochs, Progress, SliceState
 from kafka_keyshared.core.dispatch import report_intake, tick
 from kafka_keyshared.core.dispatch.invariants import check_subscription
-from kafka_keyshared.core.dispatch.lease_step import go_on, hand_out
+from kafka_keyshared.core.dispatch.lease_step import LeaseStep
 from kafka_keyshared.core.failures import (
-    dead_letter_answers,
     detaching,
+    follow_up,
     lane_actions,
     stuck,
     undecodable,
@@ -33,16 +33,22 @@ from kafka_keyshared.core.offsets.commit import CommitPolicy, Commits, longest_t
 from kafka_keyshared.core.offsets.positions import PartitionState
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.partitions import assignment
+from kafka_keyshared.core.partitions.assignment import PartitionEvent, refuse_impossible
 from kafka_keyshared.core.partitions.careful_starts import CarefulStarts
 from kafka_keyshared.core.partitions.lost_progress import Regained
 from kafka_keyshared.core.partitions.offset_ceilings import Ceilings
 from kafka_keyshared.core.partitions.offset_snapshots import Snapshots
-from kafka_keyshared.core.partitions.states import PartitionEvent, refuse_impossible
+from kafka_keyshared.core.partitions.removal import (
+    PartitionRemoval,
+    RemovedPartitions,
+    under_way,
+)
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription.subscription import Subscription, Subscriptions
 from kafka_keyshared.core.telemetry.meters import Meters
 from kafka_keyshared.core.worker_changes import slot_draining, slot_reassignment, worker_lifecycle
+from kafka_keyshared.core.workers.worker import WorkerState
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record, TopicPartition
 
@@ -87,6 +93,18 @@ class Dispatcher:
         self.careful = CarefulStarts(self.ceilings.subs, self.partitions, enabled=careful)
         arrivals = self.meters.arrivals
         self.snapshots = Snapshots(self.partitions, self.ceilings, arrivals, self.careful)
+        self.removal = PartitionRemoval(
+            self.partitions,
+            self.subscriptions,
+            epochs=self._epochs,
+            commits=self.commits,
+            regained=self.regained,
+            snapshots=self.snapshots,
+            careful=self.careful,
+            ceilings=self.ceilings,
+            holds=self.holds,
+            meters=self.meters,
+        )
         self._share_lanes()
         self.topic: str | None = None  # the only topic of the partitions
         self.watches = {name: tick.RunningWatch() for name in names}
@@ -109,7 +127,7 @@ class Dispatcher:
             **dict.fromkeys(slot_reassignment.EVENTS, self._membership),
             ev.LaneOrder: self._lane_order,
             ev.DlqLimitLifted: self._dlq_limit_lifted,
-            ev.Flush: self._flush,
+            ev.LeaseDue: self._lease_due,
             ev.TopicsIdentified: self._topics_identified,
             ev.TextLimitTold: self._text_limit_told,
         }
@@ -135,7 +153,7 @@ class Dispatcher:
         return self._leased
 
     def next_due(self) -> float | None:
-        """Return when the next :class:`Flush` is due, in monotonic seconds."""
+        """Return when the next :class:`LeaseDue` is due, in monotonic seconds."""
         due = [self.ceilings.next_look(), *(sub.next_due() for sub in self.subscriptions.values())]
         due.append(self.careful.next_due())
         return min([at for at in due if at is not None], default=None)
@@ -149,7 +167,7 @@ class Dispatcher:
         return due and self.ceilings.tracks
 
     def look_wanted(self, now: float) -> bool:
-        """Return whether a :class:`Flush` with progress should be sent now."""
+        """Return whether a :class:`LeaseDue` with progress should be sent now."""
         subs = self.subscriptions.values()
         return any(detaching.wanted(sub, now) for sub in subs)
 
@@ -169,7 +187,7 @@ class Dispatcher:
         While a recall is not answered, every record that it may find started counts as running.
         """
         wanted = set(self.partitions if partitions is None else partitions)
-        return assignment.under_way(self.subscriptions.values(), wanted, progress)
+        return under_way(self.subscriptions.values(), wanted, progress)
 
     def unsettled_count(self) -> int:
         """Return how many records are held, over all subscriptions."""
@@ -189,62 +207,68 @@ class Dispatcher:
         ends = event.received_ends
         self._check(PartitionEvent.RECEIVED, ends)
         self.meters.arrivals.note(ends, now)
-        # Before the ends count as received, so that a look at held records excludes this chunk.
-        park = self.ceilings.passed(ends)
-        if park:
-            self.ceilings.begin_with(event.records, ends)
-            self.ceilings.raise_all(now, ends)
-            park = self.ceilings.passed(ends)
+        park = not self.ceilings.admit(ends, event.records, now)
         for partition, end in ends.items():
             state = self.partitions[partition]
             if state.received_end is None or end > state.received_end:
                 state.received_end = end
                 self._changed = True
         commands: list[Command] = []
-        client_events: list[Record] = []
+        client_events: list[Record] = []  # the same for each subscription
+        step = self._lease_step(now)
         for sub in self.subscriptions.values():
-            records: Sequence[Record] = event.records
+            records = event.records
             if self._restored:
                 records = assignment.not_settled_before(self.partitions, sub, records)
             client_events = sub.receive(records, park=park) or client_events
-            commands += self._go_on(sub, now)
+            commands += step.run(sub)
         self.ceilings.arrived(ends)
         if self.careful.fresh:
             self.careful.received(ends)
         if self._restored:
-            for partition, state in self.partitions.items():
-                state.drop_passed(self.ceilings.of(partition))
-            self._restored = any(state.restored for state in self.partitions.values())
+            self._drop_passed()
         if client_events:
             commands.append(cmd.ClientEvents(client_events))
         self.meters.took_in(event.records, len(client_events), self.topic)
         return commands
 
-    def _flush(self, event: ev.Flush, now: float) -> list[Command]:
+    def _drop_passed(self) -> None:
+        """Drop the restored sets that all records of this chunk have passed."""
+        for partition, state in self.partitions.items():
+            state.drop_passed(self.ceilings.of(partition))
+        self._note_restored()
+
+    def _note_restored(self) -> None:
+        """Note whether any restored set is left; without one, no record is looked up in them."""
+        self._restored = any(state.restored for state in self.partitions.values())
+
+    def _lease_due(self, event: ev.LeaseDue, now: float) -> list[Command]:
         commands = self.careful.tick(now) if self.careful.starts else []
         if self.ceilings.parked():
             self.ceilings.raise_all(now)
+        step = self._lease_step(now)
         for sub in self.subscriptions.values():
             commands += self._ready(sub, now)
-            commands += detaching.look(sub, event.progress, now)
-            commands += self._go_on(sub, now)
+            if event.progress is not None:
+                commands += detaching.look(sub, event.progress, now)
+            commands += step.run(sub)
         return commands
 
-    def _go_on(self, sub: Subscription, now: float) -> list[Command]:
-        """Handle unrouted records, weigh parked records, and lease records that may start."""
-        return go_on(sub, self.holds, len(self.partitions), now, self.meters.wall_offset)
+    def _lease_step(self, now: float) -> LeaseStep:
+        """Return the step that leases what may start, with the context of this event."""
+        return LeaseStep(self.holds, len(self.partitions), now, self.meters.wall_offset)
 
     def _ready(self, sub: Subscription, now: float) -> list[Command]:
         """Ready the records that are due: retries, and those whose key could not be read."""
-        commands = tick.retries(sub, now)
+        commands: list[Command] = []
+        due = sub.closed.next_due()
+        if due is not None and due <= now:
+            commands += tick.retries(sub, now)
         due = sub.keys.next_due()
         if due is not None and due <= now:
             self._changed = True
             commands += undecodable.read_again(sub, self.holds, now, self.meters.wall_offset)
         return commands
-
-    def _flush_one(self, sub: Subscription, now: float) -> list[Command]:
-        return hand_out(sub, self.holds, len(self.partitions), now, self.meters.wall_offset)
 
     # --- reports ---
 
@@ -256,37 +280,44 @@ class Dispatcher:
         if self.ceilings.parked():
             self.ceilings.raise_all(now)
             touched = subs
+        step = self._lease_step(now)
         for sub in touched.values():
-            commands += self._go_on(sub, now)
+            commands += step.run(sub)
         return commands
 
     def _recalled(self, event: ev.Recalled, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
-        worker, said = stuck.recalled(sub, event, now)
-        detaching.recalled(sub, worker)
-        slot_draining.given_back(sub, worker, event)
+        worker, commands = stuck.recalled(sub, event, now)
+        if sub.detaching is not None and sub.detaching.asked:
+            detaching.recalled(sub, worker)
+        if sub.draining.count:
+            slot_draining.given_back(sub, worker, event)
         self._changed = self.ceilings.stirred = True
-        return [*said, *worker_lifecycle.recall_answered(sub, worker), *self._flush_one(sub, now)]
+        if worker.state is WorkerState.LEAVING:
+            commands += worker_lifecycle.recall_answered(sub, worker)
+        return commands + self._lease_step(now).run(sub)
 
     def _membership(self, event: slot_reassignment.Ordered, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
         self._changed = self.ceilings.stirred = True  # records without an owner may be skipped
-        return slot_reassignment.change(sub, event, self.partitions) + self._go_on(sub, now)
+        commands = slot_reassignment.change(sub, event, self.partitions)
+        return commands + self._lease_step(now).run(sub)
 
     def _lane_order(self, event: ev.LaneOrder, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
         self._changed = self.ceilings.stirred = True
         commands = lane_actions.obey(sub, event, now, self.meters.wall_offset)
-        return commands + self._flush_one(sub, now)
+        return commands + self._lease_step(now).run(sub)
 
     def _dlq_limit_lifted(self, event: ev.DlqLimitLifted, now: float) -> list[Command]:
         pause_rules.lift_dlq_limit(self.holds, self.subscriptions.values(), event.partitions)
-        return self._flush(ev.Flush(), now)
+        return self._lease_due(ev.LeaseDue(), now)
 
     def _dead_lettered(self, event: ev.DeadLetterAnswer, now: float) -> list[Command]:
         sub = self.subscriptions[event.publish.subscription]
         self._changed = self.ceilings.stirred = True
-        return dead_letter_answers.dead_lettered(sub, event, now) + self._flush_one(sub, now)
+        commands = follow_up.dead_lettered(sub, event, now)
+        return commands + self._lease_step(now).run(sub)
 
     # --- partitions ---
 
@@ -302,7 +333,7 @@ class Dispatcher:
         self._changed = self._changed or any(
             self.partitions[each].outdated or not point.stored for each, point in starts.items()
         )
-        self._restored = any(state.restored for state in self.partitions.values())
+        self._note_restored()
         for partition in event.starts:
             self.ceilings.begin(partition, self.partitions[partition].received_end)
         self._note_topics()
@@ -318,26 +349,11 @@ class Dispatcher:
 
     def _forget(self, event: ev.Forget, now: float) -> list[Command]:
         self._check(PartitionEvent.FORGOTTEN, event.partitions)
-        gone = set(event.partitions)
-        if event.lost:
-            # The progress that the member keeps need not fit in the brokers' limit.
-            whole = TextLimit(self.ceilings.subs)
-            left, _ = self.snapshots.entries(event.progress, gone, now, limit=whole)
-            self.regained.keep(left, self.commits.ours(gone), now)
-        commands: list[Command] = []
-        for sub in self.subscriptions.values():
-            commands += assignment.forget(sub, gone, event.progress)
-        self._epochs.go(gone)
-        for partition in gone:
-            self.partitions.pop(partition, None)
-        self.commits.forget(gone)
-        self.careful.forget(gone)
-        self.ceilings.forget_marks()
-        self.holds.forget(gone)
-        self.meters.gone(gone, now, lost=event.lost)
-        self._restored = any(state.restored for state in self.partitions.values())
+        gone = RemovedPartitions(set(event.partitions), event.lost, event.progress, now)
+        commands = self.removal.remove(gone)
+        self._note_restored()
         self._note_topics()
-        return commands if self._stopping else commands + self._flush(ev.Flush(), now)
+        return commands if self._stopping else commands + self._lease_due(ev.LeaseDue(), now)
 
     def _check(self, event: PartitionEvent, those: Iterable[TopicPartition]) -> None:
         refuse_impossible(self.partitions, self.holds.held_back(Reason.CLOSING), event, those)
@@ -347,7 +363,6 @@ class Dispatcher:
         self.topic = assignment.only_topic(self.partitions)
         for sub in self.subscriptions.values():
             sub.counts.topic = self.topic
-        self.snapshots.keep(self.partitions)
 
     def _stop(self, event: ev.Stopping, now: float) -> list[Command]:
         del event
@@ -381,7 +396,7 @@ class Dispatcher:
                 sub.commit_at_once = False
                 commands += pause_rules.look_at_closed(self.holds, sub, len(self.partitions), now)
                 if (sub.parking and sub.unpark()) or sub.draining.cleared:
-                    commands += self._go_on(sub, now)
+                    commands += self._lease_step(now).run(sub)
         return commands
 
     def _commit_answered(self, event: ev.CommitAnswer, now: float) -> list[Command]:
@@ -390,11 +405,16 @@ class Dispatcher:
         if event.result is ev.CommitResult.TOO_LARGE:
             length = longest_text(event.commit)
             if self.text_limit.refused(length):
-                commands += self._limit_lowered(f"refuse commit metadata of {length} characters")
+                self._limit_lowered()
+                commands += self.text_limit.notices(refused=length)
         accepted = event.result is ev.CommitResult.ACCEPTED
         self._changed = self._changed or not accepted
         begun = self.careful.answered(event.commit, now, accepted=accepted)
-        return [*commands, *begun, *self._flush(ev.Flush(), now)] if begun is not None else commands
+        return (
+            [*commands, *begun, *self._lease_due(ev.LeaseDue(), now)]
+            if begun is not None
+            else commands
+        )
 
     def _topics_identified(self, event: ev.TopicsIdentified, now: float) -> list[Command]:
         del now
@@ -407,14 +427,14 @@ class Dispatcher:
         del now
         if not self.text_limit.told(event.limit):
             return []
-        return self._limit_lowered(f"take {event.limit} bytes of commit metadata")
+        self._limit_lowered()
+        return self.text_limit.notices(accepted=event.limit)
 
-    def _limit_lowered(self, what: str) -> list[Command]:
-        """Apply a lower limit; return notices where it is new, or leaves no room for sets."""
+    def _limit_lowered(self) -> None:
+        """Apply a lower limit of the commit metadata."""
         self.ceilings.lower()
         self._share_lanes()
         self._changed = True
-        return self.text_limit.notices(what)
 
     def _share_lanes(self) -> None:
         """Bound the lanes that may be diverted to the number that the metadata can name."""
@@ -427,6 +447,7 @@ class Dispatcher:
     def _beat(self, event: ev.Tick, now: float) -> list[Command]:
         commands: list[Command] = []
         self._sample(event, now)
+        step = self._lease_step(now)
         for name, sub in self.subscriptions.items():
             commands += tick.ack_timeouts(sub, self.watches[name], event.progress, now)
             commands += tick.poison(sub, now)
@@ -438,7 +459,7 @@ class Dispatcher:
             commands += worker_lifecycle.departures(sub, left)
             worker_lifecycle.caught_up(sub)
             shared_workers.separate_hot(sub, now)
-            commands += self._flush_one(sub, now)
+            commands += step.run(sub)
             commands += pause_rules.look_at_closed(self.holds, sub, len(self.partitions), now)
         if self._check_invariants:
             self.check()

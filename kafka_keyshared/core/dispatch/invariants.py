@@ -31,9 +31,12 @@ class _Held:
     def __init__(self, sub: Subscription) -> None:
         unrouted = (sub.keys, sub.parking)
         self.routed = [
-            record for place in sub.places if place not in unrouted for record in place.waiting()
+            record
+            for place in sub.routing.places
+            if place not in unrouted
+            for record in place.waiting()
         ]
-        self.leases = list(sub.leases())
+        self.leases = list(sub.unsettled.leases())
         self.unparked: _Offsets = {}
         _add(self.unparked, self.routed)
         _add(self.unparked, sub.keys.waiting())
@@ -166,7 +169,7 @@ def _beyond(sub: Subscription, partition: TopicPartition, offset: int, ceiling: 
 
 def _remembered(sub: Subscription, held: _Held) -> None:
     """Check that the original of each waiting or leased record is remembered."""
-    for backlog in (sub.keyless, *(row.backlog for row in sub.rows())):
+    for backlog in (sub.keyless, *(row.backlog for row in sub.routing.rows())):
         backlog.check()
     for leased in held.leases:
         find = leased.slice.came.find
@@ -228,7 +231,7 @@ def _slots_at_one_worker(sub: Subscription) -> None:
                 raise InvariantError(
                     f"{sub.name}: slot {slot} is leased to {other.name} and {worker.name}"
                 )
-            if sub.waits_for(slot, worker.id):
+            if sub.routing.waits_for(slot, worker.id):
                 pending[slot] = pending.get(slot, 0) + 1
         if not worker.later.empty() and worker.state is not WorkerState.JOINING:
             raise InvariantError(f"{sub.name}: {worker.name} keeps records that it never gets")
@@ -307,7 +310,7 @@ def _rows_of_slots(sub: Subscription, *, each_slot: bool) -> None:
         if shut != waits:
             raise InvariantError(f"{sub.name}: slots {shut ^ waits} are not open, or do not drain")
     slots: dict[bytes, int] = {}
-    for row in sub.rows():
+    for row in sub.routing.rows():
         for record in row.waiting():
             key = sub.keys.key(record)
             if key is None:

@@ -10,20 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kafka_keyshared.core.contract.commands import Command, Level, Notice
+from kafka_keyshared.core.contract.commands import Command, Notice
+from kafka_keyshared.core.contract.facts import LongRunEnded, RecordRunsLong
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.failures import failed_attempts, stuck
+from kafka_keyshared.core.failures.follow_up import decide_head, follow_up
 from kafka_keyshared.core.limits.slow_records import LongRunning, Slow, slow_at
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.worker import Worker
-from kafka_keyshared.model import (
-    About,
-    Record,
-    in_words,
-    name_of,
-    named_key,
-    partition_of,
-)
+from kafka_keyshared.model import About, Record, partition_of
 
 BEAT_SECONDS = 0.5
 NAMED_AT_ONCE = 3
@@ -121,8 +116,7 @@ def ack_timeouts(
             slow.append(held_up)
     for lease, known in watch.running.items():
         if (known.told_at or known.stuck) and lease not in seen:
-            text = f"{_where(known)} ended after {in_words(now - known.since)}"
-            commands.append(Notice(Level.INFO, text, about=_about(known)))
+            commands.append(Notice(LongRunEnded(_about(known), now - known.since)))
     watch.running = seen
     sub.look_ahead.slow = slow
     return commands
@@ -138,34 +132,28 @@ def _is_past(
     return limit is not None and now - known.since >= limit
 
 
-def _where(known: RunningSince) -> str:
-    return f"{name_of(known.record)} ({named_key(known.key)})"
-
-
 def _about(known: RunningSince) -> About:
     return About(partition_of(known.record), known.record.offset(), known.key)
 
 
 def _overdue(sub: Subscription, known: RunningSince, worker: Worker, age: float) -> list[Command]:
     settings = sub.settings
-    what, who = _where(known), worker.name
     if age < known.due(settings.warn_after):
         return []
     known.told_at = age
-    if settings.individually:
-        text = f"{who} has had {what} for {in_words(age)}, unsettled; its key waits"
-    else:
-        alone = known.stuck and worker.waits_for != known.whose[2]
-        text = f"{what} has been running on {who} for {in_words(age)}; its key " + (
-            "waits" if alone else _who_waits(worker)
+    alone = known.stuck and worker.waits_for != known.whose[2]
+    return [
+        Notice(
+            RecordRunsLong(
+                _about(known),
+                known.whose,
+                worker.name,
+                age,
+                member=settings.individually,
+                others_wait=None if alone else not worker.shares,
+            )
         )
-    return [Notice(Level.WARNING, text, known.whose, _about(known))]
-
-
-def _who_waits(worker: Worker) -> str:
-    if worker.shares:
-        return "waits; others go on"
-    return "and the others of that worker wait"
+    ]
 
 
 def poison(sub: Subscription, now: float) -> list[Command]:
@@ -174,7 +162,8 @@ def poison(sub: Subscription, now: float) -> list[Command]:
     for closed in failed_attempts.exhausted(sub):
         if closed.last is not None:
             sub.closed.cancel(closed)
-            commands += failed_attempts.follow_up(sub, closed, closed.last, now)
+            decision = decide_head(sub, closed, closed.last)
+            commands += follow_up(sub, closed, closed.last, decision, now)
     return commands
 
 

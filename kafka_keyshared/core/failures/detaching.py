@@ -39,10 +39,10 @@ def _is_waited_for(worker: Worker) -> bool:
     return worker.leased - len(worker.apart) > 1 or any(True for _ in worker.row.behind(worker.id))
 
 
-def look(sub: Subscription, progress: Progress | None, now: float) -> list[Command]:
-    """Detach long-running records; ``progress`` as for a commit, None if it was not read."""
+def look(sub: Subscription, progress: Progress, now: float) -> list[Command]:
+    """Detach long-running records; ``progress`` is read as for a commit."""
     detaching = sub.detaching
-    if detaching is None or progress is None:
+    if detaching is None:
         return []
     commands: list[Command] = []
     before, detaching.seen = detaching.seen, {}

@@ -6,8 +6,8 @@ next may be written only if it was. A record is settled when its dead letter is 
 sooner.
 
 The commit metadata has the hashes of diverted lanes, at most
-:data:`~kafka_keyshared.core.offsets.lane_section.LANES_MOST` a partition. So the next owner goes on
-diverting them. It recognises such a lane by its hash when the first record of it comes.
+:data:`~kafka_keyshared.core.offsets.metadata_sections.LANES_MOST` a partition. So the next owner
+goes on diverting them. It recognises such a lane by its hash when the first record of it comes.
 """
 
 from __future__ import annotations
@@ -18,33 +18,13 @@ from itertools import chain
 
 from kafka_keyshared.core.contract.commands import Command, Fence, Publish
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
-from kafka_keyshared.core.failures.poison_records import attempts_of, block, letter_of
+from kafka_keyshared.core.failures.follow_up import block
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.records.lane_identity import Lane, NullKey
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import EventLine
-from kafka_keyshared.core.telemetry.failure_lines import in_short
+from kafka_keyshared.core.telemetry.failure_kinds import in_short
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import About, Record, named_key, partition_of
-
-
-def divert(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
-    """Divert the lane from its head on, or block it if the metadata has no room for its hash."""
-    if not sub.diverted.may_add(closed.lane, closed.partition):
-        return block(sub, closed, now)
-    closed.on(LaneEvent.DIVERT)
-    closed.blocked_at = now
-    sub.diverted.add(closed.lane, closed.partition)
-    sub.look_ahead.grown += 1
-    head = closed.head
-    offset = -1 if head is None else head.offset()
-    text = (
-        f"{named_key(closed.key)} is diverted from {closed.partition}@{offset} on: it failed "
-        f"({attempts_of(closed)}); all that follows of it goes to the dead-letter topic, unrun, "
-        "until it is released"
-    )
-    about = About(closed.partition, offset, closed.key)
-    return [letter_of(sub, closed), *sub.bursts.diversions.add(EventLine(text, about), now)]
+from kafka_keyshared.model import Record, named_key, partition_of
 
 
 def recognise(sub: Subscription) -> None:
@@ -156,7 +136,7 @@ def _fences(sub: Subscription) -> list[Command]:
     lanes = {closed.lane: closed for closed in fenced}
     lane_of = sub.keys.lane
     commands: list[Command] = []
-    for leased in sub.leases():
+    for leased in sub.unsettled.leases():
         for index in leased.indices():
             closed = lanes.get(lane_of(leased.slice.came[index]))
             if closed is None or closed.fence_at == leased.slice.worker:

@@ -5,7 +5,7 @@
 2. When the worker has passed the fence, every leased record of the lane has come back, in order.
    Nothing of the lane, not even the retry, is leased before that.
 3. The head runs again alone when its delay is over, at the owner that its slot has then. Otherwise
-   it goes to the dead-letter topic, is dropped, or blocks the lane (:mod:`.poison_records`), or the
+   it goes to the dead-letter topic, is dropped, or blocks the lane (:mod:`.follow_up`). Or the
    whole lane is diverted (:mod:`.divert`).
 4. In the same ``handle`` call in which the head settles, the lane opens and its waiting records go
    first.
@@ -25,12 +25,14 @@ from kafka_keyshared.core.contract.events import (
     SliceEnded,
     SomeEnded,
 )
+from kafka_keyshared.core.contract.facts import (
+    AttemptFailed,
+    RetryRequested,
+)
 from kafka_keyshared.core.contract.outcomes import NO_ATTEMPT, Disposition, Failure
-from kafka_keyshared.core.contract.retry_policy import decide
 from kafka_keyshared.core.contract.slices import Slice, SliceState
-from kafka_keyshared.core.failures.divert import divert, join
-from kafka_keyshared.core.failures.poison_records import archive, block, letter_of
-from kafka_keyshared.core.keys.extraction import UnreadableKey
+from kafka_keyshared.core.failures.divert import join
+from kafka_keyshared.core.failures.follow_up import decide_head, follow_up
 from kafka_keyshared.core.lanes.closed import (
     DIVERTS,
     HEAD_LEASED,
@@ -39,18 +41,13 @@ from kafka_keyshared.core.lanes.closed import (
     LaneEvent,
     LaneState,
 )
-from kafka_keyshared.core.leasing.reopening import advance, settle_head
-from kafka_keyshared.core.offsets.lane_section import Tried
+from kafka_keyshared.core.leasing.reopening import advance
+from kafka_keyshared.core.offsets.metadata_sections import Tried
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import EventLine
-from kafka_keyshared.core.telemetry.failure_lines import Attempt
 from kafka_keyshared.core.telemetry.meters import Processed
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, Record, name_of, partition_of
-
-UNDECODABLE = "Undecodable"
-"""The error of a record whose key cannot be read."""
 
 FIRED_AT_ONCE = 1_000
 """Lanes that wake in one step of the owner, which has to poll and to commit in between."""
@@ -188,107 +185,20 @@ def failed(sub: Subscription, leased: SliceState, report: Failed, now: float) ->
     if not is_keyless(lane):
         closed.fence_at = slice_.worker
         commands.append(Fence(sub.name, slice_.worker, (lane,)))
-    follows = follow_up(sub, closed, failure, now)
+    decision = decide_head(sub, closed, failure)
+    follows = follow_up(sub, closed, failure, decision, now)
     if tried:
-        asked = failure.disposition is Disposition.RETRY and closed.due is not None
-        burst = sub.bursts.asked if asked else sub.bursts.attempts
+        again = decision.disposition is Disposition.RETRY
+        asked = again and failure.disposition is Disposition.RETRY
+        burst = sub.bursts.requested if asked else sub.bursts.attempts
         if not burst.only_counted_as(failure, now):
-            commands += burst.note(_attempt(sub, closed, record, failure, now), now)
+            about = About(closed.partition, record.offset(), closed.key)
+            kind = RetryRequested if asked else AttemptFailed
+            delay = decision.delay if again else None
+            most = sub.settings.retry.attempts
+            fact = kind(about, closed.failures, most, failure, decision.disposition, delay)
+            commands += burst.note(fact, now)
     return commands + follows
-
-
-def _attempt(
-    sub: Subscription, closed: ClosedLane, record: Record, failure: Failure, now: float
-) -> Attempt:
-    """Return the log data of a failed attempt whose consequence is decided."""
-    return (
-        closed.partition,
-        record.offset(),
-        closed.key,
-        closed.failures,
-        sub.settings.retry.attempts,
-        failure,
-        closed.state,
-        None if closed.due is None else closed.due - now,
-    )
-
-
-def follow_up(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -> list[Command]:
-    """Decide the consequence of the latest failure of a lane's head, and carry it out."""
-    settings = sub.settings
-    decision = decide(
-        failure,
-        closed.failures,
-        settings.retry,
-        settings.on_exhausted,
-        dlq=settings.dlq,
-        at_least_once=settings.at_least_once,
-    )
-    if decision.disposition is Disposition.RETRY:
-        closed.on(LaneEvent.RETRY)
-        sub.closed.wake_at(closed, now + decision.delay)
-        return []
-    follows = decision.disposition
-    if follows is Disposition.DIVERT and not is_keyless(closed.lane):
-        return divert(sub, closed, now)
-    if follows in (Disposition.DEAD_LETTER, Disposition.DIVERT):
-        closed.on(LaneEvent.DEAD_LETTER)
-        return [letter_of(sub, closed)]
-    if follows is Disposition.ARCHIVE:
-        return archive(sub, closed, now)
-    if follows is Disposition.BLOCK:
-        return block(sub, closed, now)
-    if follows is not Disposition.DROP:  # else a new disposition would settle the record
-        raise InvariantError(f"nobody knows what to do for the disposition {follows}")
-    sub.counts.dropped += 1
-    if closed.head is not None:
-        sub.counts.processed.add(closed.head.topic(), Processed.DROPPED)
-        sub.dropped.append(closed.head)
-        sub.failure_watch.gave_up(closed.partition, closed.lane, failure)
-    settle_head(sub, closed)
-    return []
-
-
-def undecodable(sub: Subscription, refused: UnreadableKey, at_ms: int, now: float) -> list[Command]:
-    """Act on a record whose key cannot be read: no handler ever sees it.
-
-    ``at_ms`` is the wall-clock time in milliseconds. The record is a lane of its own, so only the
-    position waits for it.
-    """
-    record, reason = refused
-    policy = sub.settings.when_undecodable()
-    sub.counts.processed.add(record.topic(), Processed.UNDECODABLE)
-    where, about = name_of(record), About(partition_of(record), record.offset())
-    if policy == "null_key":
-        line = EventLine(f"{where} counts as without a key: {reason}", about)
-        return [*sub.bursts.undecodable.add(line, now)]
-    if policy == "drop":
-        sub.counts.dropped += 1
-        sub.counts.processed.add(record.topic(), Processed.DROPPED)
-        sub.dropped.append(record)
-        sub.window.free(1)
-        failure = Failure(Disposition.DROP, UNDECODABLE, reason, "", at_ms)
-        sub.failure_watch.gave_up(partition_of(record), sub.keys.lane(record), failure)
-        return [*sub.bursts.undecodable.add(EventLine(f"{where} is dropped: {reason}", about), now)]
-    closed = close_lane(sub, sub.keys.lane(record), record)
-    closed.unreadable = True
-    closed.first = closed.last = Failure(Disposition.DEAD_LETTER, UNDECODABLE, reason, "", at_ms)
-    if policy == "dead_letter":
-        closed.on(LaneEvent.DEAD_LETTER)
-        return [letter_of(sub, closed)]
-    closed.on(LaneEvent.BLOCK)
-    closed.blocked_at = now
-    sub.reminder.blocked = True
-    instead = (
-        "choose undecodable='dead_letter' or 'drop'"
-        if sub.settings.dlq
-        else "give a dead-letter topic (dlq=True), or choose undecodable='drop'"
-    )
-    text = (
-        f"{where} has no readable key and is blocked: {reason}; other keys go on. Mend what reads "
-        f"the key and restart, {instead}"
-    )
-    return [*sub.bursts.blocks.add(EventLine(text, about), now)]
 
 
 def set_aside(sub: Subscription, leased: SliceState, report: SetAside) -> None:

@@ -7,19 +7,21 @@ a reason and changes nothing. The same holds for an order for a lane that is not
 
 from __future__ import annotations
 
-from kafka_keyshared.core.contract.commands import Command, LaneAnswer, Level, Notice
+from kafka_keyshared.core.contract.commands import Command, LaneAnswer, Notice
 from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
+from kafka_keyshared.core.contract.facts import DiversionEnded, LaneOrderDone
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
-from kafka_keyshared.core.failures.poison_records import letter_of
+from kafka_keyshared.core.failures.follow_up import letter_of
 from kafka_keyshared.core.keys.key_text import key_text
 from kafka_keyshared.core.lanes.closed import DIVERTS, LANE_TABLE, ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.leasing.reopening import advance, settle_head
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, lane_named
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.failure_lines import in_short, one_line
+from kafka_keyshared.core.telemetry.bursts import about_head
+from kafka_keyshared.core.telemetry.failure_kinds import in_short, one_line
 from kafka_keyshared.core.telemetry.meters import Processed
 from kafka_keyshared.hashing import SLOTS
-from kafka_keyshared.model import About, counted, named_key
+from kafka_keyshared.model import named_key
 from kafka_keyshared.status import LaneStatus
 
 EVENTS = {
@@ -53,8 +55,8 @@ def obey(
     found = _find(sub, order)
     if len(found) != 1:
         if not found and order.action is LaneAction.RELEASE and _drop_unmet(sub, order):
-            done = f"{named_key(order.key)} is diverted no more; no record of it was here"
-            return [LaneAnswer(done=done), Notice(Level.INFO, done)]
+            ended = DiversionEnded(order.key)
+            return [LaneAnswer(ended), Notice(ended)]
         return [LaneAnswer(refused=_nothing_or_several(order, found))]
     (closed,) = found
     event = EVENTS[order.action]
@@ -62,23 +64,17 @@ def obey(
         return [LaneAnswer(refused=f"{_named(closed)}: {_NOT_NOW[closed.state]}")]
     if why := _not_of_this(sub, closed, event):
         return [LaneAnswer(refused=f"{_named(closed)}: {why}")]
-    name, waiting = _named(closed), sum(1 for _ in closed.waiting())
-    about = _about(closed)
-    sub.withdraw(closed)
+    waiting = sum(1 for _ in closed.waiting())
+    done = LaneOrderDone(about_head(closed), closed.state.value, _FOLLOWS[order.action], waiting)
+    sub.routing.withdraw(closed)
     commands = _ACTIONS[order.action](sub, closed, now, at_ms)
-    behind = f"; {counted(waiting, 'record')} behind it" if waiting else ""
-    done = f"{name} {_DONE[order.action]}{behind}"
-    return [
-        *commands,
-        LaneAnswer(done=done),
-        Notice(Level.INFO, f"by order: {done}", about=about),
-    ]
+    return [*commands, LaneAnswer(done), Notice(done)]
 
 
-_DONE = {
-    LaneAction.RELEASE: "is released",
-    LaneAction.DROP: "is dropped",
-    LaneAction.DEAD_LETTER: "goes to the dead-letter topic",
+_FOLLOWS = {
+    LaneAction.RELEASE: Disposition.RETRY,
+    LaneAction.DROP: Disposition.DROP,
+    LaneAction.DEAD_LETTER: Disposition.DEAD_LETTER,
 }
 
 
@@ -166,7 +162,7 @@ def _dead_letter(sub: Subscription, closed: ClosedLane, now: float, at_ms: int) 
         settle_head(sub, closed)
         return []
     if closed.last is None:
-        text = "somebody has ordered it"
+        text = "an operator ordered it"
         closed.last = Failure(Disposition.DEAD_LETTER, "Ordered", text, "", at_ms)
     closed.first = closed.first or closed.last
     return [letter_of(sub, closed)]
@@ -188,11 +184,6 @@ def _named(closed: ClosedLane) -> str:
     head = closed.head
     where = str(closed.partition) if head is None else f"{closed.partition}@{head.offset()}"
     return f"{where} ({named_key(closed.key)}), {closed.state.value}"
-
-
-def _about(closed: ClosedLane) -> About:
-    head = closed.head
-    return About(closed.partition, -1 if head is None else head.offset(), closed.key)
 
 
 def listing(sub: Subscription, now: float, wall: float) -> list[LaneStatus]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from kafka_keyshared.core.contract.commands import Command, Halt, TimeOut
 from kafka_keyshared.core.contract.events import Recalled, SliceEnded, Stuck
+from kafka_keyshared.core.contract.facts import RecordStuck
 from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.core.failures import failed_attempts
 from kafka_keyshared.core.failures.divert import suspend
@@ -19,11 +20,10 @@ from kafka_keyshared.core.lanes.closed import LaneEvent, LaneState
 from kafka_keyshared.core.leasing import recall
 from kafka_keyshared.core.records.lane_identity import is_keyless
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import EventLine
 from kafka_keyshared.core.worker_changes import slot_draining
 from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import About, Record, name_of, named_key
+from kafka_keyshared.model import About, Record, name_of
 
 
 def time_out(sub: Subscription, worker: Worker, past: list[tuple[int, int]]) -> TimeOut:
@@ -53,7 +53,7 @@ def recalled(sub: Subscription, event: Recalled, now: float) -> tuple[Worker, li
     for leased, each in found:
         _set_apart(sub, worker, leased, each)
     if worker.waits:  # heads without a key can run at another worker
-        sub.ready(worker.row.take_ready(len(worker.row.retries)))
+        sub.routing.ready(worker.row.take_ready(len(worker.row.retries)))
     return worker, [said for leased, each in new for said in _said(sub, worker, leased, each, now)]
 
 
@@ -136,23 +136,13 @@ def _set_apart(sub: Subscription, worker: Worker, leased: SliceState, stuck: Stu
 def _said(
     sub: Subscription, worker: Worker, leased: SliceState, stuck: Stuck, now: float
 ) -> list[Command]:
-    """Count a newly stuck record, and return the log line; or halt the instance."""
+    """Count a newly stuck record, and return its notice; or halt the instance."""
+    limit = sub.settings.ack_timeout or 0.0
     if not leased.has(stuck.index):
         return []
     sub.counts.stuck += 1
     record = leased.slice.came[stuck.index]
-    partition, offset = leased.slice.came.coordinates_of(stuck.index)
-    text = (
-        f"{name_of(record)} ({named_key(sub.keys.key(record))}) is stuck: it has been running on "
-        f"{worker.name} for longer than the ack timeout of {sub.settings.ack_timeout:g} s, and "
-        "nothing can end it from outside"
-    )
+    about = About(*leased.slice.came.coordinates_of(stuck.index), sub.keys.key(record))
     if sub.settings.exit_when_stuck:
-        return [Halt(text)]
-    text += (
-        "; its key waits until it ends, the others go on"
-        if stuck.goes_on
-        else f"; all keys of {worker.name} wait until it ends"
-    )
-    line = EventLine(text, About(partition, offset, sub.keys.key(record)))
-    return [*sub.bursts.stuck.add(line, now)]
+        return [Halt(RecordStuck(about, worker.name, limit, stuck.goes_on, halts=True))]
+    return [*sub.bursts.stuck.add(RecordStuck(about, worker.name, limit, stuck.goes_on), now)]

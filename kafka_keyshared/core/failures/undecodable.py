@@ -11,11 +11,23 @@ from __future__ import annotations
 
 from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
 from kafka_keyshared.core.contract.commands import Command
+from kafka_keyshared.core.contract.facts import (
+    KeyNotYetReadable,
+    KeyUnreadable,
+    UnreadableKeyBlocked,
+)
+from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.failures import failed_attempts
-from kafka_keyshared.core.keys.extraction import DerivedKeys
+from kafka_keyshared.core.failures.decision import UNREADABLE
+from kafka_keyshared.core.failures.follow_up import letter_of
+from kafka_keyshared.core.keys.extraction import DerivedKeys, UnreadableKey
+from kafka_keyshared.core.lanes.closed import LaneEvent
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import EventLine
-from kafka_keyshared.model import About, Record, UnknownFormat, name_of, partition_of
+from kafka_keyshared.core.telemetry.meters import Processed
+from kafka_keyshared.model import About, UnknownFormat, partition_of
+
+UNDECODABLE = "Undecodable"
+"""The error of a record whose key cannot be read."""
 
 READ_AGAIN_AFTER = 1.0
 """Seconds until a key is read again, when the key function gives no delay."""
@@ -34,7 +46,7 @@ def routed(sub: Subscription, holds: Holds, now: float, wall_offset: float | Non
         at_ms = each.record.timestamp()[1]
         if wall_offset is not None:
             at_ms = round((now + wall_offset) * 1000)
-        commands += failed_attempts.undecodable(sub, each, at_ms, now)
+        commands += _undecodable(sub, each, at_ms, now)
     for partition, unread in sub.keys.unread.items():
         if unread.due is not None:
             continue
@@ -44,8 +56,44 @@ def routed(sub: Subscription, holds: Holds, now: float, wall_offset: float | Non
             after = min(after, unread.cause.patience)
         unread.due = now + after
         holds.hold_back(Reason.UNREAD, [partition], sub.name)
-        commands += sub.bursts.unread.add(_told(unread.records[0], unread.cause, after), now)
+        about = About(partition, unread.records[0].offset())
+        fact = KeyNotYetReadable(about, reason_of(unread.cause), after)
+        commands += sub.bursts.unread.add(fact, now)
     return commands
+
+
+def _undecodable(
+    sub: Subscription, refused: UnreadableKey, at_ms: int, now: float
+) -> list[Command]:
+    """Act on a record whose key cannot be read: no handler ever sees it.
+
+    ``at_ms`` is the wall-clock time in milliseconds. The record is a lane of its own, so only the
+    position waits for it.
+    """
+    record, reason = refused
+    follows = UNREADABLE[sub.settings.when_undecodable()]
+    sub.counts.processed.add(record.topic(), Processed.UNDECODABLE)
+    about = About(partition_of(record), record.offset())
+    if follows is Disposition.RETRY:
+        return [*sub.bursts.unreadable.add(KeyUnreadable(about, reason, follows), now)]
+    if follows is Disposition.DROP:
+        sub.counts.dropped += 1
+        sub.counts.processed.add(record.topic(), Processed.DROPPED)
+        sub.dropped.append(record)
+        sub.window.free(1)
+        failure = Failure(follows, UNDECODABLE, reason, "", at_ms)
+        sub.failure_watch.gave_up(partition_of(record), sub.keys.lane(record), failure)
+        return [*sub.bursts.unreadable.add(KeyUnreadable(about, reason, follows), now)]
+    closed = failed_attempts.close_lane(sub, sub.keys.lane(record), record)
+    closed.unreadable = True
+    closed.first = closed.last = Failure(Disposition.DEAD_LETTER, UNDECODABLE, reason, "", at_ms)
+    if follows is Disposition.DEAD_LETTER:
+        closed.on(LaneEvent.DEAD_LETTER)
+        return [letter_of(sub, closed)]
+    closed.on(LaneEvent.BLOCK)
+    closed.blocked_at = now
+    sub.reminder.blocked = True
+    return [*sub.bursts.blocks.add(UnreadableKeyBlocked(about, reason, sub.settings.dlq), now)]
 
 
 def _judge(sub: Subscription, now: float) -> None:
@@ -80,14 +128,6 @@ def read_again(
     read = [partition for partition in due if partition not in sub.keys.unread]
     holds.let_go(Reason.UNREAD, read, sub.name)
     return commands
-
-
-def _told(record: Record, cause: Exception, after: float) -> EventLine:
-    return EventLine(
-        f"the key of {name_of(record)} cannot be read yet: {reason_of(cause)}",
-        About(partition_of(record), record.offset()),
-        f"; its partition waits, next try in {after:.1f} s",
-    )
 
 
 def reason_of(cause: Exception) -> str:

@@ -366,7 +366,7 @@ class DerivedKeys(OwnKeys):
         return passed
 
     def crowded(self) -> bool:
-        """Return whether so many keys are kept that most must belong to settled records."""
+        """Return whether most of the kept keys must belong to settled records, by their number."""
         return self._kept.crowded()
 
     def keep(self, strays: Iterable[Record]) -> None:

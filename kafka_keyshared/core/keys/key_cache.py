@@ -104,7 +104,7 @@ class KeptKeys:
         return True
 
     def crowded(self) -> bool:
-        """Return whether there are so many keys that most must belong to settled records."""
+        """Return whether most of the keys must belong to settled records, by their number."""
         return self._count > self._most
 
     def keep(self, strays: Iterable[Record]) -> None:

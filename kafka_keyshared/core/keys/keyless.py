@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from kafka_keyshared.core.contract.commands import Level, Notice
-from kafka_keyshared.model import Record, counted
+from kafka_keyshared.core.contract.commands import Notice
+from kafka_keyshared.core.contract.facts import KeysMissing
+from kafka_keyshared.model import Record
 
 ALL_KEYLESS = 1_000
 """Keyless records of a topic without any keyed record that trigger a log line."""
@@ -55,28 +56,10 @@ class Keyless:
                 yield topic
 
     def tell(self) -> Iterator[Notice]:
-        """Yield the log lines that are due, one for each topic."""
+        """Yield the notices that are due, one for each topic."""
         for topic in [*self._to_tell()]:
             self._told.add(topic)
-            yield Notice(Level.WARNING, self._line(topic))
-        self.news = False
-
-    def _line(self, topic: str) -> str:
-        count = self.counts[topic]
-        order = (
-            "they run in a lane of their own (null_keys='one-lane'), in no order with the others"
-            if self._one_lane
-            else "they run in no order (null_keys='any')"
-        )
-        if topic not in self._keyed:
-            return (
-                f"topic {topic}: none of the first {count:,} records has a key by the key= "
-                f"setting, so {order}; see that key= names a field or header that the records have"
+            yield Notice(
+                KeysMissing(topic, self.counts[topic], topic in self._keyed, self._one_lane)
             )
-        return (
-            f"topic {topic}: {counted(count, 'record')} with no key by the key= setting beside "
-            "others that have one; those without a key have no such field or no value, as a delete "
-            f"or a tombstone, and {order}. Set key='record' where the record's own key will do, or "
-            "name a field or header that every record has; null_keys='reject' sends them to the "
-            "undecodable policy"
-        )
+        self.news = False

@@ -8,8 +8,9 @@ kept here until its first record is settled.
 from __future__ import annotations
 
 import enum
+import heapq
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sortedcontainers import SortedList
@@ -17,8 +18,8 @@ from sortedcontainers import SortedList
 from kafka_keyshared.core.contract.commands import Publish
 from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.contract.transitions import follow
+from kafka_keyshared.core.records.backlog import without
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
-from kafka_keyshared.core.records.waiting_places import without
 from kafka_keyshared.model import Record, TopicPartition
 
 
@@ -58,11 +59,14 @@ class LaneEvent(enum.Enum):
     BLOCK = "it is to block the lane"
     DIVERT = "it and all that follow are to go to the dead-letter topic"
     SETTLED = "it is settled: done, dropped, or its dead letter is acknowledged"
-    RELEASED = "somebody orders that the lane goes on with it"
-    DROPPED = "somebody orders that it is dropped"
-    SENT = "somebody orders that it goes to the dead-letter topic"
+    RELEASED = "an operator orders that the lane goes on with it"
+    DROPPED = "an operator orders that it is dropped"
+    SENT = "an operator orders that it goes to the dead-letter topic"
     FORGOTTEN = "it goes with its partition"
 
+
+BLOCKED_NAMED = 10
+"""Blocked lanes that the log and the status name."""
 
 _S, _E = LaneState, LaneEvent
 
@@ -311,3 +315,9 @@ class ClosedLanes:
             closed.due = None
             due.append(closed)
         return due
+
+
+def oldest_blocked(closed: Iterable[ClosedLane]) -> tuple[list[ClosedLane], int]:
+    """Return the lanes that have been blocked for longest, and how many are blocked."""
+    blocked = [each for each in closed if each.state is LaneState.BLOCKED]
+    return heapq.nsmallest(BLOCKED_NAMED, blocked, key=lambda each: each.blocked_at), len(blocked)

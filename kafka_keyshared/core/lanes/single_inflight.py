@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeAlias
 
+from kafka_keyshared.core.records.backlog import without
 from kafka_keyshared.core.records.lane_identity import Lane
-from kafka_keyshared.core.records.waiting_places import without
 from kafka_keyshared.model import Record, TopicPartition
 
 Grant: TypeAlias = tuple[Lane, Record]

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kafka_keyshared.core.contract.commands import Notice
+from kafka_keyshared.core.contract.facts import RecordsShed
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import EventLine
 from kafka_keyshared.core.telemetry.meters import Processed, topics_of
 from kafka_keyshared.core.workers.worker import Worker
-from kafka_keyshared.model import Record, counted
+from kafka_keyshared.model import Record
 
 
 def capacity(sub: Subscription) -> int:
@@ -28,10 +28,9 @@ def capacity(sub: Subscription) -> int:
 def shed(sub: Subscription, now: float) -> Sequence[Notice]:
     """Drop records that exceed their worker's capacity, newest first; call it before leasing.
 
-    If the window's bytes are used up, the capacity is one record.
+    If the window's bytes are used up, the capacity is one record. Only an at-most-once subscription
+    may drop records.
     """
-    if sub.settings.at_least_once:
-        return ()
     most = capacity(sub) if sub.window.room() else 1
     dropped: dict[Worker, list[Record]] = {}
     for worker in sub.workers.values():
@@ -42,7 +41,7 @@ def shed(sub: Subscription, now: float) -> Sequence[Notice]:
     # Records of draining slots share one row; it may have as many as a worker.
     if over := _over(len(draining.row), most):
         for record in draining.take_last(over):
-            owner = sub.owner(record)
+            owner = sub.routing.owner(record)
             if isinstance(owner, Worker):  # a draining slot has a new owner
                 dropped.setdefault(owner, []).append(record)
     if sub.keyless.records:
@@ -71,6 +70,4 @@ def _note(sub: Subscription, worker: Worker, records: list[Record], now: float) 
         sub.counts.processed.add(topic, Processed.DROPPED, times)
     if sub.bursts.shed.only_counted(now):
         return []
-    dropped = counted(len(records), "record")
-    text = f"{worker.name} is full: {dropped} dropped (delivery='at-most-once')"
-    return sub.bursts.shed.add(EventLine(text), now)
+    return sub.bursts.shed.add(RecordsShed(worker.name, len(records)), now)

@@ -85,10 +85,10 @@ def recalled(sub: Subscription, event: Recalled) -> Worker:
             elif closed.head is record:
                 closed.on(LaneEvent.RECALLED)
                 closed.attempt = None
-                sub.ready([closed])
+                sub.routing.ready([closed])
             else:
                 behind.setdefault(lane, []).append(record)
-    sub.put_back(back)
+    sub.routing.put_back(back)
     # They left the backlog before all records that the lane's queue has taken from it since.
     for lane, records in behind.items():
         closed = sub.closed.lanes[lane]

@@ -1,7 +1,6 @@
 """Steps of a closed lane: its head retries or settles, it opens.
 
-:mod:`kafka_keyshared.core.failures.failed_attempts` and
-:mod:`kafka_keyshared.core.failures.dead_letter_answers` decide the outcome of a head and call this
+:mod:`kafka_keyshared.core.failures.follow_up` carries out the decision on a head and calls this
 module. The lane opens in the same ``handle`` call in which its head settles, as far as its fence
 allows.
 """
@@ -21,7 +20,7 @@ def advance(sub: Subscription, closed: ClosedLane) -> None:
     if closed.state is LaneState.OPENING:
         open_lane(sub, closed)
     elif closed.state is LaneState.WAITING:
-        sub.ready([closed])
+        sub.routing.ready([closed])
     elif closed.state is LaneState.DIVERTED:
         sub.diverted.due[closed] = None
 
@@ -30,7 +29,7 @@ def open_lane(sub: Subscription, closed: ClosedLane) -> None:
     """Open the lane; its waiting records go before all backlog records of its key."""
     sub.closed.open(closed)
     if closed.lane not in sub.diverted.met:
-        sub.put_back(closed.waiting())
+        sub.routing.put_back(closed.waiting())
         return
     # Another partition brought the lane as diverted while a record of this one was retried.
     waiting, where = deque(closed.waiting()), closed.partition

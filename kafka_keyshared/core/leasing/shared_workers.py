@@ -79,7 +79,7 @@ class BatchDraft:
         return False
 
 
-def flush(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
+def lease_shards(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
     """Lease all records that may start now."""
     shared.merge()
     for worker in with_room(sub.workers.values()) if shared.retries else ():
@@ -176,7 +176,7 @@ def gather(
     if shared.front:  # a returned grant puts the records behind it before the rest
         shared.merge()
     batch = BatchDraft(*granted)
-    if sub.keyless.records and sub.takes_keyless(worker):
+    if sub.keyless.records and sub.routing.takes_keyless(worker):
         _add_keyless(sub, shared, worker, batch, room)
     shards = shared.startable(worker.id, most)
     alone = worker.individually and sub.settings.call_records == 1

@@ -9,15 +9,12 @@ the waiting records.
 from __future__ import annotations
 
 from kafka_keyshared.core.contract.commands import Command, Halt
+from kafka_keyshared.core.contract.facts import RecordHeld, RecordUnmatched
 from kafka_keyshared.core.leasing.reopening import settle_head
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.burst import EventLine
 from kafka_keyshared.core.telemetry.meters import Processed, topics_of
 from kafka_keyshared.core.workers.run_queue import RunQueue
-from kafka_keyshared.model import About, Record, name_of, named_key, partition_of
-
-IS_AN_ERROR = "and on_unmatched='error'"
-"""Part of the reason text of :func:`_halt`, which distinguishes it from other reasons."""
+from kafka_keyshared.model import About, Record, partition_of
 
 
 def look(sub: Subscription, now: float) -> list[Command]:
@@ -28,9 +25,12 @@ def look(sub: Subscription, now: float) -> list[Command]:
         if policy == "skip":
             _skip(sub, nobody)
         elif policy == "error":
-            return [_halt(sub, next(nobody.waiting(), None))]
+            record = next(nobody.waiting(), None)
+            about = None if record is None else _about(sub, record)
+            return [Halt(RecordUnmatched(about, sub.name))]
     if len(away) > sub.unowned.told:
-        commands += _told(sub, (away.routed or away.front)[-1], now)
+        record = (away.routed or away.front)[-1]
+        commands += sub.bursts.held.add(RecordHeld(_about(sub, record)), now)
     sub.unowned.told = len(away)
     return commands
 
@@ -45,7 +45,7 @@ def _skip(sub: Subscription, row: RunQueue) -> None:
             if sub.one_lease is not None:
                 following = sub.one_lease.following(lane)
                 if following is not None:
-                    sub.grant([(lane, following)])
+                    sub.routing.grant([(lane, following)])
         sub.window.free(len(records))
         for closed in row.take_ready(len(row.retries)):
             if closed.head is not None:
@@ -57,23 +57,5 @@ def _skip(sub: Subscription, row: RunQueue) -> None:
             sub.counts.processed.add(topic, Processed.UNMATCHED, times)
 
 
-def _halt(sub: Subscription, record: Record | None) -> Halt:
-    which = "a record" if record is None else f"{name_of(record)} ({_key(sub, record)})"
-    return Halt(
-        f"{which} is for none of the workers that subscription {sub.name!r} was declared to have, "
-        "and on_unmatched='error'; nothing of it is settled. Give a worker its range or filter, or "
-        "choose on_unmatched='skip' or 'hold'"
-    )
-
-
-def _told(sub: Subscription, record: Record, now: float) -> list[Command]:
-    text = (
-        f"{name_of(record)} ({_key(sub, record)}) is held: no worker that takes it is there; it "
-        "waits until one joins"
-    )
-    about = About(partition_of(record), record.offset(), sub.keys.key(record))
-    return [*sub.bursts.held.add(EventLine(text, about), now)]
-
-
-def _key(sub: Subscription, record: Record) -> str:
-    return named_key(sub.keys.key(record))
+def _about(sub: Subscription, record: Record) -> About:
+    return About(partition_of(record), record.offset(), sub.keys.key(record))

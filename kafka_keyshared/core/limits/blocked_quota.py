@@ -32,7 +32,7 @@ from kafka_keyshared.core.contract.slices import Epochs
 from kafka_keyshared.core.lanes.closed import HEAD_HELD_UP, ClosedLane, ClosedLanes
 from kafka_keyshared.core.lanes.single_inflight import OneLease
 from kafka_keyshared.core.limits.slow_records import LongRunning, Slow
-from kafka_keyshared.core.records.waiting_places import WaitingPlace
+from kafka_keyshared.core.records.backlog import WaitingPlace
 from kafka_keyshared.core.records.window import Window
 from kafka_keyshared.core.workers.shards import Shard
 from kafka_keyshared.core.workers.worker import Worker

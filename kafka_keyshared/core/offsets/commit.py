@@ -1,4 +1,4 @@
-"""Commit scheduling, commits in flight, and the entries the broker has.
+"""Commit scheduling, commits in flight, denied commits, and the entries the broker has.
 
 Commits are asynchronous and one at a time: the next waits for the answer. A revoke and the stop
 have no time for that. Requests of a client reach the coordinator in order, with one exception. The
@@ -10,25 +10,73 @@ It is unknown, too, when they are stored. A request that the client has given up
 at a coordinator that stood still. It may then be stored over a later commit that was accepted in
 between. So for a while after a failure, accepted commits are in *doubt*. Then the last accepted one
 is sent once more.
+
+A commit may be denied because a right is missing for a moment. A new access-control list takes time
+to reach every broker, and an authorizer denies everything while it reloads. So a denied commit is
+sent again like any other failed one. Denials are kept only for people to read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
-from kafka_keyshared.core.contract.commands import Command, Commit, CommitEntry, Level, Notice
-from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult
+from kafka_keyshared.core.contract.commands import Command, Commit, CommitEntry, Notice
+from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult, Right
+from kafka_keyshared.core.contract.facts import CommitFailed, SettledSetCut
 from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.offsets.commit_metadata import Encoded
-from kafka_keyshared.core.offsets.denials import Denials
-from kafka_keyshared.core.offsets.lane_section import LaneNotes
-from kafka_keyshared.core.offsets.log_position import LogPosition
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, LogPosition
 from kafka_keyshared.core.offsets.positions import OffsetSnapshot, PartitionState
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
+
+AUTHORIZATION_TIMEOUT = 900.0
+"""Default of ``authorization_timeout``, in seconds; an alert on failing commits comes before."""
+
+
+class Denial(NamedTuple):
+    """The right that a partition's commits lack, since when, and the broker's error."""
+
+    right: Right
+    since: float
+    error: str
+
+
+class Denials:
+    """The partitions whose last commit was denied."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[TopicPartition, Denial] = {}
+
+    def denied(
+        self, right: Right, partitions: Sequence[TopicPartition], error: str, now: float
+    ) -> None:
+        """Note a denied commit of these partitions.
+
+        A topic right is not noted for a commit of several topics, which does not show which one
+        lacks it. Each partition is sent again alone.
+        """
+        if right is Right.TOPIC and len({each.topic for each in partitions}) > 1:
+            return
+        for partition in partitions:
+            known = self.partitions.get(partition)
+            since = known.since if known is not None and known.right is right else now
+            self.partitions[partition] = Denial(right, since, error)
+
+    def accepted(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop the denials that an accepted commit disproves, also those of the group right."""
+        self.over(partitions)
+        of_group = [each for each, it in self.partitions.items() if it.right is Right.GROUP]
+        self.over(of_group)
+
+    def over(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop partitions that were accepted or are gone."""
+        for partition in partitions:
+            self.partitions.pop(partition, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +151,7 @@ class CutSets:
         self.forget(each for each, text in encoded.items() if not text.truncated)
         new = [each for each, text in encoded.items() if text.truncated and each not in self._cut]
         self._cut.update((each, text.left_out) for each, text in encoded.items() if text.truncated)
-        return [
-            Notice(
-                Level.WARNING,
-                f"{partition}: the settled set does not fit in the commit metadata; its lowest "
-                "part is written, the rest would run again at the next start",
-            )
-            for partition in new
-        ]
+        return [Notice(SettledSetCut(partition)) for partition in new]
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop partitions that are no longer assigned, or whose sets fit again."""
@@ -383,17 +424,10 @@ class Commits:
         for partition, state in states.items():
             if state.sent is answer.commit.entries[partition]:
                 state.sent = None
-        entries = answer.commit.entries
-        where = ", ".join(str(partition) for partition in sorted(entries)[:5])
+        partitions = sorted(answer.commit.entries)
         if answer.result is CommitResult.LOST:
             self._leave_doubt(answer.commit, now)
-            return [
-                Notice(
-                    Level.WARNING,
-                    f"commit for {where} was refused: {answer.error}; the group has moved on: what "
-                    "stays with this member is committed again, the rest runs again at its owner",
-                )
-            ]
+            return [Notice(CommitFailed(partitions, answer.error, refused=True))]
         if answer.result is CommitResult.TOO_LARGE and longest_text(answer.commit):
             # At once, and with the shorter texts that follow from the lower limit.
             self._send_alone(states, now)
@@ -408,12 +442,7 @@ class Commits:
             self.failing.over(filter(self._only_begins, here))
             if known:
                 return []  # the owner logs a missing right once a minute, not for each commit
-        return [
-            Notice(
-                Level.WARNING,
-                f"commit for {where} failed: {answer.error}; its positions are sent again",
-            )
-        ]
+        return [Notice(CommitFailed(partitions, answer.error, refused=False))]
 
     def _accept(self, commit: Commit, states: Mapping[TopicPartition, _Committed]) -> None:
         self.accepted_count += 1

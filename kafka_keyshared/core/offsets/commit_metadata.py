@@ -3,9 +3,9 @@
 Kafka stores with each committed offset a string of the consumer's choice. Ours names, for each
 subscription, the offsets at and after the position that are settled already. So the next owner of
 the partition runs none of them again. It also has a few notes on lanes and records
-(:mod:`.lane_section`). The text is only a hint. :func:`decode` returns for every input, and in
+(:mod:`.metadata_sections`). The text is only a hint. :func:`decode` returns for every input, and in
 doubt it returns nothing. Then records run again and none is lost. A text is valid only at the
-position and in the log for which it was written (:mod:`.log_position`).
+position and in the log for which it was written (:mod:`.metadata_sections`).
 
 Version 2::
 
@@ -14,14 +14,14 @@ Version 2::
               5         CRC-32 of all the rest of the text, base 85
               ...       the body, base 85
     body    = origin block*                   a block for each subscription, in order of id
-    origin  = partition position name size id of which log and position (:mod:`.log_position`)
+    origin  = partition position name size id of which log and position (:mod:`.metadata_sections`)
     block   = size id size section*           the id in UTF-8; sizes in bytes
     section = kind(1 byte) size payload       a reader skips the kinds it does not know
     kind 1  = base (gap length)*              a settled set as runs
     kind 2  = base skip bits                  a settled set as a bitmap, low bit first
     kind 3  = base hash*                      diverted lanes
     kind 4  = base (gap number)*              attempts of records that are not settled
-    kind 5  = base more (gap number)*         running records (:mod:`.running_section`)
+    kind 5  = base more (gap number)*         running records (:mod:`.metadata_sections`)
 
 Sizes and numbers are varints of 7 bits a byte, low end first. The first gap counts from the base.
 The other gaps and all lengths are stored less 1. Each section has its own base, so a block can be
@@ -38,38 +38,32 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from kafka_keyshared.core.offsets.framing import (
+from kafka_keyshared.core.offsets.metadata_sections import (
     ENVELOPE_CHARS,
-    TEXT_LIMIT,
-    bytes_in,
-    chars,
-    seal,
-    unseal,
-)
-from kafka_keyshared.core.offsets.lane_section import (
     KIND_LANES,
+    KIND_RUNNING,
     KIND_TRIED,
     LANES_MOST,
+    NONE_RUNNING,
+    ORIGIN_BYTES,
+    RUNNING_BUDGET,
+    TEXT_LIMIT,
     LaneNotes,
+    LogPosition,
     Tried,
+    bytes_in,
+    chars,
     lanes_fit,
     pack_lanes,
-    pack_tried,
-    unpack_lanes,
-    unpack_tried,
-)
-from kafka_keyshared.core.offsets.log_position import (
-    ORIGIN_BYTES,
-    LogPosition,
     pack_origin,
-    read_origin,
-)
-from kafka_keyshared.core.offsets.running_section import (
-    KIND_RUNNING,
-    NONE_RUNNING,
-    RUNNING_BUDGET,
     pack_running,
+    pack_tried,
+    read_origin,
+    seal,
+    unpack_lanes,
     unpack_running,
+    unpack_tried,
+    unseal,
 )
 from kafka_keyshared.core.offsets.settled_set_codec import (
     KIND_BITMAP,
@@ -226,10 +220,10 @@ def encode(
     A set that does not fit its share of the budget is cut to its longest prefix that does. The
     shares are max-min fair: a set that needs less than an even share gets all it needs. The rest is
     split evenly among the others. ``notes`` have budgets of their own, to which
-    :func:`~.lane_section.pack_lanes` and :func:`~.lane_section.pack_tried` cut them. If the limit
-    is too low for both, sets come first. Running records get :data:`RUNNING_BUDGET` of the rest.
-    Unknown blocks get the remaining room, the smallest first, so that as few as possible are
-    dropped.
+    :func:`~.metadata_sections.pack_lanes` and :func:`~.metadata_sections.pack_tried` cut them. If
+    the limit is too low for both, sets come first. Running records get :data:`RUNNING_BUDGET` of
+    the rest. Unknown blocks get the remaining room, the smallest first, so that as few as possible
+    are dropped.
 
     Raises :class:`~kafka_keyshared.errors.InvariantError` when runs are out of order, overlap or
     touch, lie below the position or beyond Kafka's largest offset, or the position is negative.

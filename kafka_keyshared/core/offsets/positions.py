@@ -17,8 +17,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kafka_keyshared.core.offsets.commit_metadata import Runs, clip, settled_runs
-from kafka_keyshared.core.offsets.lane_section import LaneNotes
-from kafka_keyshared.core.offsets.running_section import RunningNote
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, RunningNote
 from kafka_keyshared.model import Record, TopicPartition
 
 

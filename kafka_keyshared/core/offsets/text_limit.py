@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kafka_keyshared.core.contract.commands import Command, Level, Notice
+from kafka_keyshared.core.contract.commands import Command, Notice
+from kafka_keyshared.core.contract.facts import MetadataLimitLowered
 from kafka_keyshared.core.offsets.commit_metadata import (
     SET_BUDGET,
     TEXT_LIMIT,
@@ -69,19 +70,16 @@ class TextLimit:
         """
         return self._lower(3 * length // 4)
 
-    def notices(self, what: str) -> list[Command]:
-        """Return the notices for a lowered limit: one, and another once no sets fit."""
+    def notices(self, *, accepted: int | None = None, refused: int | None = None) -> list[Command]:
+        """Return the notices for a lowered limit: one, and another once no sets fit.
+
+        ``accepted`` is the limit in bytes that a broker reported, ``refused`` the length in
+        characters that it refused.
+        """
         if self.without_sets in self._noted:
             return []
         self._noted.add(self.without_sets)
-        follows = (
-            "so what is ahead of a slow record is held back until its settled set fits"
-            if not self.without_sets
-            else "too few for a settled set: after a restart, also a clean one, what has settled "
-            "beyond the position runs again"
-        )
-        cure = "set offset.metadata.max.bytes=4096 on the brokers"
-        return [Notice(Level.WARNING, f"the brokers {what}, {follows}; {cure}")]
+        return [Notice(MetadataLimitLowered(accepted, refused, self.without_sets))]
 
     def _lower(self, chars: int) -> bool:
         lower = 0 <= chars < self.chars

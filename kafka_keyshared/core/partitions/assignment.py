@@ -1,35 +1,97 @@
-"""Partition assignment and removal: start positions, epochs, running records.
+"""Partition assignment: ownership states, start positions, and what was settled before them.
 
-A partition gets a new epoch each time it is assigned to this process. State of an earlier epoch is
-forgotten without being settled. Late reports of that epoch settle, block and replace nothing.
+A partition gets a new epoch each time it is assigned to this process. Late reports of an earlier
+epoch settle, block and replace nothing (:mod:`.removal`).
+:mod:`kafka_keyshared.core.backpressure.pause_reasons` has the reasons why a partition is not
+fetched.
 """
 
 from __future__ import annotations
 
+import enum
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from kafka_keyshared.core.contract.commands import (
     AssignAt,
     Command,
     CommitEntry,
-    Lapse,
-    Level,
     Notice,
 )
 from kafka_keyshared.core.contract.events import StartPoint
-from kafka_keyshared.core.contract.slices import Progress, SliceState
-from kafka_keyshared.core.lanes.closed import LETTERS_ON_THEIR_WAY
-from kafka_keyshared.core.leasing.reopening import advance
+from kafka_keyshared.core.contract.facts import MetadataIgnored, PositionRemoved
 from kafka_keyshared.core.offsets import commit_metadata
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
-from kafka_keyshared.core.offsets.log_position import LogPosition
+from kafka_keyshared.core.offsets.metadata_sections import (
+    NONE_RUNNING,
+    LaneNotes,
+    LogPosition,
+    RunningNote,
+    Tried,
+)
 from kafka_keyshared.core.offsets.positions import PartitionState
-from kafka_keyshared.core.offsets.running_section import NONE_RUNNING, RunningNote
 from kafka_keyshared.core.offsets.settled_set_codec import MAX_OFFSET
 from kafka_keyshared.core.subscription.subscription import Subscription
+from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition, partition_of
+
+
+class PartitionOwnership(enum.Enum):
+    """The ownership state of a partition."""
+
+    ABSENT = "absent"
+    """Not assigned to this member."""
+    OWNED = "owned"
+    """Assigned to this member: its records start and its positions are committed."""
+    CLOSING = "closing"
+    """Being revoked: none of its records start, and it may be committed once more."""
+
+
+class PartitionEvent(enum.Enum):
+    """An event of a partition; the text is the error where the event is impossible."""
+
+    ASSIGNED = "assigned twice without being revoked"
+    RECEIVED = "delivered records without being assigned, or while it is given up"
+    REVOKING = "about to be given up without being assigned, or twice"
+    FORGOTTEN = "forgotten without being assigned, or before it is given up"
+
+
+_S, _E = PartitionOwnership, PartitionEvent
+
+PARTITION_TABLE: Mapping[PartitionOwnership, Mapping[PartitionEvent, PartitionOwnership]] = {
+    _S.ABSENT: {_E.ASSIGNED: _S.OWNED},
+    _S.OWNED: {
+        _E.RECEIVED: _S.OWNED,
+        _E.REVOKING: _S.CLOSING,
+    },
+    _S.CLOSING: {
+        _E.FORGOTTEN: _S.ABSENT,
+    },
+}
+"""The next state by state and event; a missing entry is an impossible event.
+
+The owner thread revokes a partition within one call. During that call it fetches nothing, and the
+revoke is not announced a second time.
+"""
+
+
+def refuse_impossible(
+    states: Container[TopicPartition],
+    closing: Container[TopicPartition],
+    event: PartitionEvent,
+    partitions: Iterable[TopicPartition],
+) -> None:
+    """Raise :class:`InvariantError` naming all partitions for which the event is impossible.
+
+    ``states`` has the assigned partitions, ``closing`` those of them that are being revoked.
+    """
+    refused = []
+    for each in partitions:
+        owned = PartitionOwnership.CLOSING if each in closing else PartitionOwnership.OWNED
+        if event not in PARTITION_TABLE[owned if each in states else PartitionOwnership.ABSENT]:
+            refused.append(each)
+    if refused:
+        raise InvariantError(f"{', '.join(map(str, sorted(refused)))} {event.value}")
 
 
 def start(
@@ -53,20 +115,13 @@ def start(
     commands: list[Command] = []
     position = point.position
     if point.log_start is not None and position < point.log_start:
-        commands.append(
-            Notice(
-                Level.WARNING,
-                f"{partition}: retention has removed the log up to {point.log_start}, past the "
-                f"committed position {position}; {point.log_start - position} offsets are gone, "
-                "reading goes on at the start of the log",
-            )
-        )
+        commands.append(Notice(PositionRemoved(partition, point.log_start, position)))
         position = point.log_start
     log_end = MAX_OFFSET if point.log_end is None else point.log_end
     at = LogPosition(partition, point.position, point.topic_id)
     decoded = commit_metadata.decode(point.metadata, at, list(known))
     if decoded.problem is not None:
-        commands.append(Notice(Level.WARNING, f"{partition}: {decoded.problem}"))
+        commands.append(Notice(MetadataIgnored(partition, decoded.problem)))
     restored = {
         name: runs
         for name, section in decoded.sections.items()
@@ -127,13 +182,6 @@ def assign(
     return commands
 
 
-def held_of(
-    subs: Iterable[Subscription], partitions: Collection[TopicPartition], progress: Progress
-) -> int:
-    """Return how many records of these partitions are held, given the workers' progress."""
-    return sum(partition in partitions for sub in subs for partition, _ in sub.unsettled(progress))
-
-
 def only_topic(partitions: Iterable[TopicPartition]) -> str | None:
     """Return the only topic of the partitions, or None if there are several topics or none."""
     topics = {partition.topic for partition in partitions}
@@ -192,99 +240,3 @@ def not_settled_before(
         (kept if wanted else skipped).append(record)
     sub.counts.skip(skipped)
     return kept
-
-
-def under_way(
-    subscriptions: Iterable[Subscription],
-    partitions: set[TopicPartition],
-    progress: Progress,
-) -> tuple[list[Record], int]:
-    """Return the partitions' running records and the number of their unanswered dead letters."""
-    found: list[Record] = []
-    dead_letters = 0
-    for sub in subscriptions:
-        found += running(sub, partitions, progress)
-        dead_letters += dead_lettering(sub, partitions)
-    return found, dead_letters
-
-
-def running(sub: Subscription, partitions: set[TopicPartition], progress: Progress) -> list[Record]:
-    """Return the records of the partitions that are running, or that may be.
-
-    While a worker has not answered its recall, any record that it has not ended may be running.
-    """
-    found = []
-    for worker in sub.workers.values():
-        for leased in worker.slices.values():
-            came = leased.slice.came
-            may = leased.outstanding(progress) if worker.recalls else leased.running(progress)
-            found += [came[index] for index in may if came.partition_of(index) in partitions]
-    return found
-
-
-def dead_lettering(sub: Subscription, partitions: set[TopicPartition]) -> int:
-    """Return how many records of the partitions wait for the answer to their dead letter."""
-    return sum(
-        closed.state in LETTERS_ON_THEIR_WAY
-        and closed.head is not None
-        and closed.partition in partitions
-        for closed in sub.closed.lanes.values()
-    )
-
-
-def forget(sub: Subscription, partitions: set[TopicPartition], progress: Progress) -> list[Command]:
-    """Drop everything of the partitions without settling it; return lapses for their leases.
-
-    Unstarted records of the partitions must have been recalled; otherwise they come back too late.
-    Records that still run belong to an earlier epoch from here on. Such a record may be the running
-    one of its key; its serial worker then waits for it. Records that had ended by ``progress`` have
-    settled although their slice still runs, and count as settled.
-    """
-    before = sum(1 for _ in sub.waiting())
-    commands: list[Command] = []
-    for row in sub.rows():
-        for _, record in row.granted:
-            if partition_of(record) in partitions:
-                sub.give_back(record)
-    for worker in sub.workers.values():
-        worker.forget_before(partitions)
-        lapsed = tuple(
-            id_
-            for id_, leased in worker.slices.items()
-            if _note_in_time(sub, leased, partitions, progress)
-        )
-        if lapsed:
-            commands.append(Lapse(sub.name, worker.id, lapsed, frozenset(partitions)))
-    for place in sub.places:
-        place.forget(partitions)
-    for partition in partitions:
-        sub.carried.pop(partition, None)
-    sub.failure_watch.forget(partitions)
-    sub.diverted.forget(partitions, sub.closed)
-    _open_without_head(sub)
-    dropped = before - sum(1 for _ in sub.waiting())
-    sub.window.free(dropped)
-    return commands
-
-
-def _note_in_time(
-    sub: Subscription, leased: SliceState, partitions: set[TopicPartition], progress: Progress
-) -> bool:
-    """Note which records of the partitions had ended; return whether the slice has any of them."""
-    came = leased.slice.came
-    these = [
-        index
-        for index in leased.indices()
-        if came.partition_of(index) in partitions and not sub.epochs.ended(leased, index)
-    ]
-    if these:
-        leased.in_time |= frozenset(these).difference(leased.outstanding(progress))
-    return bool(these)
-
-
-def _open_without_head(sub: Subscription) -> None:
-    """Advance lanes whose head was forgotten; none of them is to run the head again."""
-    for closed in list(sub.closed.lanes.values()):
-        if closed.head is None:
-            sub.withdraw(closed)
-            advance(sub, closed)

@@ -22,17 +22,18 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from math import inf
 
-from kafka_keyshared.core.contract.commands import Command, Commit, Level, Notice
+from kafka_keyshared.core.contract.commands import Command, Commit, Notice
+from kafka_keyshared.core.contract.facts import SuspectsStarting, UncleanStops
 from kafka_keyshared.core.contract.slices import Progress
+from kafka_keyshared.core.offsets.metadata_sections import STARTED, WAITING, RunningNote
 from kafka_keyshared.core.offsets.positions import PartitionState, Unsettled, collect
-from kafka_keyshared.core.offsets.running_section import STARTED, WAITING, RunningNote
 from kafka_keyshared.core.partitions.offset_ceilings import (
     LOOK_SECONDS,
     LOOK_SECONDS_PER_RECORD,
     LOOK_SHARE,
 )
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.model import TopicPartition, coordinates_of, counted, some
+from kafka_keyshared.model import About, TopicPartition, coordinates_of
 
 FIRST_RECORDS = 8
 """Records of a partition that run first after an unclean end."""
@@ -54,9 +55,6 @@ CAREFUL_SECONDS = 5.0
 
 ALONE_SECONDS = 1.0
 """Seconds without other records after which suspects start; more may be on the way."""
-
-NAMED = 10
-"""Most records that one log line names."""
 
 
 @dataclass(slots=True)
@@ -391,7 +389,9 @@ class CarefulStarts:
             and any(sub.suspects for sub in self._subs.values())
         ):
             # No commit can be made that would show which records have settled.
-            self._look({name: collect(sub.unsettled({})) for name, sub in self._subs.items()}, now)
+            self._look(
+                {name: collect(sub.unsettled.records({})) for name, sub in self._subs.items()}, now
+            )
             self._next_suspects({}, now)
         late = []
         for partition, start in self.starts.items():
@@ -421,8 +421,8 @@ class CarefulStarts:
                 suspects = True
                 for offset in offsets:
                     sub = self._subs[name]
-                    sub.put_back(sub.suspects.start(partition, offset))
-                raised.append(_starting(partition, offsets))
+                    sub.routing.put_back(sub.suspects.start(partition, offset))
+                raised.append(Notice(SuspectsStarting(_abouts(partition, offsets))))
         if suspects:
             self._group_at = now
             self._group *= 2
@@ -459,7 +459,7 @@ def _running(
 ) -> dict[TopicPartition, list[int]]:
     """Return the offsets of the running records, by partition."""
     found: dict[TopicPartition, list[int]] = {}
-    for leased in sub.leases():
+    for leased in sub.unsettled.leases():
         came = leased.slice.came
         for index in leased.running(progress):
             partition, offset = came.coordinates_of(index)
@@ -469,25 +469,15 @@ def _running(
 
 
 def _unclean(unclean: Mapping[TopicPartition, Iterable[RunningNote]]) -> Notice:
-    """Return the one line about partitions whose last owner ended without a clean stop."""
-    names: list[str] = []
+    """Return the one notice of partitions whose last owner ended without a clean stop."""
+    suspects: list[About] = []
     more = 0
     for partition, every in sorted(unclean.items()):
         for running in every:
-            names += [f"{partition}@{offset}" for offset in sorted(running.numbers)]
+            suspects += _abouts(partition, sorted(running.numbers))
             more += running.more
-    shown, more = names[:NAMED], more + max(0, len(names) - NAMED)
-    return Notice(
-        Level.WARNING,
-        f"{some(sorted(unclean), 3)}: the last owner ended without a clean stop; records that were "
-        f"likely running: {', '.join(shown)}{f' (+{more} more)' if more else ''}; starting with "
-        "small batches, these records last",
-    )
+    return Notice(UncleanStops(sorted(unclean), suspects, more))
 
 
-def _starting(partition: TopicPartition, offsets: Collection[int]) -> Notice:
-    names = some((f"{partition}@{offset}" for offset in offsets), NAMED)
-    return Notice(
-        Level.INFO,
-        f"{names}: {counted(len(offsets), 'record')} starting that ran when the last owner ended",
-    )
+def _abouts(partition: TopicPartition, offsets: Iterable[int]) -> list[About]:
+    return [About(partition, offset) for offset in offsets]

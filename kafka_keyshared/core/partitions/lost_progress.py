@@ -11,18 +11,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from kafka_keyshared.core.contract.commands import Command, CommitEntry, Level, Notice
+from kafka_keyshared.core.contract.commands import Command, CommitEntry, Notice
 from kafka_keyshared.core.contract.events import StartPoint
+from kafka_keyshared.core.contract.facts import ProgressRegained
 from kafka_keyshared.core.offsets import commit_metadata
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, from_position, merged
-from kafka_keyshared.core.offsets.log_position import LogPosition, topic_id_in
+from kafka_keyshared.core.offsets.metadata_sections import (
+    LaneNotes,
+    LogPosition,
+    from_position,
+    merged,
+    topic_id_in,
+)
 from kafka_keyshared.core.offsets.settled_set_codec import clip, union
-from kafka_keyshared.model import TopicPartition, some
+from kafka_keyshared.model import TopicPartition
 
 KEPT_SECONDS = 300.0
 """Longer than sessions and most outages, and too short for a topic to be recreated in it."""
-
-NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +89,7 @@ class Regained:
         back = [each for each in starts if really[each] is not starts[each]]
         if not back:
             return really, []
-        names = some(back, NAMED)
-        text = f"{names}: back with nobody else's commit; what had settled does not run again"
-        return really, [Notice(Level.INFO, text)]
+        return really, [Notice(ProgressRegained(back))]
 
 
 def _start(

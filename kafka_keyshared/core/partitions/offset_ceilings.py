@@ -82,7 +82,7 @@ class Ceilings:
                     self._raise(sub, partition, start, start, ())
         self.forget_marks()
 
-    def begin_with(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> None:
+    def _begin_with(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> None:
         """Set the first ceilings of partitions that start at their first received records."""
         new = [
             partition
@@ -117,6 +117,21 @@ class Ceilings:
         self._marks = None
 
     # --- once for each chunk ---
+
+    def admit(
+        self, ends: Mapping[TopicPartition, int], records: Sequence[Record], now: float
+    ) -> bool:
+        """Return whether a chunk may be leased as a whole; otherwise part of it is parked.
+
+        ``ends`` are the received ends after the chunk. The call precedes their noting as received,
+        so that a look at held records excludes the chunk. Ceilings that the chunk passes are raised
+        if that is possible now.
+        """
+        if not self.passed(ends):
+            return True
+        self._begin_with(records, ends)
+        self.raise_all(now, ends)
+        return not self.passed(ends)
 
     def passed(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Return whether records may have to be parked: a ceiling is passed, or a gate is set."""
@@ -171,7 +186,7 @@ class Ceilings:
         Closed lanes take their time, and each retry would raise the ceilings by little.
         """
         for sub in self.subs.values():
-            if sub.leased or sub.closed.lanes or sub.startable():
+            if sub.leased or sub.closed.lanes or sub.unsettled.startable():
                 return self._look_at
         return self._look_soon
 
@@ -198,9 +213,9 @@ class Ceilings:
             return None
         first = len(marks)
         for sub in self.subs.values():
-            if not sub.in_arrival_order():
+            if not sub.unsettled.in_arrival_order():
                 return None
-            for partition, offset in sub.oldest():
+            for partition, offset in sub.unsettled.oldest():
                 first = min(first, _mark_of(marks, partition, offset))
         if not first:
             return None
@@ -218,9 +233,9 @@ class Ceilings:
         """
         found: dict[str, Unsettled] = {}
         for name, sub in self.subs.items():
-            found[name] = held = collect(sub.unsettled(progress))
+            found[name] = held = collect(sub.unsettled.records(progress))
             sub.window.correct(each for kept in held.values() for each in kept.values())
-            sub.mixed = False
+            sub.routing.mixed = False
         self._marks = []
         for partition, state in self._states.items():
             end = state.received_end

@@ -1,4 +1,9 @@
-"""Snapshots of the position and settled sets of every partition."""
+"""Snapshots of the position, settled sets and attempt counts of every partition.
+
+Attempt counts come from the commit metadata when a partition is assigned, so attempts go on
+counting. A note stays until its record fails again or settles. Then the record's closed lane knows
+more. The next commit writes both (:func:`notes`).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.offsets.commit import encode
 from kafka_keyshared.core.offsets.commit_metadata import Encoded
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, RunningNote, Tried
 from kafka_keyshared.core.offsets.positions import (
     Derived,
     OffsetSnapshot,
@@ -17,13 +23,57 @@ from kafka_keyshared.core.offsets.positions import (
     derive,
     look,
 )
-from kafka_keyshared.core.offsets.running_section import RunningNote
 from kafka_keyshared.core.offsets.text_limit import TextLimit
 from kafka_keyshared.core.partitions.careful_starts import CarefulStarts
 from kafka_keyshared.core.partitions.offset_ceilings import Ceilings
-from kafka_keyshared.core.partitions.restored_attempts import notes
+from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.telemetry.meters import Arrivals
 from kafka_keyshared.model import TopicPartition
+
+
+def notes(
+    subs: Mapping[str, Subscription],
+    held: Mapping[str, Unsettled],
+    states: Mapping[TopicPartition, PartitionState],
+) -> dict[TopicPartition, dict[str, LaneNotes]]:
+    """Return the notes on lanes and records that the next commit has to write, if any.
+
+    ``held`` has the held records of each subscription; a settled record needs no note.
+    """
+    found: dict[TopicPartition, dict[str, LaneNotes]] = {}
+    for name, sub in subs.items():
+        if not (sub.closed.lanes or sub.carried or sub.diverted):
+            continue
+        tried = _tried(sub, held.get(name, {}), states)
+        for partition in states:
+            diverted = sub.diverted.hashes(partition)
+            if diverted or partition in tried:
+                each = LaneNotes(diverted, tried.get(partition, {}))
+                found.setdefault(partition, {})[name] = each
+    return found
+
+
+def _tried(
+    sub: Subscription, held: Unsettled, states: Mapping[TopicPartition, PartitionState]
+) -> dict[TopicPartition, dict[int, Tried]]:
+    for partition, known in list(sub.carried.items()):
+        end = states[partition].received_end or 0
+        there: Collection[int] = held.get(partition, {})
+        kept = {at: each for at, each in known.items() if at >= end or at in there}
+        if kept:
+            sub.carried[partition] = kept
+        else:
+            del sub.carried[partition]
+    found = {partition: dict(known) for partition, known in sub.carried.items()}
+    for closed in sub.closed.lanes.values():
+        head, partition = closed.head, closed.partition
+        if head is None or not (closed.failures or closed.archived):
+            continue
+        if (offset := head.offset()) in held.get(partition, {}):
+            each = Tried(closed.failures, closed.archived)
+            found.setdefault(partition, {})[offset] = each
+    return found
+
 
 RunningRecords: TypeAlias = dict[TopicPartition, dict[str, RunningNote]]
 NameRunning: TypeAlias = Callable[[Mapping[str, Unsettled], Progress], RunningRecords]

@@ -1,14 +1,35 @@
-"""A queue of records that wait to be leased, with their source chunks."""
+"""Containers of records that wait to be leased, and the queue among them.
+
+Each container is registered with its subscription. A commit, a revoke and the checks need all held
+records and read them from the registry. A new place is therefore included in all of them at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from kafka_keyshared.core.records.pristine import Chunk, Originals, kept_from
-from kafka_keyshared.core.records.waiting_places import without
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.model import Record, TopicPartition, partition_of
+
+
+class WaitingPlace(Protocol):
+    """Holds records that are received, not settled and not leased."""
+
+    def waiting(self) -> Iterator[Record]:
+        """Yield every record that waits here."""
+
+    def empty(self) -> bool:
+        """Say whether nothing waits here."""
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop the records of these partitions; this settles nothing."""
+
+
+def without(records: Iterable[Record], partitions: Collection[TopicPartition]) -> list[Record]:
+    """Return the records of all other partitions, in order."""
+    return [record for record in records if partition_of(record) not in partitions]
 
 
 class Backlog:
@@ -157,7 +178,7 @@ class Backlog:
         for chunk, count in self.chunks():
             for record in self.records[at : at + count]:
                 if chunk.find(record) is None:
-                    raise InvariantError(f"nobody remembers what {record} was when it came")
+                    raise InvariantError(f"the original of {record} is not known")
             at += count
         if not at == self._counted == len(self.records):
             raise InvariantError(f"{len(self.records)} records wait, and {at} came in chunks")

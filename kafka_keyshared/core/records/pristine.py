@@ -130,7 +130,7 @@ class Originals:
             at = chunk.find(record)
             if at is not None:
                 return chunk, at
-        raise InvariantError(f"nobody remembers what {record} was when it came")
+        raise InvariantError(f"the original of {record} is not known")
 
     def restore(self, index: int) -> None:
         """Restore the original key, value and topic of a record whose handler has ended."""
@@ -205,14 +205,14 @@ def kept_from(held: Iterable[tuple[Chunk, int]], most: int) -> int:
     chunks are at most ``most`` together.
     """
     chunks: dict[int, Chunk] = {}
-    of_each: Counter[int] = Counter()
+    by_partition: Counter[int] = Counter()
     for chunk, count in held:
         chunks[id(chunk)] = chunk
-        of_each[id(chunk)] += count
+        by_partition[id(chunk)] += count
     # No chunk may be kept if the newest alone exceeds ``most``.
     rest, young = 0, max((each.received for each in chunks.values()), default=0) + 1
     for chunk in sorted(chunks.values(), key=_received, reverse=True):
-        rest += max(0, len(chunk.records) - of_each[id(chunk)])
+        rest += max(0, len(chunk.records) - by_partition[id(chunk)])
         if rest > most:
             return young
         young = chunk.received

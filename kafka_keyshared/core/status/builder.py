@@ -9,7 +9,7 @@ from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.keys.key_text import key_text
-from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
+from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState, oldest_blocked
 from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import nobodys, written
 from kafka_keyshared.core.status.details import (
@@ -32,8 +32,7 @@ from kafka_keyshared.core.status.shared_workers import (
 )
 from kafka_keyshared.core.status.since import Lasting
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.blocked_reminder import oldest_blocked
-from kafka_keyshared.core.telemetry.failure_lines import in_short
+from kafka_keyshared.core.telemetry.failure_kinds import in_short
 from kafka_keyshared.core.telemetry.meters import Histogram, Rebalance
 from kafka_keyshared.core.worker_changes import slot_draining
 from kafka_keyshared.core.workers.worker import Worker
@@ -169,7 +168,7 @@ def _subscription(look: _StatusLook, sub: Subscription) -> SubscriptionStatus:
     lanes = lane_states(sub)
     keys: Counter[bytes] = Counter(
         key
-        for _, record in sub.unsettled(progress)
+        for _, record in sub.unsettled.records(progress)
         # A running handler may have changed its record, so the key may not be bytes.
         if sub.keys.knows(record) and isinstance(key := sub.keys.key(record), bytes)
     )
@@ -245,7 +244,7 @@ def _drains(sub: Subscription, lasting: Lasting, now: float) -> dict[int, tuple[
                 hash=slot % SLOTS,
                 pending=pending,
                 blocked=blocked,
-                owner=sub.owner_name(slot),
+                owner=sub.routing.owner_name(slot),
                 seconds=lasting.seconds((sub.name, id_, slot), now),
             )
             for slot, pending, blocked in those

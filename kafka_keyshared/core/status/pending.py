@@ -42,7 +42,7 @@ def pending_acks(
                         offset=offset,
                         slot=None if slot is None else slot % SLOTS,
                         running=index in running,
-                        draining=slot is not None and sub.waits_for(slot, worker.id),
+                        draining=slot is not None and sub.routing.waits_for(slot, worker.id),
                     )
                 )
     return found

@@ -1,9 +1,10 @@
 """Suspects: records that may have ended the last owner of their partition.
 
-The last owner's commit names them as running (:mod:`kafka_keyshared.core.offsets.running_section`).
-A suspect and the records behind it in its lane wait here until the partition's other records have
-made progress (:mod:`kafka_keyshared.core.partitions.careful_starts`). Otherwise a record that ends
-its process would run first in each new process. No other record would ever run to its end.
+The last owner's commit names them as running
+(:mod:`kafka_keyshared.core.offsets.metadata_sections`). A suspect and the records behind it in its
+lane wait here until the partition's other records have made progress
+(:mod:`kafka_keyshared.core.partitions.careful_starts`). Otherwise a record that ends its process
+would run first in each new process. No other record would ever run to its end.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from itertools import chain
 from math import inf
 from operator import methodcaller
 
-from kafka_keyshared.core.offsets.running_section import COUNTED_MOST, WAITING
+from kafka_keyshared.core.offsets.metadata_sections import COUNTED_MOST, WAITING
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
 from kafka_keyshared.core.lanes.closed import ClosedLane, ClosedLanes, LaneEvent, LaneState
-from kafka_keyshared.core.offsets.lane_section import LANES_MOST, hash_of
+from kafka_keyshared.core.offsets.metadata_sections import LANES_MOST, hash_of
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.hashing import LANE_KEY_BYTES
 from kafka_keyshared.model import Record, TopicPartition

@@ -12,8 +12,7 @@ from collections.abc import Set as AbstractSet
 
 from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.lanes.single_inflight import Grant
-from kafka_keyshared.core.records.backlog import Backlog
-from kafka_keyshared.core.records.waiting_places import WaitingPlace
+from kafka_keyshared.core.records.backlog import Backlog, WaitingPlace
 from kafka_keyshared.core.routing.filters import (
     FilteredSlots,
     Filters,
@@ -38,7 +37,9 @@ from kafka_keyshared.model import Record
 class SlotOwnership:
     """The workers of a subscription, their slots, and the records that wait for them.
 
-    If ``has_gaps`` is false, every slot has a worker, and no ownership check is made.
+    If ``has_gaps`` is false, every slot has a worker, and no ownership check is made. ``places``
+    are all places that can hold a record that is not leased. ``mixed`` says that a backlog may have
+    older records behind newer ones.
     """
 
     def __init__(self, settings: SubscriptionSettings) -> None:

@@ -1,7 +1,7 @@
 """One subscription: routing, backlogs, leases, closed lanes and the window.
 
-:meth:`Subscription.receive` routes a record to its owner's row. :meth:`Subscription.flush` leases
-it to that worker in a slice, and a report ends the lease.
+:meth:`Subscription.receive` routes a record to its owner's row. :meth:`Subscription.lease_rows`
+leases it to that worker in a slice, and a report ends the lease.
 :mod:`kafka_keyshared.core.failures.failed_attempts` handles failed records.
 """
 
@@ -17,7 +17,7 @@ from kafka_keyshared.core.lanes.closed import ClosedLanes, LaneEvent, LaneState
 from kafka_keyshared.core.lanes.single_inflight import OneLease
 from kafka_keyshared.core.limits.blocked_quota import LookAhead
 from kafka_keyshared.core.limits.parked_records import Parking
-from kafka_keyshared.core.offsets.lane_section import Tried
+from kafka_keyshared.core.offsets.metadata_sections import Tried
 from kafka_keyshared.core.records.backlog import Backlog, let_go
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.records.pristine import Chunk, Originals
@@ -28,10 +28,9 @@ from kafka_keyshared.core.subscription.diverted_lanes import Diversions
 from kafka_keyshared.core.subscription.hot_keys import HotKeys
 from kafka_keyshared.core.subscription.routing_state import SlotOwnership
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.core.subscription.unsettled import Holdings
-from kafka_keyshared.core.telemetry.blocked_reminder import Reminder
-from kafka_keyshared.core.telemetry.bursts import Bursts
-from kafka_keyshared.core.telemetry.error_counts import ErrorsSeen
+from kafka_keyshared.core.subscription.unsettled import UnsettledRecords
+from kafka_keyshared.core.telemetry.bursts import Bursts, Reminder
+from kafka_keyshared.core.telemetry.failure_kinds import ErrorsSeen
 from kafka_keyshared.core.telemetry.failure_watch import FailureWatch
 from kafka_keyshared.core.telemetry.meters import OutcomeCounts
 from kafka_keyshared.core.workers.shards import Detaching, Shard
@@ -40,8 +39,13 @@ from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition, partition_of, some
 
 
-class Subscription(SlotOwnership, Holdings):
-    """The state of one subscription. Only the dispatcher calls it."""
+class Subscription:
+    """The state of one subscription. Only the dispatcher calls it.
+
+    ``routing`` knows the owners of records and the places where records wait. ``unsettled`` has
+    queries over all held records. The other attributes are the parts of the subscription; those
+    that ``routing`` made are its own.
+    """
 
     def __init__(
         self,
@@ -50,7 +54,13 @@ class Subscription(SlotOwnership, Holdings):
         epochs: Epochs | None = None,
         book: Book | None = None,
     ) -> None:
-        super().__init__(settings)
+        self.settings = settings
+        self.name = settings.name
+        self.routing = routing = SlotOwnership(settings)
+        self.keys, self.table, self.workers = routing.keys, routing.table, routing.workers
+        self.changing, self.gone = routing.changing, routing.gone
+        self.keyless, self.unowned, self.shared = routing.keyless, routing.unowned, routing.shared
+        self.draining, self.hand_overs = routing.draining, routing.hand_overs
         self.epochs = Epochs() if epochs is None else epochs
         self.book = Book() if book is None else book
         self.window = Window(settings.window_records, settings.window_bytes)
@@ -64,10 +74,11 @@ class Subscription(SlotOwnership, Holdings):
         self.parking = Parking()
         self.suspects = Suspects()
         self.one_lease = OneLease(self.keys.lane) if settings.one_in_flight_per_key else None
-        self.places += [self.keyless, self.closed, self.keys, self.parking, self.draining]
-        self.places.append(self.suspects)
+        self.unsettled = UnsettledRecords(routing, self.epochs, self.one_lease)
+        places = routing.places
+        places += [self.keyless, self.closed, self.keys, self.parking, self.draining, self.suspects]
         self.dlq_watch = DlqWatch(settings.dlq_limit) if settings.dlq_limit else None
-        self.places += [each for each in (self.one_lease, self.dlq_watch) if each is not None]
+        places += [each for each in (self.one_lease, self.dlq_watch) if each is not None]
         self.stopped = self.commit_at_once = False
         self.leased = 0  # records, at all workers
         self.hot_keys = HotKeys()
@@ -84,14 +95,14 @@ class Subscription(SlotOwnership, Holdings):
             self.window, self.closed, self.epochs, self.one_lease, hot=hot, share=share
         )
         self.look_ahead.workers = self.workers
-        self.look_ahead.held += self.unowned.rows if self.has_gaps else []
+        self.look_ahead.held += self.unowned.rows if routing.has_gaps else []
         self._tidy_at = 0
 
     def begin_to_filter(self, filters: Filters) -> None:
         """Distinguish keys of one slot from now on, and weigh records without a worker."""
-        if not self.has_gaps:
+        if not self.routing.has_gaps:
             self.look_ahead.held += self.unowned.rows
-        super().begin_to_filter(filters)
+        self.routing.begin_to_filter(filters)
 
     # --- in ---
 
@@ -120,24 +131,25 @@ class Subscription(SlotOwnership, Holdings):
         """Route records that are now below their partition's ceiling; return whether any were."""
         freed = self.parking.free(self.standing())
         if freed:
-            self.mixed = True
+            self.routing.mixed = True
             self._route(Chunk(freed))
         return bool(freed)
 
     def _route(self, chunk: Chunk) -> list[Record]:
         """Route records to their owners' backlogs; return the client events."""
+        routing = self.routing
         if self.keys.crowded():
-            self.keys.keep(self.strays())
-        alone = self.alone() if self.has_gaps else self.keyless.records
+            self.keys.keep(self.unsettled.strays())
+        alone = routing.alone() if routing.has_gaps else self.keyless.records
         events = self.keys.route(chunk, self.table.rows, alone)
         if self.diverted.unmet:
             self.diverted.arrived.append(chunk.records)
-        for row in self.own_rows():
+        for row in routing.own_rows():
             row.came_in(chunk)
         self.keyless.came_in(chunk)
         if self.draining.row.routed:
             self.draining.row.backlog.came_in(chunk)
-        if self.has_gaps:
+        if routing.has_gaps:
             for row in self.unowned.rows:
                 self.look_ahead.grown += row.backlog.came_in(chunk)
         return events
@@ -147,18 +159,18 @@ class Subscription(SlotOwnership, Holdings):
         spare = self.window.spare()
         self._tidy_at = self.window.received + (spare + 1) // 2
         keepers: list[Backlog | Originals] = [self.keyless]
-        keepers += [backlog for row in self.rows() for backlog in row.backlogs()]
-        keepers += [leased.slice.came for leased in self.leases()]
+        keepers += [backlog for row in self.routing.rows() for backlog in row.backlogs()]
+        keepers += [leased.slice.came for leased in self.unsettled.leases()]
         let_go(keepers, spare)
 
     def read_again(self, partition: TopicPartition) -> None:
         """Route the records of a partition that waited for its first record's key."""
-        self.mixed = True
+        self.routing.mixed = True
         self._route(Chunk(self.keys.unread.pop(partition).records))
 
     # --- out ---
 
-    def flush(self) -> Iterator[Command]:
+    def lease_rows(self) -> Iterator[Command]:
         """Lease all records that may start now, where each worker has a row."""
         workers = self.workers.values()
         if self.draining.row.front:
@@ -172,7 +184,7 @@ class Subscription(SlotOwnership, Holdings):
             if row.retries:
                 yield from self.lease_heads(worker)
         if self.keyless.records:
-            yield from self._flush_keyless()
+            yield from self._lease_keyless()
         for worker in workers:
             row = worker.row
             while (row.routed or row.granted) and (room := worker.room()):
@@ -229,8 +241,9 @@ class Subscription(SlotOwnership, Holdings):
                 self.counts.retry(head, closed.last)
             yield lease
 
-    def _flush_keyless(self) -> Iterator[Command]:
-        able = [each for each in self.workers.values() if self.takes_keyless(each) and each.room()]
+    def _lease_keyless(self) -> Iterator[Command]:
+        takes = self.routing.takes_keyless
+        able = [each for each in self.workers.values() if takes(each) and each.room()]
         able.sort(key=lambda worker: worker.leased)
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
             room = worker.places()
@@ -337,10 +350,11 @@ class Subscription(SlotOwnership, Holdings):
         # While no slot has moved, the lane stays at its worker.
         same = leased.table == self.table.version
         stays = self.workers.get(leased.slice.worker) if same else None
+        row_of = self.routing.row_of
         for at in indices:
             lane = leased.claimed[at]
             if (record := self.one_lease.following(lane)) is not None:
-                (stays.row if stays else self.row_of(record)).granted.append((lane, record))
+                (stays.row if stays else row_of(record)).granted.append((lane, record))
 
     def take_granted(
         self, worker: Worker, room: int, beside: Sequence[Record]
@@ -361,7 +375,7 @@ class Subscription(SlotOwnership, Holdings):
     def give_back(self, record: Record) -> None:
         """Give up a record's granted lease, and put back the waiting records of its lane."""
         if self.one_lease is not None:
-            self.put_back(self.one_lease.release(self.keys.lane(record)))
+            self.routing.put_back(self.one_lease.release(self.keys.lane(record)))
 
 
 class Subscriptions(dict[str, Subscription]):

@@ -14,11 +14,8 @@ from kafka_keyshared.core.contract.slices import Epochs, Progress, SliceState
 from kafka_keyshared.core.lanes.single_inflight import OneLease
 from kafka_keyshared.core.records.backlog import Backlog
 from kafka_keyshared.core.records.pristine import column
-from kafka_keyshared.core.records.waiting_places import WaitingPlace
-from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.core.subscription.unmatched import UnownedRows
+from kafka_keyshared.core.subscription.routing_state import SlotOwnership
 from kafka_keyshared.core.workers.run_queue import RunQueue
-from kafka_keyshared.core.workers.worker import Worker
 from kafka_keyshared.model import (
     Coordinates,
     Record,
@@ -28,43 +25,40 @@ from kafka_keyshared.model import (
 )
 
 
-class Holdings:
-    """Held records of a subscription; implemented by :class:`~.subscription.Subscription` only."""
+class UnsettledRecords:
+    """The records that a subscription holds: those at its workers, and those that wait."""
 
-    settings: SubscriptionSettings
-    epochs: Epochs
-    keyless: Backlog
-    one_lease: OneLease | None
-    unowned: UnownedRows
-    workers: dict[int, Worker]
-    places: list[WaitingPlace]
-    """All places that can hold a record that is not leased."""
-    mixed: bool
-    """Whether a backlog may have older records behind newer ones."""
+    def __init__(self, routing: SlotOwnership, epochs: Epochs, one_lease: OneLease | None) -> None:
+        self._routing = routing
+        self._epochs = epochs
+        self._one_lease = one_lease
+        self._individually = routing.settings.individually
 
     def in_arrival_order(self) -> bool:
         """Return whether all places are in arrival order, so that :meth:`oldest` works."""
-        if self.mixed or self.one_lease is not None or self.settings.individually:
+        routing = self._routing
+        if routing.mixed or self._one_lease is not None or self._individually:
             return False
         return all(
-            each.empty() or each is self.keyless or isinstance(each, RunQueue)
-            for each in self.places
+            each.empty() or each is routing.keyless or isinstance(each, RunQueue)
+            for each in routing.places
         )
 
     def oldest(self) -> Iterator[Coordinates]:
         """Yield coordinates of candidates for the oldest held record; the oldest is among them."""
-        for worker in self.workers.values():
+        routing = self._routing
+        for worker in routing.workers.values():
             for leased in worker.slices.values():
                 yield from leased.oldest()
-        for row in self.own_rows():
+        for row in routing.own_rows():
             for backlog in row.backlogs():
                 yield from map(coordinates_of, backlog.records[:1])
-        for row in self.unowned.rows:
+        for row in routing.unowned.rows:
             # Returned records are merged into the backlog for a lease; this row is never leased.
             yield from map(coordinates_of, (*row.front[:1], *row.routed[:1]))
-        yield from map(coordinates_of, self.keyless.records[:1])
+        yield from map(coordinates_of, routing.keyless.records[:1])
 
-    def unsettled(self, progress: Progress) -> Iterator[tuple[TopicPartition, Record]]:
+    def records(self, progress: Progress) -> Iterator[tuple[TopicPartition, Record]]:
         """Yield every unsettled record with its partition, in no particular order.
 
         Progress must have been read before the last reports were handled. Then a failure among the
@@ -77,7 +71,7 @@ class Holdings:
         yield from self._leased(progress)
 
     def _leased(self, progress: Progress) -> Iterator[tuple[TopicPartition, Record]]:
-        epochs = self.epochs
+        epochs = self._epochs
         for leased in self.leases():
             slice_ = leased.slice
             came, records, old = slice_.came, slice_.records, slice_.epoch != epochs.now
@@ -86,10 +80,10 @@ class Holdings:
                 if not (old and epochs.over(slice_.epoch, partition)):
                     yield partition, records[index]
 
-    def of_each(self) -> Counter[TopicPartition]:
+    def by_partition(self) -> Counter[TopicPartition]:
         """Return the number of unsettled records of each partition, as far as is reported.
 
-        The counting runs in C and takes a fifth of the time of :meth:`unsettled`.
+        The counting runs in C and takes a fifth of the time of :meth:`records`.
         """
         waiting = list(self.waiting())
         places = Counter(zip(column("topic", waiting), column("partition", waiting), strict=True))
@@ -101,14 +95,14 @@ class Holdings:
         """Return how many records have settled in slices that are not reported as ended."""
         count = 0
         for leased in self.leases():
-            if leased.slice.epoch == self.epochs.now:
+            if leased.slice.epoch == self._epochs.now:
                 rest = sum(1 for _ in leased.outstanding(progress))
                 count += max(0, len(leased) - rest - len(leased.unsettled))
         return count
 
     def waiting(self) -> Iterator[Record]:
         """Return every record that is held and not leased."""
-        return chain.from_iterable(place.waiting() for place in self.places)
+        return chain.from_iterable(place.waiting() for place in self._routing.places)
 
     def held(self) -> Iterator[Record]:
         """Yield every record that is held, leased or not; one may come twice."""
@@ -118,20 +112,17 @@ class Holdings:
 
     def strays(self) -> Iterator[Record]:
         """Yield every held record that has left the chunk it was fetched in, and maybe others."""
-        for place in self.places:
+        for place in self._routing.places:
             yield from place.strays() if isinstance(place, RunQueue | Backlog) else place.waiting()
         for leased in self.leases():
             yield from leased.slice.came.strays()
 
     def leases(self) -> Iterator[SliceState]:
         """Yield every slice that is leased."""
-        for worker in self.workers.values():
+        for worker in self._routing.workers.values():
             yield from worker.slices.values()
 
     def startable(self) -> bool:
         """Return whether any routed record waits only for a worker."""
-        return bool(self.keyless.records) or not all(row.empty() for row in self.own_rows())
-
-    def own_rows(self) -> Iterator[RunQueue]:
-        """Yield the rows that workers are leased from."""
-        raise NotImplementedError
+        routing = self._routing
+        return bool(routing.keyless.records) or not all(row.empty() for row in routing.own_rows())

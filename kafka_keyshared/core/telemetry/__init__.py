@@ -1,1 +1,1 @@
-"""Counters, failure statistics and throttled log lines."""
+"""Counters, failure statistics and rate limits of log lines."""

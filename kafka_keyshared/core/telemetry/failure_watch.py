@@ -18,10 +18,15 @@ from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.core.lanes.closed import ClosedLanes, LaneState
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.records.pristine import RecordOrigins
-from kafka_keyshared.core.telemetry.failure_lines import kind_of
-from kafka_keyshared.core.telemetry.failure_tally import FORGET, FailureTally, LastFailures
+from kafka_keyshared.core.telemetry.failure_kinds import kind_of
+from kafka_keyshared.core.telemetry.failure_tally import (
+    FORGET,
+    FailureTally,
+    LastFailures,
+    Outcomes,
+    note_lane,
+)
 from kafka_keyshared.core.telemetry.meters import OutcomeCounts
-from kafka_keyshared.core.telemetry.outcome_windows import Outcomes, note_lane
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.status import FailureRate
 

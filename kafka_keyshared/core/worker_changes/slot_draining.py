@@ -52,7 +52,7 @@ def change(
     ``routing`` and ``filters`` replace the current ones, if given. The caller that removes a worker
     recalls all its leases.
     """
-    sub.mixed = True
+    sub.routing.mixed = True
     for worker in sub.workers.values():
         if not worker.later.empty():
             worker.end_later()
@@ -98,10 +98,10 @@ def _closed(sub: Subscription) -> Slots | None:
 def _moved_leases(sub: Subscription, moved: dict[int, set[int]]) -> Iterator[int]:
     """Yield the slot of each lease that its slot waits for; note all moved leases."""
     owners = sub.table.owners
-    for leased, index, slot in slots_of(sub, ((leased, None) for leased in sub.leases())):
+    for leased, index, slot in slots_of(sub, ((leased, None) for leased in sub.unsettled.leases())):
         if owners[slot] != leased.slice.worker:
             moved.setdefault(leased.slice.id, set()).add(index)
-            if sub.waits_for(slot, leased.slice.worker):
+            if sub.routing.waits_for(slot, leased.slice.worker):
                 yield slot
 
 
@@ -130,7 +130,7 @@ def _hand_over(sub: Subscription, row: RunQueue) -> None:
     They are younger than the leases that their slots still have at the worker. Those leases come
     back later and are put before them.
     """
-    moves = [sub.row_of(record) is not row for record in row.merge().records]
+    moves = [sub.routing.row_of(record) is not row for record in row.merge().records]
     moved = row.backlog.pick(moves) if any(moves) else []
     granted, row.granted = row.granted, []
     _place(sub, moved, granted, row.take_ready(len(row.retries)))
@@ -145,12 +145,12 @@ def _place(
     """Put these where the current table makes them wait, behind the records there."""
     by_row: dict[int, tuple[RunQueue, list[Record]]] = {}
     for record in records:
-        row = sub.row_of(record)
+        row = sub.routing.row_of(record)
         by_row.setdefault(id(row), (row, []))[1].append(record)
     for row, those in by_row.values():
         row.backlog.extend(those)
-    sub.grant(granted)
-    sub.ready(retries)
+    sub.routing.grant(granted)
+    sub.routing.ready(retries)
 
 
 # --- leases that end ---
@@ -172,7 +172,7 @@ def ended(sub: Subscription, those: Ended) -> None:
     """Note the leases that have ended or come back, and that slots may have waited for."""
     draining = sub.draining
     for leased, _, slot in slots_of(sub, those):
-        if sub.waits_for(slot, leased.slice.worker) and draining.one_less(slot):
+        if sub.routing.waits_for(slot, leased.slice.worker) and draining.one_less(slot):
             if sub.hand_overs is not None:
                 sub.hand_overs.wait(leased.slice.worker, [(slot, slot + 1)])
             elif draining.blocks(slot):
@@ -198,7 +198,7 @@ def looked_at(sub: Subscription, progress: Progress) -> None:
 
     Every failure among the records that progress calls ended must be known already, as at a commit.
     """
-    for leased in sub.leases() if sub.draining.count else ():
+    for leased in sub.unsettled.leases() if sub.draining.count else ():
         if is_waited_for(sub, leased):
             let_go(sub, leased, progress)
 
@@ -219,8 +219,8 @@ def listing(sub: Subscription) -> dict[int, list[tuple[int, int, int]]]:
     if not sub.draining.count:
         return {}
     pending: dict[int, Counter[int]] = {}
-    for leased, _, slot in slots_of(sub, ((leased, None) for leased in sub.leases())):
-        if sub.waits_for(slot, leased.slice.worker):
+    for leased, _, slot in slots_of(sub, ((leased, None) for leased in sub.unsettled.leases())):
+        if sub.routing.waits_for(slot, leased.slice.worker):
             pending.setdefault(leased.slice.worker, Counter())[slot] += 1
     blocked = sub.draining.blocked()
     return {
@@ -241,4 +241,4 @@ def open_cleared(sub: Subscription, now: float) -> None:
         if now < draining.due:
             return
     cleared, draining.cleared, draining.due = draining.cleared, set(), None
-    sub.open_slots(cleared)
+    sub.routing.open_slots(cleared)

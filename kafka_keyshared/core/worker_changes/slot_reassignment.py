@@ -63,7 +63,7 @@ def _filter(sub: Subscription, event: SetFilters) -> list[Command]:
             f"filters are for worker {event.worker!r}, and there is none; give one of "
             f"{', '.join(known)}, or let it join first"
         )
-    declared = sub.declared_with([event.worker], event.patterns)
+    declared = sub.routing.declared_with([event.worker], event.patterns)
     return [] if declared is None else slot_draining.change(sub, filters=declared)
 
 

@@ -15,15 +15,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from itertools import chain
 
-from kafka_keyshared.core.contract.commands import Adopt, Command, Level, Notice, Release
+from kafka_keyshared.core.contract.commands import Adopt, Command, Notice, Release
 from kafka_keyshared.core.contract.events import Released
+from kafka_keyshared.core.contract.facts import SlotStateLost
 from kafka_keyshared.core.routing.slots import Move, Run, Slots
 from kafka_keyshared.core.subscription.state_transfers import HandOver, HandOvers, ReleasedState
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.workers.worker import Worker
-from kafka_keyshared.model import counted
-
-GONE = "its thread is gone for good"
 
 NOWHERE = -1
 """Worker id for slots without a worker: their state is kept until a worker owns them."""
@@ -77,7 +75,7 @@ def ask(sub: Subscription, hand_overs: HandOvers) -> list[Command]:
         slots = Slots(runs)
         worker = sub.workers.get(id_)
         if worker is None or not (worker.present or worker.dismissed):
-            commands += _without(sub, id_, slots, GONE)
+            commands += _without(sub, id_, slots)
             continue
         commands += _release(sub, hand_overs, id_, slots)
     return commands
@@ -88,7 +86,9 @@ def _release(sub: Subscription, hand_overs: HandOvers, worker: int, slots: Slots
     by_owner: dict[int, list[Run]] = {}
     for owner, runs in slots.by_owner(sub.table.arcs).items():
         by_owner.setdefault(max(owner, NOWHERE), []).extend(runs)
-    sub.open_slots(Slots(by_owner.pop(worker, [])))  # moved back before the release was requested
+    sub.routing.open_slots(
+        Slots(by_owner.pop(worker, []))
+    )  # moved back before the release was requested
     commands: list[Command] = []
     for target, runs in by_owner.items():
         those = Slots(runs)
@@ -107,7 +107,7 @@ def released(sub: Subscription, event: Released) -> list[Command]:
     if hand_overs is None or (hand_over := hand_overs.out.pop(event.number, None)) is None:
         return []  # given up with its worker
     if event.error is not None:
-        return _without(sub, hand_over.worker, hand_over.slots, f"release() failed: {event.error}")
+        return _without(sub, hand_over.worker, hand_over.slots, event.error)
     kept = ReleasedState(hand_over.slots, event.state)
     return _on_to(sub, hand_overs, kept, sub.workers.get(hand_over.target))
 
@@ -124,7 +124,7 @@ def _on_to(
         able = [owner for owner in kept.slots.by_owner(sub.table.arcs) if owner >= 0]
         if not able:
             hand_overs.kept.append(kept)
-            sub.open_slots(kept.slots)
+            sub.routing.open_slots(kept.slots)
             return []
         target = sub.workers[able[0]]
     commands: list[Command] = [Adopt(sub.name, target.id, kept.slots, kept.state)]
@@ -138,13 +138,15 @@ def lost(sub: Subscription, hand_overs: HandOvers, worker: Worker) -> list[Comma
     for number, each in list(hand_overs.out.items()):
         if each.worker == worker.id:
             del hand_overs.out[number]
-            commands += _without(sub, worker.id, each.slots, GONE)
+            commands += _without(sub, worker.id, each.slots)
     return commands
 
 
-def _without(sub: Subscription, worker: int, slots: Slots, why: str) -> list[Command]:
-    sub.open_slots(slots)
+def _without(
+    sub: Subscription, worker: int, slots: Slots, error: str | None = None
+) -> list[Command]:
+    """Open slots whose state is lost; ``error`` is that of ``release``, if it failed."""
+    sub.routing.open_slots(slots)
     known = (*sub.workers.values(), *sub.gone.values())
     name = next((each.name for each in known if each.id == worker), f"worker {worker}")
-    text = f"{name}: the state of {counted(len(slots), 'slot')} is lost, keys there begin without: "
-    return [Notice(Level.ERROR, text + why)]
+    return [Notice(SlotStateLost(name, len(slots), error))]

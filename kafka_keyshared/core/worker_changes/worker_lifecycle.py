@@ -14,12 +14,17 @@ from kafka_keyshared.core.contract.commands import (
     Command,
     EndWorker,
     Halt,
-    Level,
     Notice,
     ReplaceWorker,
     StartWorker,
 )
 from kafka_keyshared.core.contract.events import Tick
+from kafka_keyshared.core.contract.facts import (
+    LastWorkerDead,
+    WorkerDeparted,
+    WorkerEvicted,
+    WorkersAllLeft,
+)
 from kafka_keyshared.core.leasing import recall
 from kafka_keyshared.core.leasing.reopening import advance
 from kafka_keyshared.core.offsets.positions import PartitionState
@@ -27,7 +32,7 @@ from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.worker_changes import slot_draining, state_transfer
 from kafka_keyshared.core.workers.worker import Worker, WorkerEvent, WorkerState
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.model import TopicPartition, counted
+from kafka_keyshared.model import TopicPartition
 
 EVICT_AFTER = 6
 """Heartbeats without a successful restart after which a worker's keys go to the others."""
@@ -56,7 +61,7 @@ def resize(
         )
     present = {worker.name: worker for worker in sub.workers.values() if worker.present}
     joining = [name for name in names if name not in present]
-    declared = sub.declared_with(joining, filters)
+    declared = sub.routing.declared_with(joining, filters)
     commands: list[Command] = [_add(sub, name, partitions) for name in joining]
     leaving = [worker for name, worker in present.items() if name not in names]
     for worker in leaving:
@@ -90,7 +95,7 @@ def join(
 
 def _add(sub: Subscription, name: str, partitions: Partitions) -> StartWorker:
     waits = sub.settings.new_workers_wait and sub.window.records > 0
-    joined = sub.add(name, WorkerState.JOINING if waits else WorkerState.ACTIVE)
+    joined = sub.routing.add(name, WorkerState.JOINING if waits else WorkerState.ACTIVE)
     sub.gone.pop(name, None)
     if waits:
         sub.changing.append(joined)
@@ -108,7 +113,7 @@ def caught_up(sub: Subscription) -> None:
     joining = [worker for worker in sub.changing if worker.state is WorkerState.JOINING]
     if not joining:
         return
-    held = [(each, record.offset()) for each, record in sub.unsettled({})]
+    held = [(each, record.offset()) for each, record in sub.unsettled.records({})]
     found = [
         worker
         for worker in joining
@@ -121,7 +126,7 @@ def caught_up(sub: Subscription) -> None:
         worker.on(WorkerEvent.CAUGHT_UP)
         worker.end_later()
         worker.joined_at = {}
-        sub.mixed = True
+        sub.routing.mixed = True
 
 
 # --- leaving ---
@@ -168,18 +173,13 @@ def evict(sub: Subscription, worker: Worker) -> list[Command]:
     """
     others = [other for other in sub.workers.values() if other.present and other is not worker]
     if not others:
-        return [Halt(f"{worker.name} could not be restarted and there is no other worker")]
+        return [Halt(LastWorkerDead(worker.name))]
     worker.evicted = True
     worker.written_off = sub.settings.on_evict == "ack"
-    text = (
-        f"{worker.name} could not be restarted in {EVICT_AFTER} heartbeats; its keys go to the "
-        f"{counted(len(others), 'worker')} left, what it held "
+    evicted = WorkerEvicted(
+        worker.name, EVICT_AFTER, len(others), worker.leased, worker.written_off
     )
-    if worker.written_off:
-        text += f"(at most {counted(worker.leased, 'record')}) counts as done, and is lost"
-    else:
-        text += "runs again"
-    return _leave(sub, worker, WorkerEvent.EVICTED, Notice(Level.ERROR, text))
+    return _leave(sub, worker, WorkerEvent.EVICTED, Notice(evicted))
 
 
 def departures(sub: Subscription, left: Sequence[int]) -> list[Command]:
@@ -191,21 +191,12 @@ def departures(sub: Subscription, left: Sequence[int]) -> list[Command]:
         if worker is not None and not worker.present:
             commands += _never_finishes(sub, worker)
         elif worker is not None and any(other.present for other in others):
-            text = (
-                f"{worker.name} has left; its keys go to the others, what it had not settled "
-                "runs again"
-            )
-            commands += _leave(sub, worker, WorkerEvent.LEFT, Notice(Level.INFO, text))
+            commands += _leave(sub, worker, WorkerEvent.LEFT, Notice(WorkerDeparted(worker.name)))
     last = [each for each in sub.workers.values() if each.present and each.id in left]
     if any(not each.alone for each in last):
         for each in last:
             each.alone = True
-        names, have = ", ".join(each.name for each in last), "has" if len(last) == 1 else "have"
-        text = (
-            f"{names} {have} left, and there is no other: nothing runs any more, and all that is "
-            "not settled runs at the next start"
-        )
-        commands.append(Notice(Level.WARNING, text))
+        commands.append(Notice(WorkersAllLeft([each.name for each in last])))
     return commands
 
 
@@ -261,6 +252,6 @@ def _gone(sub: Subscription) -> list[Command]:
                     advance(sub, closed)
             worker.on(WorkerEvent.EMPTIED)
             sub.changing.remove(worker)
-            sub.drop(worker)
+            sub.routing.drop(worker)
             commands.append(EndWorker(sub.name, worker.id))
     return commands

@@ -12,9 +12,8 @@ from itertools import chain
 
 from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.lanes.single_inflight import Grant
-from kafka_keyshared.core.records.backlog import Backlog
+from kafka_keyshared.core.records.backlog import Backlog, without
 from kafka_keyshared.core.records.pristine import Chunk
-from kafka_keyshared.core.records.waiting_places import without
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 SLICE_SECONDS = 0.1

@@ -22,9 +22,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import attrgetter, itemgetter
 
-from kafka_keyshared.core.records.backlog import Backlog, came_in
+from kafka_keyshared.core.records.backlog import Backlog, came_in, without
 from kafka_keyshared.core.records.pristine import Chunk
-from kafka_keyshared.core.records.waiting_places import without
 from kafka_keyshared.core.workers.run_queue import SLICE_SECONDS, RunQueue
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, TopicPartition

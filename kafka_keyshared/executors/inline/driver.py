@@ -26,6 +26,7 @@ from kafka_keyshared.executors.batches.pool import BatchPool
 from kafka_keyshared.executors.command_interpreter import Actor, Mail
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import Made
+from kafka_keyshared.executors.notice_text import line_of
 from kafka_keyshared.executors.port import Pool
 from kafka_keyshared.executors.thread_state import ThreadCell, WorkerCell, WorkerSpec
 from kafka_keyshared.executors.threads.pool import ThreadPool
@@ -195,7 +196,7 @@ class Inline(Actor):
             if due is None:
                 return
             self._wait(due)
-            self.tell(ev.Flush())
+            self.tell(ev.LeaseDue())
 
     def refuse_if_halted(self) -> None:
         """Raise :class:`KeySharedError` if an instance would stop here."""
@@ -267,7 +268,8 @@ class Inline(Actor):
 
     def notice(self, notice: cmd.Notice) -> None:
         """Log it."""
-        log.log(notice.level, "%s", notice.text)
+        line = line_of(notice)
+        log.log(line.level, "%s", line.text)
 
     def halt(self, reason: str) -> None:
         """End the run with this reason, after the round."""

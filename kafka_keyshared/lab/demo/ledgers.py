@@ -9,7 +9,7 @@ from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.core.contract.commands import Commit, RecordsDropped
 from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult, DeadLetterAnswer
 from kafka_keyshared.core.offsets import commit_metadata
-from kafka_keyshared.core.offsets.log_position import topic_id_in
+from kafka_keyshared.core.offsets.metadata_sections import topic_id_in
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import Ledger, Ranges
 

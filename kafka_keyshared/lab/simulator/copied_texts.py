@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from kafka_keyshared.core.offsets.commit_metadata import LogPosition, Runs, encode
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, Tried
 from kafka_keyshared.lab.simulator.topic_names import topic_id
 from kafka_keyshared.lab.simulator.world import World
 from kafka_keyshared.model import TopicPartition

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from kafka_keyshared.core.contract.events import CommitResult
-from kafka_keyshared.core.leasing.unmatched_records import IS_AN_ERROR
+from kafka_keyshared.executors.notice_words import IS_AN_ERROR
 from kafka_keyshared.lab.simulator import history as happened
 from kafka_keyshared.lab.simulator.checkers.books import Books
 from kafka_keyshared.lab.simulator.checkers.records import Assignment, Delivery, Stage

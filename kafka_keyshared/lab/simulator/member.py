@@ -106,7 +106,7 @@ class RunEnvironment:
     away: Disposition | None = None
 
 
-QUIET_EVENTS = (ev.Tick, ev.Flush)
+QUIET_EVENTS = (ev.Tick, ev.LeaseDue)
 """Events that come whether or not there is anything to do, and mostly change nothing."""
 
 

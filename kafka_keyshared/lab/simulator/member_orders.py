@@ -11,8 +11,8 @@ from kafka_keyshared.lab.simulator.history import History
 from kafka_keyshared.lab.simulator.member import Member
 from kafka_keyshared.lab.simulator.pause_history import PauseOrdered, PauseTaken
 from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.manual_pause import Those
 from kafka_keyshared.runtime.pause_commands import pause, resume
+from kafka_keyshared.runtime.pauses import Those
 
 EVERYTHING = Those()
 """Everything that a member reads."""

@@ -7,7 +7,7 @@ from random import Random
 from kafka_keyshared.lab.simulator.member_orders import EVERYTHING, order_a_pause
 from kafka_keyshared.lab.simulator.world import World
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.manual_pause import Those
+from kafka_keyshared.runtime.pauses import Those
 
 
 def pause_by_hand(world: World, chance: Random) -> bool:

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafka_keyshared.core.lanes import closed
-from kafka_keyshared.core.partitions import states
+from kafka_keyshared.core.partitions import assignment
 from kafka_keyshared.core.workers import worker
 
 TABLES = {
     "lane": (closed, "LANE_TABLE"),
     "worker": (worker, "WORKER_TABLE"),
-    "partition": (states, "PARTITION_TABLE"),
+    "partition": (assignment, "PARTITION_TABLE"),
 }
 """The module that follows a table and the table's name, by the kind of object that has the states.
 """

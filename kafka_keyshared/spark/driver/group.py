@@ -27,7 +27,7 @@ from kafka_keyshared.client.topics import partitions_of
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.core.contract.commands import Commit, CommitEntry
 from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult, StartPoint
-from kafka_keyshared.core.offsets.log_position import topic_id_in
+from kafka_keyshared.core.offsets.metadata_sections import topic_id_in
 from kafka_keyshared.errors import (
     BrokerUnavailableError,
     ConfigError,

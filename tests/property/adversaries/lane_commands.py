@@ -24,6 +24,7 @@ from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET
 from kafka_keyshared.core.routing.modes import RoutingMode, RoutingSettings
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.executors.notice_words import order_text
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Coordinates, TopicPartition
 from tests.property.adversaries.derived_keys import KeyedAdversary, KeyedOracle
@@ -357,15 +358,16 @@ class OrderingAdversary(JoiningAdversary, KeyedAdversary):
         member.tell(order)
         oracle.obeying = None
         answer = member.actor.lane_answers.pop()
-        assert bool(answer.done) != bool(answer.refused), answer
-        how = answer.done or answer.refused
+        assert (answer.done is None) == bool(answer.refused), answer
+        done = "" if answer.done is None else order_text(answer.done)
+        how = done or answer.refused
         state = re.search(r"\), (\w+)", how)
         what = state[1] if state else "nothing" if answer.refused else "unmet"
-        self.reached[f"{order.action} of {what} {'done' if answer.done else 'refused'}"] += 1
+        self.reached[f"{order.action} of {what} {'done' if done else 'refused'}"] += 1
         if answer.refused:
             assert held == member.core.unsettled_count(), f"it is refused, and settles: {how}"
             return False
-        oracle.ordered(order, answer.done)
+        oracle.ordered(order, done)
         return True
 
     def lift(self, partitions: Sequence[TopicPartition]) -> None:

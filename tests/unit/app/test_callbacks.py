@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared import ConfigError, Consumer, KeyShared
 from kafka_keyshared.client.port import LogBounds
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.chosen_starts import chosen_offset
+from kafka_keyshared.runtime.start_points import chosen_offset
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.background_apps import Running, running_apps
 from tests.support.live_cluster import client_conf, group_name, write

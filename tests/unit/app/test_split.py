@@ -448,7 +448,7 @@ def test_loops_that_return_hand_their_keys_to_the_others_until_the_last(
         assert members.run(loop) == 0
     assert len(seen) == 40
     assert max(broker.positions()) == 40
-    assert "worker-1 has left; its keys go to the others" in caplog.text
+    assert "worker-1 has left; its keys go to the other workers" in caplog.text
 
 
 def test_an_instance_that_fails_ends_the_loops_and_is_raised_once(

@@ -17,7 +17,9 @@ from kafka_keyshared.cli.run import gather
 from kafka_keyshared.client import probe
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.contract import commands as cmd
+from kafka_keyshared.core.contract.facts import AttemptFailed
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
+from kafka_keyshared.model import About
 from tests.setup.cli_page import verbs
 from tests.support.cli import in_process, own_modules
 from tests.support.loop_ports import Stage
@@ -188,11 +190,12 @@ def test_a_failed_attempt_is_one_line_with_its_traceback_and_its_record_apart(
 
 def test_a_line_for_a_person_has_the_traceback_below_it(capsys: pytest.CaptureFixture[str]) -> None:
     start_logging()
-    notice = cmd.Notice(cmd.Level.WARNING, "it failed", traceback="Traceback:\n  here")
-    Stage().loop.act([notice])
+    failure = Failure(Disposition.ERROR, "KeyError", "", "  here\n", 0, where="app.py:12")
+    fact = AttemptFailed(About(P0, 7), 1, 5, failure, Disposition.RETRY, 0.1, traceback=True)
+    Stage().loop.act([cmd.Notice(fact)])
     first, *more = capsys.readouterr().err.strip().split("\n")
-    assert first.endswith("WARNING kafka_keyshared.loop: it failed")
-    assert more == ["Traceback:", "  here"]
+    assert "WARNING kafka_keyshared.loop: orders-0@7 (no key), attempt 1 of 5: KeyError" in first
+    assert more == ["Traceback (most recent call last):", "  here", "KeyError"]
 
 
 def test_weights_of_the_ring_come_from_a_file(

@@ -68,7 +68,7 @@ def test_weights_are_not_in_the_status_and_are_asked_for() -> None:
     assert "so give --weight as the instance has it" in asked(of)["why"]
     found = asked(of, chosen=CHOSEN._replace(weights=("worker-1=3",)))
     assert found["why"] == "by the ring"
-    assert found["worker"] == of.sub().owner_name(slot_of(KEY))
+    assert found["worker"] == of.sub().routing.owner_name(slot_of(KEY))
 
 
 def test_ranges_of_the_instance_are_its_own() -> None:

@@ -8,8 +8,10 @@ import pytest
 
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.facts import WorkerDeparted
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.executors.notice_text import NoticeLine, line_of
 from tests.support.core_harness import Harness
 from tests.support.records import P0, failure, record
 
@@ -23,17 +25,17 @@ def test_every_command_has_an_action() -> None:
 
 def test_what_is_no_command_is_refused_and_not_dropped() -> None:
     harness = Harness()
-    before = cmd.Notice(cmd.Level.INFO, "done first")
-    with pytest.raises(InvariantError, match=r"nobody knows what to do for Flush\("):
-        harness.actor.act([before, ev.Flush()])  # type: ignore[list-item]
-    assert harness.notices == [before]
+    before = cmd.Notice(WorkerDeparted("first"))
+    with pytest.raises(InvariantError, match=r"unknown command: LeaseDue\("):
+        harness.actor.act([before, ev.LeaseDue()])  # type: ignore[list-item]
+    assert harness.notices == [line_of(before)]
 
 
 def test_what_a_pool_answers_at_once_is_told_behind_the_commands_that_came_with_it() -> None:
     """What follows from it would overtake them: a worker gets its slices as they were leased."""
     harness = Harness()
-    notice = cmd.Notice(cmd.Level.INFO, "behind the recall")
-    told: list[tuple[ev.Event, list[cmd.Notice]]] = []
+    notice = cmd.Notice(WorkerDeparted("behind"))
+    told: list[tuple[ev.Event, list[NoticeLine]]] = []
 
     def tell(event: ev.Event) -> list[cmd.Command]:
         told.append((event, list(harness.notices)))
@@ -41,7 +43,7 @@ def test_what_a_pool_answers_at_once_is_told_behind_the_commands_that_came_with_
 
     harness.tell = tell  # type: ignore[method-assign]
     harness.actor.act([cmd.Recall("default", 0), notice])
-    assert told == [(ev.Recalled("default", 0, []), [notice])]
+    assert told == [(ev.Recalled("default", 0, []), [line_of(notice)])]
 
 
 def test_reports_that_stand_together_are_one_event_and_answers_keep_their_place() -> None:

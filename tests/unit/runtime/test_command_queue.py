@@ -350,7 +350,7 @@ def test_a_flush_that_takes_too_long_says_what_still_runs_and_for_how_long(stage
     worker = next(each for each in stage.pool.workers.values() if each.start() is not None)
     order = FlushOrder()
     reply = post(stage, order)
-    assert "has not come to it" in order.waits_for()
+    assert "has not started it" in order.waits_for()
     stage.step()
     assert "it waits for 1 running record (" in order.waits_for(), "in its first round already"
     for _ in range(30):
@@ -423,10 +423,10 @@ def test_a_flush_is_refused_while_it_stops(stage: Stage) -> None:
 def test_what_the_owner_asks_of_itself_is_refused_at_once(stage: Stage) -> None:
     """As in a callback of the client: it would wait for its own answer."""
     stage.loop.orders.belong()
-    with pytest.raises(OrderRefusedError, match="not in a callback"):
+    with pytest.raises(OrderRefusedError, match="not allowed in a callback"):
         flush(stage.instance, WAIT)
 
 
 def test_a_flush_that_times_out_says_so_with_what_it_waits_for(stage: Stage) -> None:
-    with pytest.raises(TimeoutError, match=r"flush: not done within 0\.01 s.*has not come to it"):
+    with pytest.raises(TimeoutError, match=r"flush: not done within 0\.01 s.*has not started it"):
         flush(stage.instance, 0.01)

@@ -58,7 +58,7 @@ def test_that_it_is_over_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     assert not caplog.records, "nothing was wrong before"
     noted(diagnosed, (20.0, BLOCKED), (22.0, BLOCKED), (40.0, {}), (42.0, {}), (60.0, {}))
     assert [line.levelname for line in caplog.records] == ["ERROR", "INFO"]
-    assert caplog.records[-1].getMessage() == "nothing is wrong any more"
+    assert caplog.records[-1].getMessage() == "no finding is left"
 
 
 def test_what_passes_by_itself_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -94,7 +94,7 @@ def test_a_high_rate_is_logged_when_it_begins_and_when_it_ends(
     (ends,) = lines(caplog)
     assert ends == (
         "WARNING subscription default: attempts succeed again after 3 min; 2,000 failed or were "
-        "put off meanwhile [most-attempts-fail]"
+        "delayed until then [most-attempts-fail]"
     )
 
 

@@ -19,7 +19,7 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, Retry, TopicPartition
 from kafka_keyshared.observability.web.prometheus_collector import Exposition
-from kafka_keyshared.runtime.manual_pause import Those
+from kafka_keyshared.runtime.pauses import Those
 from kafka_keyshared.runtime.shutdown import stop
 from kafka_keyshared.runtime.status_board import Observer, StatusBoard
 from kafka_keyshared.status import PartitionStatus, Status

@@ -22,9 +22,9 @@ from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.lab.simulator.stepped import SteppedWorker
 from kafka_keyshared.model import Record, Retry, TopicPartition
-from kafka_keyshared.runtime.fetch_quota import FULL_WAIT, Room
-from kafka_keyshared.runtime.loop import MAIL_TURNS
+from kafka_keyshared.runtime.fetch_quota import Room
 from kafka_keyshared.runtime.shutdown import REFUSED_MOST, stop
+from kafka_keyshared.runtime.wait_plan import FULL_WAIT, MAIL_TURNS
 from tests.support.loop_ports import Stage
 from tests.support.records import P0, P1, FakeRecord, failure, record
 

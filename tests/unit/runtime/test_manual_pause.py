@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.command_queue import OrderRefusedError
-from kafka_keyshared.runtime.manual_pause import Those
 from kafka_keyshared.runtime.pause_commands import pause, resume
+from kafka_keyshared.runtime.pauses import Those
 from kafka_keyshared.runtime.shutdown import stop
 from tests.support.loop_ports import Stage
 from tests.support.records import P0, P1, FakeRecord
@@ -162,7 +162,7 @@ def test_it_is_answered_when_the_client_has_taken_it(stage: Stage) -> None:
 
 def test_a_partition_that_there_is_not_is_refused_by_name(stage: Stage) -> None:
     stage.client.added.add(P1)
-    with pytest.raises(OrderRefusedError, match=f"there is no partition {P1}, as far as"):
+    with pytest.raises(OrderRefusedError, match=f"no partition {P1} is known"):
         order(stage, Those(partitions=[P0, P1]))
     assert ran(stage) == 1, "nothing of it was done"
     stage.client.added.add(P0)

@@ -110,8 +110,8 @@ def test_what_each_partition_holds_is_counted_as_it_is_held() -> None:
     for change in ("", "lost", "assign"):
         if change:
             stage.client.callbacks[change]([P0])
-        held = Counter(partition for partition, _ in stage.sub.unsettled({}))
-        assert stage.sub.of_each() == held
+        held = Counter(partition for partition, _ in stage.sub.unsettled.records({}))
+        assert stage.sub.unsettled.by_partition() == held
         assert (P0 in held) == (not change), "what was leased of it is nobody's any more"
 
 

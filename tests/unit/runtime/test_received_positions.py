@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.received_positions import ALL_EVERY, AT_ONCE
+from kafka_keyshared.runtime.partition_ends import ALL_EVERY, AT_ONCE
 from tests.support.loop_ports import Stage
 from tests.support.records import FakeRecord, record
 

@@ -13,7 +13,7 @@ from tests.support.records import P0
 
 SAME, OTHER = TopicId("one", "one"), TopicId("one", "two")
 NOT_TOLD, NEVER_KNOWN = TopicId("one", None), TopicId(None, "one")
-ANEW, CUT, READ_ON = "the topic was deleted and made anew", "it was cut off", "which the log has"
+ANEW, CUT, READ_ON = "the topic was deleted and recreated", "it was cut off", "which the log has"
 GONE, NOBODY_SAYS = "2 offsets are gone", "neither the topic's id nor the epoch of its leader"
 
 
@@ -81,7 +81,7 @@ def test_a_log_that_ends_before_what_has_settled_was_cut_off(
     for bounds in (LogBounds(0, 5), LogBounds(0, 7)):
         caplog.clear()
         assert inside(P0, 5, bounds, 1, SAME, settled_end=8) == (5, True, False)
-        assert "what had settled beyond its end is forgotten" in caplog.text
+        assert "settled records beyond its end are forgotten" in caplog.text
 
 
 def test_an_epoch_that_was_not_received_says_nothing() -> None:

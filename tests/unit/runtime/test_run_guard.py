@@ -350,9 +350,7 @@ def test_a_callback_that_hangs_is_named_while_it_hangs(
     assert run.wait(ROOM)
     assert run.result() == 0
     where = r"your on_revoke callback \(\d+ s so far, in on_revoke \(test_run_guard.py:\d+\)\)"
-    assert re.fullmatch(
-        f"WARNING: waiting for {where}: nothing is polled or committed meanwhile", running
-    )
+    assert re.fullmatch(f"WARNING: waiting for {where}: nothing is polled or committed", running)
     assert re.fullmatch(
         f"INFO: stopping: waiting up to inf s for {where}; Ctrl-C again to hurry", stopping
     )
@@ -372,7 +370,8 @@ def test_a_group_that_is_not_left_is_said_too(
 
     run = Aside(lambda: ending.run(work), name="run")
     assert waiting.next() == (
-        "INFO: stopping: waiting up to inf s for the group to be left; Ctrl-C again to hurry"
+        "INFO: stopping: waiting up to inf s for the client to leave the group; Ctrl-C again "
+        "to hurry"
     )
     gate.set()
     assert run.wait(ROOM)

@@ -109,7 +109,9 @@ def test_what_is_given_up_out_of_range_is_committed_only_where_the_log_is_still_
     else:
         stage.client.callbacks["revoke"]([P0])
     assert stage.sent() == ([*sent, 6] if commits else sent)
-    assert ("may be another one: nothing more is committed of it" in caplog.text) is not commits
+    assert (
+        "may be another log; the partition is not committed any more" in caplog.text
+    ) is not commits
 
 
 def test_a_user_who_wants_an_error_gets_one() -> None:

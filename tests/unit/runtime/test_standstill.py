@@ -56,7 +56,7 @@ def test_where_the_caller_went_on_the_owner_alone_was_held_and_it_has_seen_where
     stood = twice.turn()
     assert stood is not None
     assert (stood.process, stood.seconds, stood.where) == (False, 8.0, "key (app.py:12)")
-    assert "the owner thread was held in key (app.py:12) for 8 s" in line_of(stood, 300.0)
+    assert "the owner thread was blocked in key (app.py:12) for 8 s" in line_of(stood, 300.0)
     twice.both(60)
 
 
@@ -67,7 +67,9 @@ def test_what_still_holds_the_owner_is_logged_once(caplog: pytest.LogCaptureFixt
             twice.now += 1.0
             twice.look()
     (line,) = caplog.messages
-    assert line.startswith(f"the owner thread has been held in key (app.py:12) for {HELD_LIVE:.0f}")
+    assert line.startswith(
+        f"the owner thread has been blocked in key (app.py:12) for {HELD_LIVE:.0f}"
+    )
 
 
 def test_a_rebalance_is_waited_for_and_a_callback_in_it_is_named() -> None:
@@ -111,7 +113,7 @@ def test_the_line_says_how_long_what_ran_and_what_follows(
         twice.watch.tell(["orders-1@17 on worker-0 (app.py:9)"], 6.0)
     (line,) = caplog.messages
     assert line.startswith("the process stood still for 21 s (it used hardly any CPU: it was ")
-    assert "running meanwhile: orders-1@17 on worker-0 (app.py:9)" in line
+    assert "records that ran: orders-1@17 on worker-0 (app.py:9)" in line
     assert line.endswith(
         "longer than max.poll.interval.ms (6 s): the group gives the partitions to other members"
     )

@@ -12,8 +12,7 @@ from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.commands import Commit
 from kafka_keyshared.core.offsets import commit_metadata
-from kafka_keyshared.core.offsets.lane_section import LaneNotes
-from kafka_keyshared.core.offsets.running_section import STARTED, RunningNote
+from kafka_keyshared.core.offsets.metadata_sections import STARTED, LaneNotes, RunningNote
 from kafka_keyshared.core.partitions.careful_starts import FIRST_RECORDS
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.rebalance import NOTHING_AFTER
@@ -53,7 +52,7 @@ def test_a_partition_whose_log_is_not_known_waits_alone(
     assert stage.core.holds.held_back(Reason.UNSTARTED) == {P1}
     stage.step()
     assert stage.work() == [17], "18 and 19 are in its set"
-    assert "1 of 2 wait (orders-1)" in caplog.text
+    assert "start offsets unknown for 1 of 2 partitions (orders-1)" in caplog.text
     asked_again(stage)
     assert stage.work() == []
     stage.client.unreachable.clear()

@@ -11,8 +11,8 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.model import Record
-from kafka_keyshared.runtime.manual_pause import Those
 from kafka_keyshared.runtime.pause_commands import pause
+from kafka_keyshared.runtime.pauses import Those
 from kafka_keyshared.runtime.standstill import StandstillWatch
 from kafka_keyshared.runtime.status_board import DERIVE_AFTER, Observer, StatusBoard, chained
 from tests.support.loop_ports import Stage
@@ -62,7 +62,7 @@ def test_it_is_ready_while_it_has_partitions_or_gave_them_back_in_order(watched:
         watched.rebalance(how)
         ready.append(watched.board.ready())
     assert [each.ok for each in ready] == [False, True, True, True]
-    assert "given this member nothing yet" in ready[0].reason
+    assert "not assigned any partition yet" in ready[0].reason
 
 
 def test_it_is_not_ready_once_everything_was_lost_until_it_gets_something(watched: Watched) -> None:
@@ -138,7 +138,7 @@ def test_a_record_that_ends_with_the_standstill_is_named_also_before_its_end_is_
     with caplog.at_level(logging.WARNING, "kafka_keyshared.loop"):
         stage.step()
     (line,) = [each for each in caplog.messages if "stood still" in each]
-    assert "running meanwhile: orders-0@0 on worker-0" in line
+    assert "records that ran: orders-0@0 on worker-0" in line
 
 
 def test_all_observers_are_told() -> None:

@@ -9,8 +9,7 @@ import pytest
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.commit_metadata import encode
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried, hash_of
-from kafka_keyshared.core.offsets.log_position import topic_id_in
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, Tried, hash_of, topic_id_in
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
@@ -99,7 +98,7 @@ def test_a_partition_waits_for_the_id_of_its_topic_where_a_text_names_one(
 ) -> None:
     stage = begun(30, text_for(30), None)
     assert stage.work() == [], "to read on without the set would run settled records again"
-    assert "the id of the topic is not told" in caplog.text
+    assert "topic id unknown" in caplog.text
     stage.client.ids = {"orders": ONE}
     stage.now += 5.0
     stage.step(3)

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_keyshared.core.contract.events import StartPoint
 from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET, decode, encode
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, Tried
 from kafka_keyshared.core.offsets.positions import OffsetSnapshot
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.model import TopicPartition

@@ -13,7 +13,7 @@ from kafka_keyshared import KeyShared
 from kafka_keyshared.cli.spark_wanted import wanted_of
 from kafka_keyshared.core.contract.commands import CommitEntry
 from kafka_keyshared.core.contract.events import StartPoint
-from kafka_keyshared.core.offsets.lane_section import LaneNotes
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.driver import run

@@ -13,7 +13,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.commit_metadata import encode
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, Tried
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.handling.outputs import OutputTarget

@@ -6,6 +6,7 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.commit import CutSets
 from kafka_keyshared.core.offsets.commit_metadata import Encoded
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.executors.notice_text import line_of
 from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
 
@@ -83,7 +84,7 @@ def test_a_set_that_does_not_fit_is_said_once_until_it_fits_again() -> None:
     cut, whole = Encoded("text", truncated=("default",)), Encoded("text")
     watched = CutSets()
     (notice,) = watched.note({P0: cut, P1: whole})
-    assert "orders-0: the settled set does not fit in the commit metadata" in notice.text
+    assert "orders-0: the settled set does not fit in the commit metadata" in line_of(notice).text
     assert watched.note({P0: cut}) == []
     assert watched.note({P0: whole}) == []
     assert len(watched.note({P0: cut})) == 1

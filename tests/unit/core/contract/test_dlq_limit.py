@@ -68,7 +68,7 @@ def test_so_many_in_a_row_stop_the_partition_and_one_that_is_done_begins_the_row
     assert harness.paused == {P0}
     assert harness.said(
         "orders-0 is stopped: too many of its records went to the dead-letter topic "
-        "(4 records in a row, dlq_limit). Nothing more of it starts"
+        "(4 records in a row, dlq_limit). No further record of it starts"
     )
 
 

@@ -22,6 +22,7 @@ from kafka_keyshared.core.dispatch.tick import NAMED_AT_ONCE
 from kafka_keyshared.core.records.pristine import Chunk, Originals
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.executors.notice_text import line_of
 from kafka_keyshared.model import TopicPartition
 from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, record
@@ -255,7 +256,7 @@ def test_what_is_taken_back_from_the_middle_runs_again_and_the_rest_settles() ->
     harness.core.handle(ev.Stopping(), harness.now)
     harness.core.handle(ev.Recalled("default", 0, [(id_, [1, 3])]), harness.now)
     harness.core.check()
-    assert [each.offset() for each in harness.sub().waiting()] == [1, 3]
+    assert [each.offset() for each in harness.sub().unsettled.waiting()] == [1, 3]
     harness.core.handle(ev.Reported([ev.SliceEnded(id_, 0.1)]), harness.now)
     snapshot = harness.core.snapshots.take({}, harness.now)[P0]
     assert (snapshot.position, snapshot.runs) == (1, {"default": ((2, 3), (4, 5))})
@@ -269,7 +270,7 @@ def test_of_many_that_one_worker_runs_for_long_a_few_are_named_at_a_time_and_eac
     for _ in range(30):
         harness.now += 0.5
         notices = [
-            each
+            line_of(each)
             for each in harness.core.handle(ev.Tick(progress), harness.now)
             if isinstance(each, cmd.Notice)
         ]
@@ -284,7 +285,7 @@ def test_of_those_that_run_at_once_each_one_is_told_of_when_it_ends() -> None:
         harness.now += 0.5
         commands = harness.core.handle(ev.Tick({id_: scattered(3, runs=runs)}), harness.now)
     (notice,) = [each for each in commands if isinstance(each, cmd.Notice)]
-    assert notice.text == "orders-0@2 (key b'key-2') ended after 6 s"
+    assert line_of(notice).text == "orders-0@2 (key b'key-2') ended after 6 s"
 
 
 def test_a_slice_crosses_a_pipe_with_its_own_records_and_what_they_were() -> None:

@@ -17,7 +17,7 @@ from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.slices import SliceState
 from kafka_keyshared.core.contract.transitions import follow
 from kafka_keyshared.core.lanes.closed import LANE_TABLE, ClosedLane, LaneEvent, LaneState
-from kafka_keyshared.core.partitions.states import (
+from kafka_keyshared.core.partitions.assignment import (
     PARTITION_TABLE,
     PartitionEvent,
     PartitionOwnership,

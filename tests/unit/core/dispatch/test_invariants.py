@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from kafka_keyshared.core.contract.events import Assigned, Fetched, Flush, StartPoint, Tick
+from kafka_keyshared.core.contract.events import Assigned, Fetched, LeaseDue, StartPoint, Tick
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.keys.extraction import DerivedKeys
 from kafka_keyshared.core.lanes.closed import LaneState
@@ -89,7 +89,7 @@ def test_a_record_that_waits_beyond_its_ceiling_is_found(harness: Harness, ceili
 def test_a_record_of_which_nobody_knows_what_it_was_is_found(harness: Harness) -> None:
     backlog = harness.sub().workers[0].row.backlog
     backlog.records[-1] = record(backlog.records[-1].offset())
-    with pytest.raises(InvariantError, match="nobody remembers what orders-0@"):
+    with pytest.raises(InvariantError, match="the original of orders-0@"):
         harness.core.check()
 
 
@@ -170,13 +170,13 @@ def test_a_record_without_a_key_that_is_granted_a_lease_waits_at_any_worker() ->
     made.revoke(P0)
     made.assign(P0)
     made.fetch(*(record(offset, None) for offset in range(9)))
-    made.tell(Flush())  # and both have all that they may
+    made.tell(LeaseDue())  # and both have all that they may
     made.worker(1).finish()
     made.worker(1).step()  # of before: the lane's lease goes to the record that is here now
     made.deliver()
     (granted,) = made.sub().workers[1].row.granted
     assert granted[1].offset() == 1
-    assert made.sub().owner(granted[1]) is made.sub().workers[0]
+    assert made.sub().routing.owner(granted[1]) is made.sub().workers[0]
     made.worker(0).finish()
     assert sorted(made.work()) == list(range(9))
     assert made.committed() == (9, [])
@@ -204,7 +204,7 @@ def test_a_place_is_walked_once_for_all_rules(harness: Harness) -> None:
     """However much waits there: an instance that checks itself has other things to do."""
     place = Counted(5)
     harness.core.partitions[P0].received_end = 6
-    harness.sub().places.append(place)
+    harness.sub().routing.places.append(place)
     harness.sub().window.records += 1
     harness.core.check()
     assert place.asked == 1

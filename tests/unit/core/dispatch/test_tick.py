@@ -9,7 +9,6 @@ from kafka_keyshared.core.contract.commands import (
     Command,
     Halt,
     LeaseSlice,
-    Level,
     Recall,
     ReplaceWorker,
 )
@@ -20,6 +19,7 @@ from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.worker_changes.worker_lifecycle import EVICT_AFTER
+from kafka_keyshared.executors.notice_text import Level
 from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, P1, record
 

@@ -11,7 +11,7 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.failures.lane_actions import shown
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.offsets.commit_metadata import encode
-from kafka_keyshared.core.offsets.lane_section import LANES_MOST, LaneNotes, hash_of
+from kafka_keyshared.core.offsets.metadata_sections import LANES_MOST, LaneNotes, hash_of
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, Lane, OrderScope, lane_by, lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.hashing import LANE_KEY_BYTES

@@ -7,8 +7,9 @@ import pytest
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.outcomes import Disposition
-from kafka_keyshared.core.contract.retry_policy import Decision, RetryPolicy, decide
-from kafka_keyshared.core.failures import failed_attempts as failures
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
+from kafka_keyshared.core.failures import failed_attempts, follow_up
+from kafka_keyshared.core.failures.decision import Decision, decide
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
@@ -316,7 +317,7 @@ def test_dead_letter_as_policy_needs_a_dead_letter_topic() -> None:
 def test_more_retries_than_can_be_readied_in_one_step_stay_due_and_all_run_in_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(failures, "FIRED_AT_ONCE", 40)
+    monkeypatch.setattr(failed_attempts, "FIRED_AT_ONCE", 40)
     harness = harness_with(retry=RetryPolicy(attempts=2, backoff=1.0, jitter=0.0))
     harness.fetch(*[record(offset, f"key-{offset}") for offset in range(100)])
     harness.work({offset: [ERROR] for offset in range(100)})
@@ -324,7 +325,7 @@ def test_more_retries_than_can_be_readied_in_one_step_stay_due_and_all_run_in_tu
     left = []
     for _ in range(3):
         assert harness.core.next_due() is not None, "the loop comes back for what is still due"
-        harness.tell(ev.Flush())
+        harness.tell(ev.LeaseDue())
         left.append(sum(closed.due is not None for closed in harness.sub().closed.lanes.values()))
     assert left == [60, 20, 0]
     assert harness.core.next_due() is None
@@ -429,12 +430,12 @@ def test_a_verdict_that_nobody_acts_on_is_refused_and_settles_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It once fell through to a drop."""
-    monkeypatch.setattr(failures, "decide", lambda *_, **__: Decision(Disposition.ERROR))
+    monkeypatch.setattr(follow_up, "decide", lambda *_, **__: Decision(Disposition.ERROR))
     harness = Harness()
     harness.assign()
     harness.fetch(record(0))
     harness.worker().start()
     harness.worker().finish(ERROR)
-    with pytest.raises(InvariantError, match="nobody knows what to do for the disposition"):
+    with pytest.raises(InvariantError, match="unknown disposition of a failed record"):
         harness.deliver()
     assert harness.sub().counts.dropped == 0

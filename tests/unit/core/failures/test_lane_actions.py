@@ -12,9 +12,10 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.failures.lane_actions import EVENTS, listing
 from kafka_keyshared.core.lanes.closed import LANE_TABLE, LaneState
 from kafka_keyshared.core.offsets.commit_metadata import encode
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, hash_of
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, hash_of
 from kafka_keyshared.core.records.lane_identity import NULL_KEY, lane_by, lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.executors.notice_words import order_text
 from kafka_keyshared.model import Record, TopicPartition, Undecodable
 from tests.support.commit_texts import here
 from tests.support.core_harness import Harness
@@ -49,6 +50,11 @@ def order(
     partition, offset = at or (None, -1)
     harness.tell(LaneOrder("default", action, None if at else key, partition, offset))
     return harness.actor.lane_answers.pop()
+
+
+def done_text(answer: cmd.LaneAnswer) -> str:
+    """Return the answer to an executed order; "" where it was refused."""
+    return "" if answer.done is None else order_text(answer.done)
 
 
 def state_of(harness: Harness) -> LaneState | None:
@@ -151,7 +157,7 @@ def test_in_each_state_an_order_is_done_or_refused_by_name_as_the_table_has_it(
     if EVENTS[action] in LANE_TABLE[state]:
         assert answer.done
         assert not answer.refused
-        assert "(key b'a')" in answer.done
+        assert "(key b'a')" in done_text(answer)
     else:
         assert not answer.done
         assert "orders-0" in answer.refused
@@ -195,8 +201,8 @@ def test_a_blocked_lane_that_is_released_goes_on_with_its_head_and_all_its_attem
     harness.work({0: [ERROR]})
     assert state_of(harness) is LaneState.BLOCKED
     answer = order(harness, RELEASE)
-    assert answer.done == "orders-0@0 (key b'a'), blocked is released; 1 record behind it"
-    assert harness.said(f"by order: {answer.done}")
+    assert done_text(answer) == "orders-0@0 (key b'a'), blocked is released; 1 record behind it"
+    assert harness.said(f"by order: {done_text(answer)}")
     assert harness.work({0: [ERROR]}) == [0]
     assert state_of(harness) is LaneState.WAITING, "that was the first of two"
     harness.later(0.0)
@@ -238,7 +244,7 @@ def test_a_key_that_came_diverted_and_of_which_nothing_has_come_is_released_by_i
     harness = Harness(SubscriptionSettings(on_exhausted="divert", dlq=True))
     harness.assign(position=0, metadata=encode(here(0), {}, notes=notes).text, log=(0, 9))
     assert "no lane of key b'b' is closed" in order(harness, RELEASE, b"b").refused
-    assert "is diverted no more" in order(harness, RELEASE, b"a").done
+    assert "is diverted no more" in done_text(order(harness, RELEASE, b"a"))
     harness.fetch(record(0, "a"))
     assert harness.work() == [0]
     (commit,) = harness.commit()
@@ -252,7 +258,7 @@ def test_the_lane_of_null_keys_that_came_diverted_is_released_as_the_empty_key(n
     harness = Harness(SubscriptionSettings(on_exhausted="divert", dlq=True, null_keys=nulls))  # type: ignore[arg-type]
     harness.assign(position=0, metadata=encode(here(0), {}, notes=notes).text, log=(0, 9))
     answer = order(harness, RELEASE, b"")
-    assert ("is diverted no more" in (answer.done or "")) is (nulls == "one-lane")
+    assert ("is diverted no more" in done_text(answer)) is (nulls == "one-lane")
     harness.fetch(record(0, None))
     assert harness.work() == [0]
 
@@ -275,7 +281,7 @@ def test_a_release_lets_a_partition_go_on_that_was_stopped_for_what_the_lane_hel
 def test_a_blocked_head_that_is_dropped_is_settled_and_counted_and_its_lane_goes_on() -> None:
     harness = blocked()
     answer = order(harness, DROP, at=(P0, 0))
-    assert answer.done == "orders-0@0 (key b'a'), blocked is dropped; 1 record behind it"
+    assert done_text(answer) == "orders-0@0 (key b'a'), blocked is dropped; 1 record behind it"
     assert harness.sub().counts.dropped == 1
     assert harness.work() == [1]
     assert harness.committed() == (3, [])
@@ -366,7 +372,7 @@ def test_a_record_without_a_key_is_named_by_its_place() -> None:
     harness.assign()
     harness.fetch(record(0, None), record(1, None))
     harness.work({0: [ERROR]})
-    assert "orders-0@0 (no key)" in order(harness, DROP, at=(P0, 0)).done
+    assert "orders-0@0 (no key)" in done_text(order(harness, DROP, at=(P0, 0)))
     assert harness.committed() == (2, [])
 
 

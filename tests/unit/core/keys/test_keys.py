@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.contract.commands import LaneAnswer, Level
+from kafka_keyshared.core.contract.commands import LaneAnswer
 from kafka_keyshared.core.contract.events import LaneAction, LaneOrder
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.keys import key_cache
@@ -15,6 +15,7 @@ from kafka_keyshared.core.keys.extraction import DerivedKeys, NullKeys, Undecoda
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.executors.notice_text import Level
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
 from tests.support.core_harness import Harness
@@ -90,7 +91,7 @@ def test_the_slot_is_that_of_the_derived_key() -> None:
     keys = [b"key-%d" % number for number in range(40)]
     made.fetch(*(headed(offset, key) for offset, key in enumerate(keys)))
     owners = made.sub().table.owners
-    leased = list(made.sub().leases())
+    leased = list(made.sub().unsettled.leases())
     assert leased
     for slice_ in (each.slice for each in leased):
         for item in slice_.records:
@@ -194,7 +195,7 @@ def test_one_lane_a_failure_without_a_key_does_not_close_the_lane_of_the_empty_k
 def test_one_lane_null_keys_go_to_the_owner_of_the_empty_keys_slot() -> None:
     made = member(nulls="one-lane", key_of=None)
     made.fetch(*(record(offset, None) for offset in range(8)))
-    assert {leased.slice.worker for leased in made.sub().leases()} == {
+    assert {leased.slice.worker for leased in made.sub().unsettled.leases()} == {
         made.sub().table.owners[slot_of(b"")]
     }
 
@@ -497,7 +498,10 @@ def test_keys_told_at_once_route_as_keys_told_singly(nulls: NullKeys, broken: bo
         each.fetch(*[headed(offset, key) for offset, key in enumerate(keys)])
         each.fetch(FakeRecord(P0, 7, None, error="an event"), headed(8, b"a"))
     backlogs = [
-        [[item.offset() for item in leased.slice.records] for leased in each.sub().leases()]
+        [
+            [item.offset() for item in leased.slice.records]
+            for leased in each.sub().unsettled.leases()
+        ]
         for each in made
     ]
     assert backlogs[0] == backlogs[1]

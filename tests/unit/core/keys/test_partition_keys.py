@@ -34,7 +34,7 @@ def test_each_key_is_leased_to_the_owner_of_its_slot() -> None:
     owners = made.sub().table.owners
     leased = {
         item.offset(): each.slice.worker
-        for each in made.sub().leases()
+        for each in made.sub().unsettled.leases()
         for item in each.slice.records
     }
     slot_of = SLOT_FUNCTIONS["blake3_u16"]

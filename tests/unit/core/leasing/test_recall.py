@@ -29,7 +29,7 @@ def leased_of(member: Harness, at: TopicPartition) -> int:
     """How many records of the partition are leased."""
     return sum(
         leased.slice.came.partition_of(index) == at
-        for leased in member.sub().leases()
+        for leased in member.sub().unsettled.leases()
         for index in leased.indices()
     )
 
@@ -44,7 +44,7 @@ def test_a_revoke_takes_back_what_is_of_the_partition_and_what_is_behind_it() ->
     member.tell(ev.Revoking([P1]))
     (recall,) = recalls(member)
     assert recall.only == {first: [1, 2], second: [0, 1]}
-    assert len(list(member.sub().waiting())) == 4
+    assert len(list(member.sub().unsettled.waiting())) == 4
     assert member.core.outstanding() == 1
     member.worker().finish()
     assert member.work() == [1, 2]
@@ -134,7 +134,7 @@ def test_records_that_come_back_go_before_what_waited_behind_them() -> None:
     member.worker().start()
     assert member.core.outstanding() == 2
     member.recall()
-    assert [each.offset() for each in member.sub().waiting()] == [1, 2, 3]
+    assert [each.offset() for each in member.sub().unsettled.waiting()] == [1, 2, 3]
     member.worker().finish()
     assert member.work() == [1, 2, 3]
 
@@ -192,7 +192,7 @@ def test_a_record_that_comes_back_twice_is_refused_and_changes_nothing() -> None
     member.deliver()
     with pytest.raises(InvariantError, match="gave back twice"):
         member.core.handle(answer, member.now)
-    assert [each.offset() for each in member.sub().waiting()] == [0, 1]
+    assert [each.offset() for each in member.sub().unsettled.waiting()] == [0, 1]
 
 
 def test_a_report_on_a_record_that_has_come_back_is_refused() -> None:

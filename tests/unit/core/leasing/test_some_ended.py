@@ -133,7 +133,7 @@ def test_a_lane_goes_on_when_its_head_has_ended_whatever_else_its_slice_has() ->
     )
     scene.fetch(record(2, "a"), record(3, "b"))
     scene.now += 1.0
-    scene.tell(ev.Flush())
+    scene.tell(ev.LeaseDue())
     assert scene.offsets()[1:] == [[0, 1]], "both heads run again, in one slice"
     scene.report(ev.SomeEnded(scene.leased[1].id, (0,), 0.1))
     assert scene.offsets()[2:] == [[2]], "a has gone on, and b waits for its head"
@@ -150,7 +150,7 @@ def test_a_slot_that_drains_waits_for_its_own_record_and_not_for_the_rest_of_the
     moved = [
         index
         for index, each in enumerate(slice_.records)
-        if scene.sub.waits_for(scene.sub.keys.slot(each.key()), 0)
+        if scene.sub.routing.waits_for(scene.sub.keys.slot(each.key()), 0)
     ]
     assert 0 < len(moved) < 4, "some of the slots have changed hands"
     assert scene.sub.draining.count == len(moved)

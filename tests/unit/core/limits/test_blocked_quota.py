@@ -188,7 +188,7 @@ def test_what_is_held_for_a_slot_without_a_worker_counts_like_what_is_blocked() 
     harness = member()
     sub = harness.sub()
     held = Parking()  # any waiting place will do
-    sub.places.append(held)
+    sub.routing.places.append(held)
     sub.look_ahead.held.append(held)
     nobodys = [record(offset, "nobody's") for offset in range(WINDOW // 4)]
     sub.window.receive(Chunk(nobodys))

@@ -8,6 +8,7 @@ from kafka_keyshared.core.contract.commands import Commit, CommitEntry, Notice
 from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult, Right
 from kafka_keyshared.core.offsets.commit import DOUBT, UNANSWERED_MOST, CommitPolicy, Commits
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.executors.notice_text import line_of
 from kafka_keyshared.model import TopicPartition
 from tests.support.core_harness import Harness
 from tests.support.records import P0, P1, record
@@ -125,7 +126,7 @@ def test_a_failed_commit_is_not_committed_and_each_partition_is_sent_again_alone
     (both,) = commits.plan({P0: entry(1), P1: entry(2)}, 10.0)
     (notice,) = commits.answered(CommitAnswer(both, RETRY, "no coordinator"), 10.5)
     assert isinstance(notice, Notice)
-    assert "orders-0, orders-1 failed: no coordinator" in notice.text
+    assert "orders-0, orders-1 failed: no coordinator" in line_of(notice).text
     assert (commits.committed(P0), commits.committed(P1)) == (0, 0)
     assert not commits.due(11.4, changed=True, idle_since=0.0)
     assert commits.due(11.5, changed=False, idle_since=None)
@@ -250,7 +251,7 @@ def test_a_lost_commit_does_not_count_and_is_not_sent_again_by_itself(commits: C
     (first,) = commits.plan({P0: entry(1)}, 10.0)
     (notice,) = commits.answered(CommitAnswer(first, CommitResult.LOST, "unknown member"), 10.1)
     assert isinstance(notice, Notice)
-    assert "unknown member" in notice.text
+    assert "unknown member" in line_of(notice).text
     assert commits.committed(P0) == 0
     assert not commits.due(99.0, changed=False, idle_since=None)
 
@@ -263,7 +264,7 @@ def test_a_denied_commit_is_sent_again_and_does_not_count(commits: Commits) -> N
     (first,) = commits.plan({P0: entry(1)}, 10.0)
     (notice,) = commits.answered(denied(first, Right.GROUP), 10.1)
     assert isinstance(notice, Notice)
-    assert "not authorized; its positions are sent again" in notice.text
+    assert "not authorized; its positions are sent again" in line_of(notice).text
     assert commits.committed(P0) == 0
     assert commits.due(11.2, changed=False, idle_since=None)
     (second,) = commits.plan({P0: entry(1)}, 11.2)

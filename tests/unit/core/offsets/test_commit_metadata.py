@@ -20,8 +20,7 @@ from kafka_keyshared.core.offsets.commit_metadata import (
     settled_runs,
     size_bound,
 )
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
-from kafka_keyshared.core.offsets.log_position import topic_id_in
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, Tried, topic_id_in
 from kafka_keyshared.core.offsets.settled_set_codec import MAX_OFFSET, bitmap_span
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition

@@ -14,7 +14,7 @@ from kafka_keyshared.core.offsets.commit_metadata import (
     encode,
     lane_rooms,
 )
-from kafka_keyshared.core.offsets.lane_section import (
+from kafka_keyshared.core.offsets.metadata_sections import (
     LANES_MOST,
     LaneNotes,
     Tried,

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from kafka_keyshared.core.offsets.commit_metadata import Decoded, Runs, clip, decode, encode
-from kafka_keyshared.core.offsets.lane_section import LANES_MOST, LaneNotes, Tried
+from kafka_keyshared.core.offsets.metadata_sections import LANES_MOST, LaneNotes, Tried
 from kafka_keyshared.lab.simulator.commit_text import Whose, read_commit
 from tests.support.commit_texts import here
 from tests.support.records import P0

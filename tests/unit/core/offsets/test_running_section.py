@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET, TEXT_LIMIT, decode, encode
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried, merged
-from kafka_keyshared.core.offsets.running_section import (
+from kafka_keyshared.core.offsets.metadata_sections import (
     COUNTED_MOST,
     RUNNING_BUDGET,
     STARTED,
     WAITING,
+    LaneNotes,
     RunningNote,
+    Tried,
+    merged,
     pack_running,
 )
 from kafka_keyshared.core.offsets.settled_set_codec import MAX_OFFSET

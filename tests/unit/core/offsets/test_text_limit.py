@@ -9,6 +9,7 @@ import pytest
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.events import CommitResult
+from kafka_keyshared.core.contract.facts import CommitFailed
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET, TEXT_LIMIT, decode
 from kafka_keyshared.core.offsets.text_limit import TextLimit
@@ -163,7 +164,8 @@ def test_a_commit_without_metadata_that_is_refused_for_its_size_is_sent_again_la
     harness.work()
     (commit,) = harness.commit(final=True)
     said = harness.answer(commit, CommitResult.TOO_LARGE)
-    assert any(isinstance(each, cmd.Notice) and "sent again" in each.text for each in said)
+    failed = [each.fact for each in said if isinstance(each, cmd.Notice)]
+    assert any(isinstance(each, CommitFailed) and not each.refused for each in failed)
     assert not harness.core.commit_wanted(harness.now + 0.1)
     assert harness.core.commit_wanted(harness.now + 2.0)
 

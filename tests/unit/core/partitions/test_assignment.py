@@ -7,8 +7,7 @@ import pytest
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets import commit_metadata
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
-from kafka_keyshared.core.offsets.running_section import STARTED, RunningNote
+from kafka_keyshared.core.offsets.metadata_sections import STARTED, LaneNotes, RunningNote, Tried
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
@@ -398,4 +397,4 @@ def test_no_retry_of_a_partition_that_is_being_revoked_starts() -> None:
     harness.tell(ev.Revoking([P0]))
     harness.later(60.0)
     assert harness.work() == []
-    assert [each.offset() for each in harness.sub().waiting()] == [0]
+    assert [each.offset() for each in harness.sub().unsettled.waiting()] == [0]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.contract.commands import Commit, Level
+from kafka_keyshared.core.contract.commands import Commit
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.commit_metadata import decode, encode
-from kafka_keyshared.core.offsets.lane_section import LaneNotes
-from kafka_keyshared.core.offsets.running_section import STARTED, WAITING, RunningNote
+from kafka_keyshared.core.offsets.metadata_sections import STARTED, WAITING, LaneNotes, RunningNote
 from kafka_keyshared.core.partitions.careful_starts import (
     ALONE_SECONDS,
     CAREFUL_SECONDS,
@@ -19,6 +18,7 @@ from kafka_keyshared.core.partitions.careful_starts import (
     PATIENCE,
 )
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.executors.notice_text import Level
 from kafka_keyshared.model import Record, TopicPartition
 from tests.support.commit_texts import here
 from tests.support.core_harness import Harness

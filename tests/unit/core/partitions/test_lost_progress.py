@@ -52,7 +52,7 @@ def back(
 def test_it_starts_where_it_was_left() -> None:
     made = lost()
     assert back(made, 1) == (1, [1])
-    assert made.said("orders-0: back with nobody else's commit")
+    assert made.said("orders-0: assigned again, and no other member has committed")
 
 
 def test_what_was_left_needs_not_fit_in_what_the_brokers_take() -> None:

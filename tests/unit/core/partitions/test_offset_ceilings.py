@@ -87,7 +87,7 @@ def size_of_set(harness: Harness, budget: int) -> int:
     """What a commit of P0 would take now; nothing is looked at, or raised, for it."""
     sub, state = harness.sub(), harness.core.partitions[P0]
     assert state.received_end is not None
-    held = {sub.name: collect(sub.unsettled(harness.pool.progress())).get(P0, {})}
+    held = {sub.name: collect(sub.unsettled.records(harness.pool.progress())).get(P0, {})}
     found = derive(state.received_end, held, state.restored, harness.core.ceilings.of(P0))
     text = encode(here(found.position), found.runs, {}, set_budget=budget)
     assert not text.truncated, f"a set that does not fit, of {len(found.runs[sub.name])} runs"
@@ -158,7 +158,7 @@ def test_a_restored_set_is_kept_until_its_offsets_are_below_the_ceiling() -> Non
     harness = Harness(set_budget=60)
     harness.assign(P0, metadata=encode(here(0), {"default": runs}).text, log=(0, 5_000))
     harness.fetch(*[record(offset, str(offset)) for offset in range(4_000)])
-    held = {each.offset() for each in harness.sub().held()}
+    held = {each.offset() for each in harness.sub().unsettled.held()}
     assert held == {0, *range(2, 900), *range(1_800, 4_000)}
     assert harness.sub().parking.ceilings[P0] < 900
     assert not harness.commit(final=True)  # there is nothing new to say
@@ -308,8 +308,10 @@ def test_marks_are_not_believed_where_a_dead_worker_left_newer_records_before_ol
         if item is not None:
             second.finish()
         harness.deliver()
-    held = {each.offset() for each in harness.sub().waiting()} | {
-        each.offset() for leased in harness.sub().leases() for each in leased.slice.records
+    held = {each.offset() for each in harness.sub().unsettled.waiting()} | {
+        each.offset()
+        for leased in harness.sub().unsettled.leases()
+        for each in leased.slice.records
     }
     harness.fetch(*[record(offset, keys[1]) for offset in range(before - 2, before + 8)])
     assert min(held) < 5
@@ -331,7 +333,7 @@ def test_where_nothing_is_left_to_run_a_look_is_not_put_off_for_long() -> None:
             if due is not None and due > member.now:
                 waited += due - member.now
                 member.now = due
-            member.tell(ev.Flush())
+            member.tell(ev.LeaseDue())
     assert waited < 0.1, f"the owner had nothing to do for {waited:.2f} s"
 
 
@@ -382,3 +384,27 @@ def test_what_came_back_for_a_worker_that_is_away_is_older_than_any_mark() -> No
     harness.commit(final=True)
     assert len(harness.sub().unowned.away) == 30
     assert not harness.said("does not fit")
+
+
+# --- one question for each chunk ---
+
+
+def test_a_chunk_below_its_ceiling_is_admitted_and_sets_the_first_one_of_its_partition() -> None:
+    harness = Harness()
+    ceilings = harness.core.ceilings
+    harness.assign(P0, position=None)
+    assert ceilings.of(P0) == {}
+    assert ceilings.admit({P0: 101}, [record(100)], harness.now)
+    assert ceilings.of(P0)["default"] > SPAN
+
+
+def test_a_chunk_beyond_its_ceiling_is_admitted_once_older_records_have_settled() -> None:
+    harness = Harness(SubscriptionSettings(workers=workers(1)), set_budget=30)
+    harness.assign(P0)
+    ceiling = harness.core.ceilings.of(P0)["default"]
+    harness.fetch(*[record(each, str(each)) for each in range(ceiling)])
+    beyond = {P0: ceiling + 1}
+    assert not harness.core.ceilings.admit(beyond, [record(ceiling)], harness.now)
+    harness.work()
+    assert harness.core.ceilings.admit(beyond, [record(ceiling)], harness.now + 1.0)
+    assert harness.core.ceilings.of(P0)["default"] > ceiling

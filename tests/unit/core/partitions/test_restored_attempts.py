@@ -6,10 +6,11 @@ import pytest
 
 from kafka_keyshared.core.contract import events as ev
 from kafka_keyshared.core.contract.outcomes import Disposition
-from kafka_keyshared.core.contract.retry_policy import Decision, RetryPolicy, decide
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
+from kafka_keyshared.core.failures.decision import Decision, decide
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.offsets.commit_metadata import encode
-from kafka_keyshared.core.offsets.lane_section import LaneNotes, Tried
+from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, Tried
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.lab.simulator.commit_text import read_notes

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from kafka_keyshared.core.records.waiting_places import WaitingPlace, without
+from kafka_keyshared.core.records.backlog import WaitingPlace, without
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition
@@ -38,7 +38,7 @@ def shelved(*records: Record, prefetch_records: int = 1) -> tuple[Harness, Shelf
     harness.assign(P0, P1)
     shelf = Shelf()
     sub = harness.sub()
-    sub.places.append(shelf)
+    sub.routing.places.append(shelf)
     harness.fetch(*records)
     backlog = sub.workers[0].row.backlog
     shelf.records, _ = backlog.take(len(backlog))
@@ -54,8 +54,8 @@ def test_what_lies_there_is_held_and_waits() -> None:
     harness, shelf = shelved(*on_two_partitions())
     sub = harness.sub()
     for each in shelf.records:
-        assert any(each is one for one in sub.waiting())
-        assert any(each is one for one in sub.held())
+        assert any(each is one for one in sub.unsettled.waiting())
+        assert any(each is one for one in sub.unsettled.held())
     harness.core.check()
 
 
@@ -79,9 +79,9 @@ def test_it_goes_with_its_partition_and_with_no_other() -> None:
 
 def test_the_oldest_record_is_no_longer_a_matter_of_the_backlogs() -> None:
     harness, shelf = shelved(*on_two_partitions())
-    assert not harness.sub().in_arrival_order()
+    assert not harness.sub().unsettled.in_arrival_order()
     shelf.records.clear()
-    assert harness.sub().in_arrival_order()
+    assert harness.sub().unsettled.in_arrival_order()
 
 
 def test_the_checks_see_what_lies_there_twice_or_is_not_counted() -> None:
@@ -104,7 +104,7 @@ def test_whatever_a_subscription_has_that_holds_records_is_registered(one_lease:
     assert set(names) == {"waiting", "empty", "forget"}
     places = [each for each in parts if all(hasattr(each, name) for name in names)]
     assert len(places) == (11 if one_lease else 10)
-    assert {id(each) for each in places} == {id(each) for each in sub.places}
+    assert {id(each) for each in places} == {id(each) for each in sub.routing.places}
 
 
 def test_what_waits_for_the_end_of_a_lease_is_held_and_goes_with_its_partition() -> None:
@@ -112,7 +112,7 @@ def test_what_waits_for_the_end_of_a_lease_is_held_and_goes_with_its_partition()
     harness.assign(P0, P1)
     harness.fetch(record(0, "a"), record(1, "a"), record(0, "a", P1))
     harness.worker().start()
-    assert [each.offset() for each in harness.sub().waiting()] == [1, 0]
+    assert [each.offset() for each in harness.sub().unsettled.waiting()] == [1, 0]
     assert harness.committed()[0] == 0
     harness.revoke(P1)
-    assert [each.offset() for each in harness.sub().waiting()] == [1]
+    assert [each.offset() for each in harness.sub().unsettled.waiting()] == [1]

@@ -182,8 +182,8 @@ def test_filters_that_cannot_be_are_refused_and_nothing_changes(
 ) -> None:
     made: Filtering = member()
     sub = made.sub()
-    before = sub.table.version, sub.table.routing, shown(sub.table.filtered), sub.has_gaps
+    before = sub.table.version, sub.table.routing, shown(sub.table.filtered), sub.routing.has_gaps
     with pytest.raises(ConfigError, match=said):
         made.filter(worker, *patterns)
-    after = sub.table.version, sub.table.routing, shown(sub.table.filtered), sub.has_gaps
+    after = sub.table.version, sub.table.routing, shown(sub.table.filtered), sub.routing.has_gaps
     assert after == before

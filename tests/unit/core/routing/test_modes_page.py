@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.contract.outcomes import Disposition
-from kafka_keyshared.core.contract.retry_policy import Decision
-from kafka_keyshared.core.failures import failed_attempts
+from kafka_keyshared.core.failures import follow_up
+from kafka_keyshared.core.failures.decision import Decision
 from kafka_keyshared.core.leasing import drop_when_full
 from tests.setup import modes_page
 from tests.setup.page_tables import written
@@ -32,7 +32,7 @@ def test_another_rule_for_a_full_worker_is_another_table(monkeypatch: pytest.Mon
 
 
 def test_another_rule_for_failures_is_another_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failed_attempts, "decide", lambda *_, **__: Decision(Disposition.DROP))
+    monkeypatch.setattr(follow_up, "decide", lambda *_, **__: Decision(Disposition.DROP))
     after = rows()
     assert after["a record fails"] == ["it is dropped, its key goes on"] * 4
     assert after["a worker is gone for good"][0].startswith("what it ran is dropped")

@@ -275,7 +275,7 @@ def test_records_are_routed_by_that_ring() -> None:
     ring = VnodeRing(worker_names(20), ROUTING_VNODES)
     sub = Subscription(settings)
     keys = [b"key-%d" % number for number in range(200)]
-    assert [sub.owner(record(0, key)).name for key in keys] == [
+    assert [sub.routing.owner(record(0, key)).name for key in keys] == [
         ring.owner(slot_of(key)) for key in keys
     ]
     assert list(sub.table.shares.values()) == list(ring.share().values())

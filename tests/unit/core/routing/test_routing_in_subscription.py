@@ -413,7 +413,7 @@ def test_the_first_filters_may_come_with_a_worker_that_joins() -> None:
     running = member.worker(0)
     assert running.start() is not None
     member.tell(ev.Join("default", "pay", [pay]))
-    assert sub.has_gaps
+    assert sub.routing.has_gaps
     assert sub.draining.count == 1
     assert sub.draining.pending(sub.keys.slot(pay)) == 1, "the slot of whoever takes that key"
     assert not sub.draining.pending(sub.keys.slot(other)), "another one than of the other key"
@@ -481,7 +481,7 @@ def test_first_filters_that_could_not_have_been_given_at_the_start_are_refused(
         member.tell(ev.Join("default", "late", ["x"]))
     assert len(member.sub().workers) == 2
     member.tell(ev.Join("default", "late", ["*"]))
-    assert not member.sub().has_gaps, "whoever takes every key does not filter"
+    assert not member.sub().routing.has_gaps, "whoever takes every key does not filter"
 
 
 def test_first_filters_by_which_a_record_may_be_nobodys_are_refused_unless_it_is_said() -> None:
@@ -511,10 +511,10 @@ def test_a_join_that_is_refused_changes_nothing(
 ) -> None:
     member = started(mode, given=given)
     sub = member.sub()
-    before = (sub.table.version, sub.table.routing, [*sub.workers], [*sub.places])
+    before = (sub.table.version, sub.table.routing, [*sub.workers], [*sub.routing.places])
     with pytest.raises(ConfigError, match=said):
         member.tell(ev.Join("default", "late", join))
-    assert (sub.table.version, sub.table.routing, [*sub.workers], [*sub.places]) == before
+    assert (sub.table.version, sub.table.routing, [*sub.workers], [*sub.routing.places]) == before
     member.fetch(*one_of_each())
     assert sorted(member.work()) == list(range(40))
 
@@ -523,7 +523,7 @@ def test_where_nobody_filters_there_is_no_wide_slot_and_nothing_to_look_for() ->
     for given in ({}, {"filters": {"worker-0": ["*"], "worker-1": []}}):
         sub = started(given=given).sub()
         assert sub.keys.slot is slot_of
-        assert not sub.has_gaps
+        assert not sub.routing.has_gaps
         assert isinstance(sub.table.rows, list)
 
 

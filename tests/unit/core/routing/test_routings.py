@@ -68,14 +68,14 @@ def workers(*names: str) -> list[Worker]:
 # --- every routing ---
 
 
-def of_each(routing: Routing) -> list[Owner]:
+def by_partition(routing: Routing) -> list[Owner]:
     """Say by the table whose each slot is."""
     return [routing.workers[owner] if owner >= 0 else Unowned(owner) for owner in routing.table()]
 
 
 @pytest.mark.parametrize("routing", ROUTINGS, ids=lambda each: type(each).__name__)
 def test_arcs_table_spans_and_owner_say_the_same(routing: Routing) -> None:
-    owners = of_each(routing)
+    owners = by_partition(routing)
     assert len(owners) == sum(slots for _, slots in routing.arcs()) == SLOTS
     spans = list(routing.spans())
     assert [owner for first, last, owner in spans for _ in range(first, last + 1)] == owners

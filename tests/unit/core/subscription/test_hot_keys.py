@@ -9,7 +9,6 @@ from itertools import count
 import pytest
 
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
-from kafka_keyshared.core.contract.commands import Level
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.lanes.closed import LaneState
 from kafka_keyshared.core.subscription.hot_keys import FADES, NAMED, Heat, written
@@ -19,6 +18,7 @@ from kafka_keyshared.core.subscription.settings import (
     SubscriptionSettings,
 )
 from kafka_keyshared.core.workers.shards import Shard, SharedRow, shard_of
+from kafka_keyshared.executors.notice_text import Level
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.lab.simulator.stepped import SteppedWorker
 from kafka_keyshared.shared_status import HotKey, SharedStatus

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.facts import RecordsShed, Repeats
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.lanes.closed import ClosedLane
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.core.telemetry.blocked_reminder import REMIND_EVERY
-from kafka_keyshared.core.telemetry.burst import INTERVAL, Burst, EventLine
+from kafka_keyshared.core.telemetry.bursts import INTERVAL, REMIND_EVERY, Burst
+from kafka_keyshared.executors.notice_text import line_of
 from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, record
 
@@ -77,28 +77,31 @@ def test_one_more_is_told_in_its_own_words_and_how_long_ago_it_was() -> None:
 
 
 def test_what_goes_on_is_told_without_an_age() -> None:
-    told: Burst[str] = Burst(cmd.Level.WARNING, "times", EventLine)
+    told: Burst[RecordsShed] = Burst()
     said = []
     for at in range(200):
-        said += [*told.add(f"at {at}", at / 10), *told.due(at / 10)]
-    assert [each.text for each in said] == ["at 0", "100 more times in 10 s, the first: at 1"]
+        said += [*told.add(RecordsShed("w", at), at / 10), *told.due(at / 10)]
+    assert [each.fact for each in said] == [RecordsShed("w", 0), RecordsShed("w", 1)]
+    assert said[0].repeats is None
+    assert line_of(said[1]).text.startswith(
+        "100 more times a worker was full and records dropped in 10 s, the first: w is full: 1 "
+    )
 
 
-def test_what_is_only_counted_is_never_put_into_words() -> None:
-    asked: list[int] = []
-
-    def words(each: int) -> EventLine:
-        asked.append(each)
-        return EventLine(str(each))
-
-    told = Burst(cmd.Level.WARNING, "times", words)
+def test_what_is_only_counted_needs_no_details() -> None:
+    described: list[int] = []
+    told: Burst[RecordsShed] = Burst()
     for each in range(1_000):
         if not told.only_counted(each / 1_000):
-            told.add(each, each / 1_000)
-    assert asked == [0]
-    (line,) = told.due(INTERVAL)
-    assert line.text == "999 more times in 10 s, the last 9 s ago, the first: 1"
-    assert asked == [0, 1]
+            described.append(each)
+            told.add(RecordsShed("w", each), each / 1_000)
+    assert described == [0, 1]
+    (notice,) = told.due(INTERVAL)
+    assert notice.fact == RecordsShed("w", 1)
+    assert notice.repeats == Repeats(999, INTERVAL, INTERVAL - 0.999)
+    assert line_of(notice).text.startswith(
+        "999 more times a worker was full and records dropped in 10 s, the last 9 s ago, the first"
+    )
 
 
 def test_a_dlq_that_refuses_many_is_told_in_few_lines() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
-from kafka_keyshared.core.telemetry.burst import INTERVAL
-from kafka_keyshared.core.telemetry.failure_lines import KINDS_MAX, WHOLE_A_SECOND
+from kafka_keyshared.core.telemetry.bursts import INTERVAL, TRACEBACKS_A_SECOND
+from kafka_keyshared.core.telemetry.failure_kinds import KINDS_MAX
+from kafka_keyshared.executors.notice_text import Level, NoticeLine
 from tests.support.core_harness import Harness
 from tests.support.records import GIVE_UP, NOT_NOW, P0, record
 
@@ -36,14 +36,14 @@ def failing(
     return harness
 
 
-def told(harness: Harness, part: str = "attempt") -> list[cmd.Notice]:
+def told(harness: Harness, part: str = "attempt") -> list[NoticeLine]:
     return [each for each in harness.notices if part in f"{each.text}\n{each.traceback}"]
 
 
 def test_the_first_failure_is_told_at_once_with_record_key_place_and_traceback() -> None:
     harness = failing([MISSING])
     (line,) = told(harness)
-    assert line.level is cmd.Level.WARNING
+    assert line.level is Level.WARNING
     assert line.text == (
         "orders-0@0 (key b'key-0'), attempt 1 of 5: KeyError at app.py:12: 'customer_id'; "
         "it runs again in 0.1 s"
@@ -107,7 +107,7 @@ def test_a_line_says_what_follows() -> None:
 def test_a_retry_that_its_handler_asked_for_is_no_warning() -> None:
     harness = failing([NOT_NOW], [NOT_NOW], [NOT_NOW])
     (line,) = told(harness)
-    assert line.level is cmd.Level.INFO
+    assert line.level is Level.INFO
     assert line.text.endswith("it runs again in 3 s")
     harness.beat(BEATS)
     assert told(harness, "2 more attempts asked to be made again in 10 s")
@@ -115,7 +115,7 @@ def test_a_retry_that_its_handler_asked_for_is_no_warning() -> None:
 
 def test_one_that_asked_once_too_often_is() -> None:
     harness = failing([NOT_NOW], attempts=1)
-    assert told(harness)[0].level is cmd.Level.WARNING
+    assert told(harness)[0].level is Level.WARNING
 
 
 def test_a_key_that_blocks_shows_why_with_the_traceback_once_per_kind() -> None:
@@ -131,9 +131,9 @@ def test_a_key_that_blocks_shows_why_with_the_traceback_once_per_kind() -> None:
 
 
 def test_of_many_kinds_that_block_at_once_a_few_are_told_whole_the_others_another_time() -> None:
-    several = kinds(WHOLE_A_SECOND + 15)
+    several = kinds(TRACEBACKS_A_SECOND + 15)
     harness = failing(*([each] for each in several), attempts=1)
-    assert len(told(harness, "Traceback")) == WHOLE_A_SECOND
+    assert len(told(harness, "Traceback")) == TRACEBACKS_A_SECOND
     for first in (25, 50, 75, 100, 125):
         harness.beat(2)
         harness.fetch(*(record(first + n, f"key-{first + n}") for n in range(25)))
@@ -156,9 +156,9 @@ def kinds(count: int) -> list[Failure]:
 
 
 def test_of_many_kinds_at_once_a_few_are_told_whole_and_the_others_when_they_come_again() -> None:
-    several = kinds(WHOLE_A_SECOND + 15)
+    several = kinds(TRACEBACKS_A_SECOND + 15)
     harness = failing(*([each] for each in several))
-    assert len(told(harness, "Traceback")) == WHOLE_A_SECOND
+    assert len(told(harness, "Traceback")) == TRACEBACKS_A_SECOND
     harness.beat(BEATS)
     assert told(harness, "15 more attempts failed in 10 s (Error")
     for first in (25, 50):
@@ -177,7 +177,7 @@ def test_kinds_without_end_are_told_whole_so_often_and_then_counted() -> None:
         harness.beat()
     whole = told(harness, "Traceback")
     assert len(whole) == KINDS_MAX
-    assert f"(the last of {KINDS_MAX} kinds that are told whole)" in whole[-1].text
+    assert f"(the last of {KINDS_MAX} kinds logged with a traceback)" in whole[-1].text
     harness.beat(BEATS)
     (*_, line) = told(harness, "more attempts failed in 10 s (others ")
     assert "Error" in line.text

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.contract.events import DeadLetterAnswer, Flush
+from kafka_keyshared.core.contract.events import DeadLetterAnswer, LeaseDue
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
@@ -342,6 +342,6 @@ def test_a_letter_that_is_refused_for_good_is_named_at_the_first_refusal(for_goo
     harness.tell(DeadLetterAnswer(harness.publishes.pop(), "unknown topic", for_good=for_good))
     assert ("dlq-refusing" in traffic.codes()) is for_good
     harness.now += 1.0
-    harness.tell(Flush())
+    harness.tell(LeaseDue())
     harness.tell(DeadLetterAnswer(harness.publishes.pop(), "no leader"))
     assert "dlq-refusing" in traffic.codes(), "twice is enough for any"

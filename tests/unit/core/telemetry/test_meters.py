@@ -242,7 +242,7 @@ def test_a_worker_without_work_starves_and_a_busy_one_does_not() -> None:
     worker.start()
     harness.beat(4)
     starved = {each.name: each.starved_seconds for each in harness.sub().workers.values()}
-    busy = harness.sub().owner(record(0)).name
+    busy = harness.sub().routing.owner(record(0)).name
     assert starved.pop(busy) == 0
     assert list(starved.values()) == [2.0]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.contract.commands import Level, Recall
+from kafka_keyshared.core.contract.commands import Recall
 from kafka_keyshared.core.contract.events import Tick
 from kafka_keyshared.core.offsets.commit import CommitPolicy
 from kafka_keyshared.core.subscription.settings import OnEvict, SubscriptionSettings
 from kafka_keyshared.core.worker_changes.worker_lifecycle import EVICT_AFTER
+from kafka_keyshared.executors.notice_text import Level
 from kafka_keyshared.lab.simulator.stepped import SteppedWorker
 from tests.support.core_harness import Harness
 from tests.support.records import ERROR, P0, FakeRecord, record
@@ -110,7 +111,7 @@ def test_it_is_said_what_is_lost() -> None:
     evicted(harness, worker)
     (notice,) = [each for each in harness.notices if "could not be restarted" in each.text]
     assert notice.level is Level.ERROR
-    assert "what it held (at most 4 records) counts as done, and is lost" in notice.text
+    assert "its leased records (at most 4 records) count as done and are lost" in notice.text
 
 
 @pytest.mark.parametrize("on_evict", ["redeliver", "ack"])

@@ -65,7 +65,7 @@ class Ranges(Harness):
         self.core.check()
         self.seen += commands
         self.actor.act(commands)
-        self.tell(ev.Flush())
+        self.tell(ev.LeaseDue())
 
     def of(self, name: str) -> SteppedWorker:
         """The worker of that name."""

@@ -215,7 +215,10 @@ def test_state_whose_worker_is_gone_for_good_is_not_waited_for(asked: bool) -> N
     harness.fetch(*one_each(len(KEYS)))
     assert len(harness.work()) == len(KEYS)
     assert len(harness.sub().workers) == 1
-    text = f"A: the state of {lost:,} slots is lost, keys there begin without: its thread is gone"
+    text = (
+        f"A: the state of {lost:,} slots is lost, so their keys start without state: "
+        "its thread is gone"
+    )
     assert [each.text for each in harness.notices if "is lost" in each.text] == [f"{text} for good"]
 
 
@@ -230,7 +233,7 @@ def test_state_of_a_member_that_leaves_before_it_has_released_it_is_not_waited_f
         harness.tell(ev.Tick({}, [], departed=[("default", 0)]))
     assert len(harness.work()) == len(KEYS)
     assert [each.name for each in harness.sub().workers.values()] == ["B"]
-    assert harness.said("is lost, keys there begin without: its thread is gone for good")
+    assert harness.said("is lost, so their keys start without state: its thread is gone for good")
 
 
 # --- slots that are nobody's meanwhile ---

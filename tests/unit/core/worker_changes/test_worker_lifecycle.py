@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.contract import events as ev
-from kafka_keyshared.core.contract.commands import Level
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.core.worker_changes.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.workers.worker import Worker, WorkerState
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.executors.notice_text import Level
 from tests.support.core_harness import Harness
 from tests.support.records import P0, FakeRecord, failure, record
 
@@ -54,7 +54,7 @@ def test_its_slots_drain_before_it_gets_anything_of_them(one_lease: bool) -> Non
     for number in range(1, 200):
         probe = started(workers=1)
         probe.tell(ev.Join("default", f"worker-{number}"))
-        if probe.sub().owner(running).name != "worker-0":
+        if probe.sub().routing.owner(running).name != "worker-0":
             break
     member.tell(ev.Join("default", f"worker-{number}"))
     joined = worker_of(member, f"worker-{number}")
@@ -107,14 +107,14 @@ def test_a_worker_that_takes_the_name_of_one_that_is_gone_is_another_worker() ->
 
 def test_joining_and_leaving_again_and_again_leaves_nothing_behind() -> None:
     member = started()
-    places = len(member.sub().places)
+    places = len(member.sub().routing.places)
     for _ in range(20):
         for name in ("worker-2", "worker-3"):
             member.tell(ev.Join("default", name))
         leaving = [("default", worker_of(member, f"worker-{number}").id) for number in (2, 3)]
         member.tell(ev.Tick(member.pool.progress(), departed=leaving))
     assert [each.name for each in member.sub().workers.values()] == ["worker-0", "worker-1"]
-    assert len(member.sub().places) == places
+    assert len(member.sub().routing.places) == places
     assert len(member.sub().gone) == 2
     member.fetch(*one_of_each())
     assert sorted(member.work()) == list(range(40))
@@ -131,9 +131,9 @@ def test_the_last_that_leaves_is_told_once_with_what_becomes_of_the_rest() -> No
             member.deliver()
     said = [each.text for each in member.notices if "left" in each.text]
     assert said == [
-        "worker-0 has left; its keys go to the others, what it had not settled runs again",
-        "worker-1 has left, and there is no other: nothing runs any more, and all that is not "
-        "settled runs at the next start",
+        "worker-0 has left; its keys go to the other workers, and its unsettled records run again",
+        "worker-1 has left, and no other worker is present: no record runs, and unsettled "
+        "records run again at the next start",
     ]
     assert member.notices[-1].level is Level.WARNING
 
@@ -144,7 +144,9 @@ def test_several_that_leave_at_once_and_are_the_last_are_told_in_one_line() -> N
     for _ in range(2):
         member.tell(ev.Tick(member.pool.progress(), departed=gone))
     (said,) = [each.text for each in member.notices]
-    assert said.startswith("worker-0, worker-1 have left, and there is no other: nothing runs any")
+    assert said.startswith(
+        "worker-0, worker-1 have left, and no other worker is present: no record"
+    )
 
 
 def test_one_that_leaves_while_it_joins_gives_its_slots_back() -> None:

@@ -19,8 +19,7 @@ from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.doctor_spark import check_spark
 from kafka_keyshared.config.keys.sampled import TopicKeys
 from kafka_keyshared.core.offsets.commit_metadata import encode
-from kafka_keyshared.core.offsets.lane_section import LaneNotes
-from kafka_keyshared.core.offsets.running_section import STARTED, RunningNote
+from kafka_keyshared.core.offsets.metadata_sections import STARTED, LaneNotes, RunningNote
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.doctor import (
     checks,

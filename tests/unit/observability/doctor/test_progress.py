@@ -13,8 +13,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared.client.standalone import outsider
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.offsets.commit_metadata import encode
-from kafka_keyshared.core.offsets.lane_section import LaneNotes
-from kafka_keyshared.core.offsets.running_section import STARTED, WAITING, RunningNote
+from kafka_keyshared.core.offsets.metadata_sections import STARTED, WAITING, LaneNotes, RunningNote
 from kafka_keyshared.model import Coordinates, TopicPartition, in_words
 from kafka_keyshared.observability.doctor import checks, instance_checks
 from kafka_keyshared.observability.doctor import progress as looking

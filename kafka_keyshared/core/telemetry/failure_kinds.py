@@ -1,7 +1,7 @@
-"""Failed attempts by kind: how often, since when, and the last one.
+"""Kinds of failed attempts, and how often each has occurred.
 
-A *kind* is the type of the error and where it came from, as in the log (:mod:`.failure_lines`). The
-kinds and keys that failed last are kept.
+A *kind* is the type of an error and the place in the user's program that it came from. The kinds
+and keys that failed last are kept.
 """
 
 from __future__ import annotations
@@ -9,15 +9,54 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.keys.key_text import key_text
-from kafka_keyshared.core.telemetry.failure_lines import KINDS_MAX, Kind, kind_of, one_line
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.status import ErrorGroup
 
+KINDS_MAX = 50
+"""Kinds that are counted separately; a program may create error types as it runs."""
+
 KEYS_MAX = 10
 """Keys that are counted separately for one kind."""
+
+MESSAGE_CHARS = 200
+"""Characters of an error message that are shown."""
+
+Kind: TypeAlias = tuple[str, str]
+
+OTHERS: Kind = ("others", "")
+"""The kind of all failures beyond :data:`KINDS_MAX` kinds."""
+
+
+def kind_of(failure: Failure) -> Kind:
+    """Return the type of the error, and where it came from."""
+    return failure.error_type, failure.where
+
+
+def named_kind(kind: Kind) -> str:
+    """Return the kind as text."""
+    error_type, where = kind
+    return f"{error_type} at {where}" if where else error_type
+
+
+def one_line(text: str) -> str:
+    """Return the beginning of a text as one line that a terminal only prints."""
+    return printable(" ".join(text[:MESSAGE_CHARS].split()))
+
+
+def printable(text: str) -> str:
+    """Return the text with a replacement for each character that a terminal does not print."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each == "\n" else "\ufffd" for each in text)
+
+
+def in_short(failure: Failure) -> str:
+    """Return the kind and the message of a failure, in one line."""
+    return f"{named_kind(kind_of(failure))}: {one_line(failure.message)}"
 
 
 @dataclass(slots=True)
