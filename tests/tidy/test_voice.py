@@ -28,7 +28,7 @@ from tests.tidy.voice import (
     worst,
 )
 
-HELP_WORDS = 3
+HELP_WORDS = 2
 """Least words of a help text: fewer could only repeat the name."""
 
 _TERMS = re.compile(r"^- \*\*(.+?)\.\*\*", re.M)
