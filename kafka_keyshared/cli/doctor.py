@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
 from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
-from kafka_keyshared.cli.doctor_spark import check_spark, only_spark
+from kafka_keyshared.cli.doctor_spark import check_spark
 from kafka_keyshared.cli.output import OutputFormat, write_note, write_result
 from kafka_keyshared.cli.run import gather, missing, refuse_flags_beside_app, settle_app
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
@@ -35,6 +36,7 @@ from kafka_keyshared.observability.doctor import (
     key_checks,
     key_sample,
     progress_checks,
+    rule_checks,
     view_checks,
 )
 from kafka_keyshared.observability.doctor.findings import (
@@ -84,6 +86,7 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
     "metadata": ("broker",),
     "clock": ("topics",),
     "instance": (),
+    "rules": (),
     "spark": (),
 }
 """Each check in its order, with the checks that must not have failed before it."""
@@ -144,7 +147,9 @@ class Doctor:
             self._unread = error
         brokers = self._layers.conf.get("bootstrap.servers")
         self._named = bool(brokers or arguments.config or self._unread)
-        if arguments.handler is None and not self._named and not looking.spark:
+        self._rules = None if looking.rules is None else _text_of(looking.rules)
+        alone = looking.spark or self._rules is not None
+        if arguments.handler is None and not self._named and not alone:
             raise ConfigError(
                 "doctor: nothing to look at; name an app (MODULE:ATTR), or give -b host:port, or "
                 "a file with --config, or set KEYSHARED_BOOTSTRAP"
@@ -153,7 +158,11 @@ class Doctor:
     def run(self) -> list[Check]:
         """Return every check in order."""
         if self._arguments.handler is None and not self._named:
-            return only_spark(list(CHECKS))
+            local = self._local()
+            return [
+                local[name]() if name in local else skipped(name, "nothing was named")
+                for name in CHECKS
+            ]
         looks: tuple[Callable[[], Check], ...] = (
             self._check_handler,
             self._check_configuration,
@@ -169,7 +178,7 @@ class Doctor:
             self._check_metadata,
             self._check_clock,
             self._check_instance,
-            lambda: check_spark(asked=self._looking.spark),
+            *self._local().values(),
         )
         # A failed import may have been an app, which has all other settings.
         more = {} if self._named else {"configuration": ("handler",)}
@@ -190,6 +199,13 @@ class Doctor:
             if self._survey is not None:
                 self._survey.close()
         return found
+
+    def _local(self) -> dict[str, Callable[[], Check]]:
+        """Return the checks that need neither an app nor a cluster."""
+        return {
+            "rules": self._check_rules,
+            "spark": lambda: check_spark(asked=self._looking.spark),
+        }
 
     def _lost(self, name: str, found: list[Check]) -> bool:
         """Return whether the brokers went away during a check; if so, correct the broker check."""
@@ -445,3 +461,16 @@ class Doctor:
         return instance_checks.instance(
             self._address, answer.status, self._group, self._looking.held_after
         )
+
+    def _check_rules(self) -> Check:
+        if self._rules is None:
+            return skipped("rules", "no file of rules was given (--rules)")
+        return rule_checks.rules(str(self._looking.rules), self._rules)
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of a file that the command line names."""
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--rules {path}: cannot be read: {error}") from error

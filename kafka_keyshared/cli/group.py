@@ -32,7 +32,7 @@ STYLES = {"silent": "red", "rebalancing": "yellow"}
 def group_verb(url: str, token_file: Path | None, output: OutputFormat) -> int:
     """Print the instances of a group; return 3 unless all are known to be healthy."""
     token = None if token_file is None else read_token(str(token_file))
-    # The first query waits for the beats of the other instances.
+    # The first query waits for the reports of the other instances.
     view = AdminClient(url, token, timeout=30.0).group()
     if view.source == "none":
         raise KeySharedError(f"{url}: {view.text}")
@@ -51,9 +51,9 @@ def group_verb(url: str, token_file: Path | None, output: OutputFormat) -> int:
 def all_well(view: GroupView) -> bool:
     """Return whether every instance is heard and healthy, with no finding between them.
 
-    While a problem keeps beats from being written or read, the result is False.
+    While a problem keeps reports from being written or read, the result is False.
     """
-    well = all(each.state != "silent" and each.beat.healthy for each in view.instances)
+    well = all(each.state != "silent" and each.report.healthy for each in view.instances)
     return well and view.healthy and not view.troubles
 
 
@@ -64,7 +64,7 @@ def _row(each: SeenInstance) -> tuple[str, ...]:
         each.state,
         number(each.held_partitions),
         "?" if rate is None else f"{rate:,.1f}",
-        number(each.beat.backlog),
+        number(each.report.backlog),
         f"{seconds(each.heard_seconds)} ago",
         _verdict(each),
     )
@@ -73,5 +73,5 @@ def _row(each: SeenInstance) -> tuple[str, ...]:
 def _verdict(each: SeenInstance) -> str:
     """Return the verdict on one instance, as one line."""
     if each.state == "silent":
-        return f"silent for {in_words(each.heard_seconds)}; when last heard: {each.beat.text}"
-    return f"{each.beat.text}; {each.slow}" if each.slow else each.beat.text
+        return f"silent for {in_words(each.heard_seconds)}; when last heard: {each.report.text}"
+    return f"{each.report.text}; {each.slow}" if each.slow else each.report.text

@@ -160,6 +160,14 @@ StatusUrl = Annotated[
         help="Query an instance, too, at its --http-port: http://127.0.0.1:8787.",
     ),
 ]
+RulesFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--rules",
+        metavar="PATH",
+        help="Prometheus rules or a dashboard: name the metrics in it that have other names now.",
+    ),
+]
 SparkFlag = Annotated[
     bool, typer.Option("--spark", help="Check what `keyshared spark` needs here, too.")
 ]

@@ -35,7 +35,7 @@ def show_running_verb(url: str, output: OutputFormat) -> int:
         "workers": [*_workers(sub)],
         "unassigned": sub.unassigned,
         "draining": [*_draining(sub)],
-        "drained": sub.draining_hashes_cleared_total,
+        "drained": sub.drained_slots,
     }
     if output is OutputFormat.TABLE:
         _print(found)
@@ -75,12 +75,12 @@ def _draining(sub: SubscriptionStatus) -> Iterable[dict[str, Any]]:
     for worker in sub.workers:
         for drains in worker.draining:
             yield {
-                "slot": drains.hash,
+                "slot": drains.slot,
                 "holder": worker.name,
                 "owner": drains.owner,
                 "pending": drains.pending,
                 "blocked": drains.blocked,
-                "records": held.get((worker.name, drains.hash), []),
+                "records": held.get((worker.name, drains.slot), []),
             }
 
 

@@ -120,7 +120,7 @@ class AdminClient:
     def group(self) -> GroupView:
         """Return the instances of its group as it sees them; needs the port of the admin API.
 
-        The first call takes up to 5 s: it waits for the beats of the others.
+        The first call takes up to 5 s: it waits for the reports of the others.
         """
         path = "/api/v1/group"
         answer = self._ask("GET", path)

@@ -128,7 +128,9 @@ def test_a_run_serves_its_metrics_where_it_says(
     (tmp_path / "app.py").write_text("def handle(record): ...\n")
     real_cluster.create_topic(topic, 2)
     _produce(real_cluster, topic, 500)
-    done = f'keyshared_records_processed_total{{outcome="ok",topic="{topic}"}} 500.0'
+    done = (
+        f'keyshared_records_processed_total{{group="{topic}",outcome="ok",topic="{topic}"}} 500.0'
+    )
     with Running(
         *("run", "app:handle", "--app-dir", tmp_path, "-b", real_cluster.bootstrap),
         *("-t", topic, "-g", topic, "-X", "auto.offset.reset=earliest", "--http-port", "0"),

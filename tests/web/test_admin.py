@@ -107,10 +107,10 @@ def test_the_snapshot_has_all_there_is_and_no_key(app: KeyShared) -> None:
     assert sub.slots is not None
     assert (sub.slots[0][0], sub.slots[-1][1]) == (0, 65_535)
     assert all(after[0] == one[1] + 1 for one, after in zip(sub.slots, sub.slots[1:], strict=False))
-    (held,) = [each for each in found.status.partitions if each.incomplete]
+    (held,) = [each for each in found.status.partitions if each.unsettled]
     assert held.settled, "what is done beyond the blocked record"
-    assert held.completed is not None
-    assert held.settled[-1][1] <= held.completed
+    assert held.settled_max is not None
+    assert held.settled[-1][1] <= held.settled_max
     (stuck,) = found.stuck
     assert (stuck.state, stuck.attempts, stuck.waiting) == ("blocked", 1, 9)
     assert "in handle" in stuck.stack

@@ -13,6 +13,7 @@ from kafka_keyshared.cli.options import (
     OptionalHandler,
     OutputFlag,
     Outputs,
+    RulesFile,
     SparkFlag,
     StatusUrl,
     Watch,
@@ -41,6 +42,7 @@ def doctor(  # noqa: PLR0917 - each is an option of the command line
     held_after: HeldAfter = 60.0,
     status_url: StatusUrl = None,
     spark: SparkFlag = False,
+    rules: RulesFile = None,
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
@@ -51,5 +53,5 @@ def doctor(  # noqa: PLR0917 - each is an option of the command line
     from kafka_keyshared.cli.doctor import doctor_verb
     from kafka_keyshared.observability.doctor.progress import Looking
 
-    looking = Looking(watch, held_after, status_url, spark)
+    looking = Looking(watch, held_after, status_url, spark, rules)
     return doctor_verb(arguments, looking, OutputFormat.JSON if json else output)

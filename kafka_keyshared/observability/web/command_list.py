@@ -150,20 +150,20 @@ class Verb(NamedTuple):
 
 
 VERBS: dict[str, Verb] = {
-    "pause": Verb(PauseOrder, "Fetch nothing more from topics or partitions, or from anything."),
-    "resume": Verb(ResumeOrder, "Fetch again from what was paused by hand."),
-    "drain": Verb(DrainOrder, "Pause everything, let what was fetched end, and commit it."),
-    "scale": Verb(ScaleOrder, "Bring it to so many workers."),
+    "pause": Verb(PauseOrder, "Fetch nothing more from topics or partitions, or from all of them."),
+    "resume": Verb(ResumeOrder, "Fetch again from partitions that were paused by hand."),
+    "drain": Verb(DrainOrder, "Pause everything, process all received records, and commit them."),
+    "scale": Verb(ScaleOrder, "Change the number of workers."),
     "assign": Verb(RangeOrder, "Give a worker a range of slots (routing sticky)."),
-    "move": Verb(SlotOrder, "Give a worker one slot, whoever has it (routing sticky)."),
+    "move": Verb(SlotOrder, "Give a worker one slot of another owner (routing sticky)."),
     "filter": Verb(FilterOrder, "Give a worker other filters."),
-    "release": Verb(ReleaseOrder, "Let a closed lane go on."),
+    "release": Verb(ReleaseOrder, "Open a closed lane."),
     "drop": Verb(DropOrder, "Give up the record that keeps a lane closed."),
     "dead-letter": Verb(DeadLetterOrder, "Send that record to the dead-letter topic."),
-    "lift-dlq-limit": Verb(LimitOrder, "Let partitions go on behind their dead-letter limit."),
+    "lift-dlq-limit": Verb(LimitOrder, "Continue partitions that reached their dead-letter limit."),
     "letters": Verb(LettersOrder, "List the newest dead letters of this group."),
-    "replay": Verb(ReplayOrder, "Say which dead letters would be sent back, or send them."),
-    "log-level": Verb(LogLevelOrder, "Have the log say more, or less."),
+    "replay": Verb(ReplayOrder, "List the dead letters that would be sent back, or send them."),
+    "log-level": Verb(LogLevelOrder, "Change the level of the log."),
 }
 
 

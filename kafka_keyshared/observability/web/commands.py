@@ -46,7 +46,7 @@ NAME_CHARS = 64
 class Acting(NamedTuple):
     """The token and the handler of orders. ``act`` may be called from any thread.
 
-    It takes an order, and returns a text about what was done, and the result. It raises
+    It takes an order, and returns a text about its effect, and the result. It raises
     :class:`KeySharedError` for a refused order, and :class:`TimeoutError`.
     """
 

@@ -44,7 +44,7 @@ function* ofSlot(snapshot, slot) {
     else yield owner ? `Slot ${slotText(slot)}${named} is ${owner}'s${sub.shared ? " by the ring; workers share what waits, so any of them runs it" : ""}.` : `Slot ${slotText(slot)}${named} is nobody's.`;
     for (const worker of sub.workers) {
       for (const each of worker.draining) {
-        if (each.hash === slot) yield `It drains: ${worker.name} has ${many(each.pending, "lease")} to end, ${many(each.blocked, "record")} wait for that, ${seconds(each.seconds)}.`;
+        if (each.slot === slot) yield `It drains: ${worker.name} has ${many(each.pending, "lease")} to end, ${many(each.blocked, "record")} wait for that, ${seconds(each.seconds)}.`;
       }
     }
     for (const each of sub.shared?.detached ?? []) {

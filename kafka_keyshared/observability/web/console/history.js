@@ -45,7 +45,7 @@ export class History {
       started: status.started_at,
       fetched: totals.fetched,
       settled: totals.ok + totals.dropped + totals.dead_letters,
-      failed: totals.failed,
+      failed: totals.failed_attempts,
       retried: totals.retried,
       lag: totals.lag,
       backlog: totals.backlog,

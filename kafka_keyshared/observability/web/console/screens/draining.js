@@ -4,7 +4,7 @@ import { h, panel, say, table } from "../dom.js";
 import { count, many, place, seconds, slot } from "../format.js";
 
 const COLUMNS = [
-  { title: "Slot", brief: true, text: (each) => slot(each.hash) },
+  { title: "Slot", brief: true, text: (each) => slot(each.slot) },
   { title: "From", brief: true, text: (each) => each.worker },
   { title: "To", brief: true, text: (each) => each.owner ?? "nobody" },
   { title: "For", number: true, text: (each) => seconds(each.seconds) },
@@ -20,7 +20,7 @@ export function screen(root) {
   const rows = table({
     caption: "Slots that drain",
     columns: COLUMNS,
-    keyOf: (each) => `${each.subscription}/${each.worker}/${each.hash}/${each.owner}`,
+    keyOf: (each) => `${each.subscription}/${each.worker}/${each.slot}/${each.owner}`,
     empty: (cleared) => `No slot drains. ${count(cleared)} have drained since the start: a slot drains when it moves while a record of it still runs.`,
   });
   const shown = panel("Slots that drain", h("p", { class: "note" }, "The new owner gets nothing of a slot until the last lease of the old one ends: so the records of a key never run beside one another."), rows.node);
@@ -33,11 +33,11 @@ export function screen(root) {
             ...each,
             subscription: sub.name,
             worker: worker.name,
-            first: (sub.pending ?? []).find((one) => one.worker === worker.name && one.slot === each.hash),
+            first: (sub.pending ?? []).find((one) => one.worker === worker.name && one.slot === each.slot),
           })),
         ),
       );
-      const cleared = snapshot.status.subscriptions.reduce((sum, sub) => sum + sub.draining_hashes_cleared_total, 0);
+      const cleared = snapshot.status.subscriptions.reduce((sum, sub) => sum + sub.drained_slots, 0);
       found.sort((a, b) => b.seconds - a.seconds);
       rows.update(found, cleared);
       say(shown.beside, found.length ? `${many(snapshot.totals.draining, "slot")} now, ${count(cleared)} drained so far` : "");

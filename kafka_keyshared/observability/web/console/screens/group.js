@@ -29,9 +29,9 @@ const COLUMNS = [
       say(name, each.label);
       say(here, each.here ? "(this one)" : "");
       // The server lets nothing else through either; a link that is code would be run.
-      const fits = /^https?:\/\//.test(each.beat.url) && !each.here;
+      const fits = /^https?:\/\//.test(each.report.url) && !each.here;
       link.hidden = !fits;
-      mark(link, "href", fits ? each.beat.url : null);
+      mark(link, "href", fits ? each.report.url : null);
       mark(link, "aria-label", fits ? `Console of ${each.label}, in a new tab` : null);
     } };
   } },
@@ -39,7 +39,7 @@ const COLUMNS = [
     const made = badge("brief");
     return { node: made.node, update(each) {
       const [kind, word] = STATES[each.state] ?? ["info", each.state];
-      const told = { silent: each.heard_seconds, rebalancing: each.beat.rebalance_seconds }[each.state];
+      const told = { silent: each.heard_seconds, rebalancing: each.report.rebalance_seconds }[each.state];
       made.update(kind, told === undefined || told === null ? word : `${word} for ${seconds(told)}`);
     } };
   } },
@@ -48,22 +48,22 @@ const COLUMNS = [
     const which = h("span", { class: "muted" });
     return { node: h("span", {}, number, " ", which), update(each) {
       say(number, count(each.held_partitions));
-      say(which, each.held_partitions ? few(pairs(each.beat.partitions)) : "");
+      say(which, each.held_partitions ? few(pairs(each.report.partitions)) : "");
     } };
   } },
   { title: "Settled/s", number: true, node: () => {
     const made = badge("brief");
     return { node: made.node, update: (each) => made.update(each.slow ? "warn" : "", each.slow ? `${rate(each.per_second)}, slow` : rate(each.per_second)) };
   } },
-  { title: "Backlog", number: true, text: (each) => count(each.beat.backlog), hint: "Records that are left to do" },
-  { title: "Oldest", number: true, text: (each) => seconds(each.beat.oldest_seconds), hint: "How long the oldest unsettled record has been that" },
-  { title: "Busy", number: true, text: (each) => `${count(each.beat.busy)} of ${count(each.beat.workers)}`, hint: "Workers that run something" },
+  { title: "Backlog", number: true, text: (each) => count(each.report.backlog), hint: "Records that are left to do" },
+  { title: "Oldest", number: true, text: (each) => seconds(each.report.oldest_seconds), hint: "How long the oldest unsettled record has been that" },
+  { title: "Busy", number: true, text: (each) => `${count(each.report.busy)} of ${count(each.report.workers)}`, hint: "Workers that run something" },
   { title: "Heard", number: true, text: (each) => `${seconds(Math.round(each.heard_seconds))} ago` },
   { title: "Diagnosis", node: () => {
     const made = badge();
     return { node: made.node, update(each) {
-      if (each.state === "silent") made.update("idle", `when last heard: ${each.beat.text}`);
-      else made.update(each.beat.level ?? "ok", each.slow ? `${each.beat.text}; ${each.slow}` : each.beat.text);
+      if (each.state === "silent") made.update("idle", `when last heard: ${each.report.text}`);
+      else made.update(each.report.level ?? "ok", each.slow ? `${each.report.text}; ${each.slow}` : each.report.text);
     } };
   } },
 ];
@@ -103,7 +103,7 @@ export function screen(root) {
     return { node: h("li", {}, kind.node), update: (each) => kind.update(each.level, each.sentence) };
   });
   const wrong = h("p", { class: "going", role: "status", hidden: true });
-  const rows = table({ caption: "Instances of the group", columns: COLUMNS, keyOf: (each) => each.beat.instance, empty: "Nobody has been heard yet. An instance tells how it is once it has begun." });
+  const rows = table({ caption: "Instances of the group", columns: COLUMNS, keyOf: (each) => each.report.instance, empty: "Nobody has been heard yet. An instance tells how it is once it has begun." });
   const shown = panel("Instances", rows.node);
   const first = h("section", { class: "panel well" }, h("div", { class: "head" }, level.node, sentence), facts, others);
   for (const each of [facts, shown.node]) each.hidden = true;

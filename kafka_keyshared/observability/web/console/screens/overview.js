@@ -59,7 +59,7 @@ const FIGURES = [
   { title: "Workers busy", unit: (s) => `of ${s.totals.workers}`, value: (s) => count(s.totals.busy), more: (s) => `${many(s.totals.running, "record")} running` },
   { title: "Window", unit: (s) => `of ${count(s.totals.held_max)}`, value: (s) => count(s.totals.held), more: (s) => `${unitOf(s.totals.held, "record")} held, ${bytes(s.totals.bytes)}`, share: (s) => s.totals.held / (s.totals.held_max || 1) },
   { title: "Handler, median", unit: "last 10 s", value: (s, past) => seconds(past.handler(0.5)), more: (s, past) => `p99 ${seconds(past.handler(0.99))}` },
-  { title: "Failed attempts", unit: "since the start", value: (s) => count(s.totals.failed), more: (s) => `${count(s.totals.retried)} tried again` },
+  { title: "Failed attempts", unit: "since the start", value: (s) => count(s.totals.failed_attempts), more: (s) => `${count(s.totals.retried)} tried again` },
   { title: "Closed lanes", unit: (s) => unitOf(s.totals.closed, "key"), value: (s) => count(s.totals.closed), more: (s) => `${many(s.totals.stuck, "record")} stuck` },
   { title: "Dead letters", unit: (s) => unitOf(s.totals.dead_letters, "record"), value: (s) => count(s.totals.dead_letters), more: (s) => (s.dlq.waiting ? `${count(s.dlq.waiting)} on their way` : "none waits") },
 ];

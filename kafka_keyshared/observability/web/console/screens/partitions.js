@@ -86,20 +86,20 @@ function strip() {
       if (each.held_back.length) {
         state.update("warn", each.held_back.map((why, place) => `${why}, ${seconds(each.held_seconds[place])}`).join("; "));
       } else if (each.backlog === 0) state.update("ok", "at the end");
-      else state.update("busy", each.incomplete && each.fetched >= each.log_end ? `${many(each.incomplete, "record")} to settle` : "fetching");
+      else state.update("busy", each.unsettled && each.fetched >= each.log_end ? `${many(each.unsettled, "record")} to settle` : "fetching");
       pause.hidden = byHand;
       resume.hidden = !byHand && !each.paused;
       mark(facts, "data-large", (each.log_end ?? each.fetched) >= 1e8);
       fill([
         ["committed", count(each.committed)],
         ["safe", count(each.safe)],
-        ["settled up to", count(each.completed)],
+        ["settled up to", count(each.settled_max)],
         ["received end", count(each.fetched)],
         ["log end", count(each.log_end)],
-        ["unsettled", count(each.incomplete)],
+        ["unsettled", count(each.unsettled)],
         ["lag", count(each.lag)],
         ["backlog", count(each.backlog)],
-        ["oldest", each.incomplete ? seconds(each.oldest_seconds) : "–"],
+        ["oldest", each.unsettled ? seconds(each.oldest_seconds) : "–"],
         ["behind", each.lag_seconds === null ? "–" : seconds(each.lag_seconds)],
       ]);
       const runs = each.settled?.length ?? 0;
@@ -112,7 +112,7 @@ function strip() {
 
 const ORDERS = {
   "by name": () => 0,
-  "most gaps first": (a, b) => b.incomplete - a.incomplete,
+  "most gaps first": (a, b) => b.unsettled - a.unsettled,
   "most lag first": (a, b) => (b.lag ?? -1) - (a.lag ?? -1),
 };
 

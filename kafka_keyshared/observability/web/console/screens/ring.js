@@ -83,7 +83,7 @@ function draw(canvas, { sub, picked, asked, beat, then }) {
   const glow = css("warn");
   for (const worker of sub.workers) {
     for (const each of worker.draining) {
-      const at = angle(each.hash + 0.5);
+      const at = angle(each.slot + 0.5);
       const x = middle + (outer + 9) * Math.cos(at);
       const y = middle + (outer + 9) * Math.sin(at);
       paint.fillStyle = glow;
@@ -95,7 +95,7 @@ function draw(canvas, { sub, picked, asked, beat, then }) {
       paint.shadowBlur = 0;
       paint.strokeStyle = glow;
       paint.lineWidth = 2;
-      tick(each.hash, outer - wide, outer + 9);
+      tick(each.slot, outer - wide, outer + 9);
     }
   }
 
@@ -141,7 +141,7 @@ export function screen(root) {
   };
   const animate = (time) => {
     frame = 0;
-    if (!canvas.isConnected || !sub()?.draining_hashes_count || still.matches) return;
+    if (!canvas.isConnected || !sub()?.draining_slots || still.matches) return;
     repaint(0.5 + 0.5 * Math.sin(time / 260));
     frame = requestAnimationFrame(animate);
   };
@@ -240,10 +240,10 @@ export function screen(root) {
       heads.hidden = found.workers.length === 0;
       say(none, unowned(found));
       say(drawn.beside, `routing by ${found.routing}`);
-      say(drained, `${many(found.draining_hashes_count, "slot")} draining now, ${count(found.draining_hashes_cleared_total)} drained so far.`);
-      canvas.setAttribute("aria-label", `Ring of 65,536 slots: ${found.workers.map((each) => `${each.name} ${percent(each.share)}`).join(", ")}. ${count(found.draining_hashes_count)} slots drain.`);
+      say(drained, `${many(found.draining_slots, "slot")} draining now, ${count(found.drained_slots)} drained so far.`);
+      canvas.setAttribute("aria-label", `Ring of 65,536 slots: ${found.workers.map((each) => `${each.name} ${percent(each.share)}`).join(", ")}. ${count(found.draining_slots)} slots drain.`);
       tell();
-      if (!frame && found.draining_hashes_count && !still.matches) frame = requestAnimationFrame(animate);
+      if (!frame && found.draining_slots && !still.matches) frame = requestAnimationFrame(animate);
     },
     leave() {
       cancelAnimationFrame(frame);
