@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kafka_keyshared.app.commands import Orderable
 from kafka_keyshared.app.pools import specs_of
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options
@@ -34,9 +33,10 @@ from kafka_keyshared.executors.thread_state import WorkerSpec
 H = TypeVar("H", bound=Callable[..., Any])
 
 
-class Handling(Orderable):
+class Handling:
     """Takes the handler of an app. With ``workers_unsaid`` the handler decides the pool."""
 
+    options: Options
     subscription: SubscriptionSettings
     called: Callable[..., Any] | None = None
     workers_unsaid: bool = False

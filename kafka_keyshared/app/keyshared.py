@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 
 from kafka_keyshared.app.async_run import awaited_run, refuse_in_a_handlers_task
 from kafka_keyshared.app.banner import banner
+from kafka_keyshared.app.commands import Orderable
 from kafka_keyshared.app.dlq_setup import publisher, refuse_own, refuse_to_skip, seen_by
 from kafka_keyshared.app.group import refuse_own_topic
 from kafka_keyshared.app.handler_binding import Handling
@@ -101,7 +102,7 @@ class Hooks:
     outputs: Take | None = None
 
 
-class KeyShared(Handling, Looked):
+class KeyShared(Handling, Orderable, Looked):
     """Runs a handler over topics of a consumer group: each key in order, many keys at once.
 
     - ``conf`` is the dict that ``confluent_kafka.Consumer`` takes.
