@@ -151,8 +151,8 @@ class ReportSender:
             self._failing = since, reason
             self._said |= self._seldom.warning(
                 reason,
-                f"the report of this instance was not written: {reason}. Records are still consumed, "
-                f"and the write is retried every {self._every:g} s (group_view_topic)",
+                f"the report of this instance was not written: {reason}. Records are still "
+                f"consumed, and the write is retried every {self._every:g} s (group_view_topic)",
             )
             return
         self._written += 1
