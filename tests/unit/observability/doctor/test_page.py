@@ -46,6 +46,7 @@ from kafka_keyshared.observability.doctor.progress_checks import Nothing, Unread
 from tests.support.commit_texts import here
 from tests.support.doctor_survey import HELD, SILENT, URL, blocked, progress, worker
 from tests.support.doctor_survey import instance as status_of
+from tests.support.notice_lines import LINES
 from tests.support.spark_parts import CONNECTOR, Machine, command, java_command
 from tests.tidy.links import anchors
 from tests.tidy.sources import ROOT, modules
@@ -346,7 +347,9 @@ def held(quote: str, said: list[str]) -> bool:
 
 @pytest.fixture(scope="module")
 def said() -> list[str]:
-    return [text for module in modules("kafka_keyshared") for text in texts_in(module.tree)]
+    written = [text for module in modules("kafka_keyshared") for text in texts_in(module.tree)]
+    # Lines about facts of the core are put together from several texts.
+    return [*written, *(text for _, _, text in LINES)]
 
 
 def test_every_quoted_error_is_one_that_the_package_says(said: list[str]) -> None:
