@@ -18,12 +18,9 @@ class Held:
     """A core in which these records are not settled, of these partitions."""
 
     def __init__(self, *records: Record) -> None:
-        self.records = records
+        unsettled = SimpleNamespace(records=lambda progress: [(P0, each) for each in records])
         self.partitions = {P0, OTHER}
-        self.subscriptions = {"default": self}
-
-    def unsettled(self, progress: Any) -> list[tuple[Any, Record]]:
-        return [(P0, each) for each in self.records]
+        self.subscriptions = {"default": SimpleNamespace(unsettled=unsettled)}
 
 
 @pytest.fixture
