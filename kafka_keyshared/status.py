@@ -33,7 +33,7 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     - ``fetched`` is the received end.
     - ``safe`` is the end of the contiguous settled run.
-    - ``completed`` is one past the highest settled offset.
+    - ``settled_max`` is one past the highest settled offset, ``unsettled`` a number of records.
     - ``committed`` is the position that the broker accepted.
     - ``lag`` counts from the committed position to the end of the log. ``backlog`` leaves out what
       is settled beyond it.
@@ -49,10 +49,10 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     fetched: int | None
     safe: int | None
-    completed: int | None
+    settled_max: int | None
     committed: int | None
     log_end: int | None
-    incomplete: int
+    unsettled: int
     oldest_seconds: float
     lag: int | None
     backlog: int | None
@@ -81,15 +81,15 @@ class RunningRecord(msgspec.Struct, frozen=True, kw_only=True):
     stack: str = ""
 
 
-class DrainingHash(msgspec.Struct, frozen=True, kw_only=True):
-    """A slot that drains at a worker: PIP-379 calls it a draining hash.
+class DrainingSlot(msgspec.Struct, frozen=True, kw_only=True):
+    """A slot that drains at a worker. PIP-379 calls it a draining hash.
 
     ``pending`` of its leases have not ended, and ``blocked`` records wait for that at ``owner``,
     the worker that now has the slot (None: no worker). Where workers filter, keys of a slot may
-    have several owners, each with a draining hash. It was first seen ``seconds`` ago.
+    have several owners, each with a draining slot. It was first seen ``seconds`` ago.
     """
 
-    hash: int
+    slot: int
     pending: int
     blocked: int
     owner: str | None = None
@@ -136,7 +136,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     dropped: int = 0
     share: float
-    draining: tuple[DrainingHash, ...] = ()
+    draining: tuple[DrainingSlot, ...] = ()
     detached: bool = False
     shards: int = 0
 
@@ -188,7 +188,7 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     stack: str = ""
 
 
-class UnreadKey(msgspec.Struct, frozen=True, kw_only=True):
+class UnreadableKeyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A record whose key has been unreadable for ``seconds``; ``records`` of its partition wait."""
 
     topic: str
@@ -263,23 +263,21 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     - ``slots`` gives the owner of the slots as runs: first slot, last slot, and the worker's index
       in ``workers``, -1 for none. It is None unless it was requested.
     - ``shared`` is None where workers own their keys.
-
-    Draining:
-
-    - ``draining_hashes_count`` slots drain, with ``draining_hashes_pending_messages`` leases;
-      ``draining_hashes_blocked_messages`` records wait for that.
-    - ``draining_hashes_cleared_total`` slots have drained so far.
+    - ``draining_slots`` slots drain, with ``draining_pending_records`` leases;
+      ``draining_blocked_records`` records wait for that. ``drained_slots`` have drained so far.
 
     Records and keys:
 
-    - ``processed``, ``retried`` and ``letters`` count by topic and outcome (or error).
+    - These count by topic: ``processed`` settled records by outcome, ``attempts`` by result,
+      ``retried`` retries by error, ``dlq_writes`` dead letters by the broker's answer.
     - ``keyless`` counts by topic the records for which the key function found no key.
+      ``undecodable`` counts those whose key could not be read.
     - ``pending`` lists the records that workers were given and have not settled, by worker and
       oldest first. It is None unless it was requested.
     - ``keys`` is the number of keys with unsettled records. ``hottest`` is the number that the key
       with the most has, ``hottest_key`` that key and ``hottest_slot`` its slot.
     - ``full_seconds`` is for how long the window has been full.
-    - ``unread`` are the partitions that wait for a key to be read.
+    - ``unreadable_keys`` are the partitions that wait for a key to be read.
     - ``away`` records wait for declared workers that are away (``missing``), for ``away_seconds``,
       the first one at ``away_at``.
 
@@ -289,9 +287,9 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
       ``closed`` are the first closed lanes, those first that need an operator.
     - ``errors`` are failed attempts by kind, the latest first.
     - ``failure_rates`` are the high ones, as of the last heartbeat.
-    - ``stuck`` counts records that outlasted the ack timeout and could not be ended. ``timed_out``
-      counts attempts that were ended for it.
-    - ``late`` counts acknowledgements of members that were rejected because the lease was over.
+    - ``stuck`` counts records that outlasted the ack timeout and could not be ended.
+    - ``late_acks`` counts rejected acknowledgements of members, whose lease was over.
+      ``stale_results`` counts records that ended after their partition had gone.
     - ``written_off`` counts records that were taken as done when their worker was evicted.
     - ``detached`` counts records that ran so long that other workers took over all but their keys.
     """
@@ -309,26 +307,27 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     records_max: int
     processed: dict[str, dict[str, int]]
     retried: dict[str, dict[str, int]]
-    letters: dict[str, dict[str, int]]
+    dlq_writes: dict[str, dict[str, int]]
+    attempts: dict[str, dict[str, int]]
     stuck: int
-    timed_out: int = 0
-    late: int = 0
+    late_acks: int = 0
     written_off: int = 0
-    stale: int
+    stale_results: int
     lanes: dict[str, int]
     lane_records: int
     blocked: tuple[BlockedKey, ...] = ()
     keys: int
     hottest: int
-    draining_hashes_count: int = 0
-    draining_hashes_pending_messages: int = 0
-    draining_hashes_blocked_messages: int = 0
-    draining_hashes_cleared_total: int = 0
+    draining_slots: int = 0
+    draining_pending_records: int = 0
+    draining_blocked_records: int = 0
+    drained_slots: int = 0
     detached: int = 0
     pending: tuple[PendingAck, ...] | None = None
     closed: tuple[LaneStatus, ...] = ()
-    unread: tuple[UnreadKey, ...] = ()
+    unreadable_keys: tuple[UnreadableKeyStatus, ...] = ()
     keyless: dict[str, int] = {}
+    undecodable: dict[str, int] = {}
     away: int = 0
     away_at: tuple[str, int, int] | None = None
     away_seconds: float = 0.0
@@ -453,8 +452,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     - ``silent_seconds`` is the time since the control loop last ran a round.
     - ``lately`` is the last minute, None until one was observed.
     - ``standstill`` is the last one, shown for some minutes.
-    - ``beats`` counts the beats to the group by result. They have failed for
-      ``beats_failing_seconds``, the last with ``beats_error``.
+    - ``instance_reports`` counts the reports to the group by result. They have failed for
+      ``report_failing_seconds``, the last with ``report_error``.
     """
 
     version: int
@@ -467,7 +466,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: tuple[SubscriptionStatus, ...]
     fetched: dict[str, int]
     rebalances: dict[str, int]
-    drain_seconds: Distribution
+    revoke_seconds: Distribution
     commits: dict[str, int]
     commit_seconds: Distribution
     metadata_bytes: Distribution
@@ -486,9 +485,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     silent_seconds: float = 0.0
     rebalanced: tuple[RebalanceStatus, ...] = ()
     lately: Lately | None = None
-    beats: dict[str, int] = {}
-    beats_failing_seconds: float | None = None
-    beats_error: str = ""
+    instance_reports: dict[str, int] = {}
+    report_failing_seconds: float | None = None
+    report_error: str = ""
     refused: tuple[RefusedRight, ...] = ()
     standstill: Standstill | None = None
 

@@ -1,4 +1,4 @@
-"""The group view of an app: sending and reading beats.
+"""The group view of an app: sending and reading reports.
 
 All of it runs on its own threads with its own clients. A failure there causes one log line and one
 line of the group view.
@@ -20,11 +20,11 @@ from confluent_kafka import KafkaError
 from kafka_keyshared.client.bounds import Moment, ReadingBound
 from kafka_keyshared.client.log_reader import LogReader
 from kafka_keyshared.client.patterns import topics_meant
-from kafka_keyshared.client.report_writer import BeatWriter
+from kafka_keyshared.client.report_writer import ReportWriter
 from kafka_keyshared.client.standalone import outsider
 from kafka_keyshared.client.topics import sizes_of
 from kafka_keyshared.config import Options, connection_conf
-from kafka_keyshared.core.status.environment import Beats
+from kafka_keyshared.core.status.environment import ReportCounts
 from kafka_keyshared.dlq.topics import make_topic
 from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
 from kafka_keyshared.logs import Seldom, log_of
@@ -32,11 +32,11 @@ from kafka_keyshared.model import partition_of
 from kafka_keyshared.observability.web.group.pull_reports import AddressesEar
 from kafka_keyshared.observability.web.group.report import (
     InstanceReport,
-    UnreadableBeatError,
+    UnreadableReportError,
     Who,
-    beat_of,
     key_of,
     packed,
+    report_of,
     unpacked,
 )
 from kafka_keyshared.observability.web.group.subscribe import GroupListener, News, ReportSource
@@ -49,7 +49,7 @@ LAST_WORD_WITHIN = 3.0
 """Seconds that a stop waits for the last message. Without it others see the instance as silent."""
 
 FIRST_WORD_WITHIN = 10.0
-"""Seconds to wait for the attempt to write the first beat, which creates the topic if asked to."""
+"""Seconds to wait for the first write of a report, which creates the topic if asked to."""
 
 SAID_EVERY = 600.0
 """Seconds between two log lines about the same failure."""
@@ -59,7 +59,7 @@ TOPIC_CONFIG = {
     "retention.ms": "3600000",
     "segment.ms": "600000",
 }
-"""Settings of a created topic. Beats older than FORGOTTEN are never read."""
+"""Settings of a created topic. Reports older than FORGOTTEN are never read."""
 CLEANUP = f"cleanup.policy={TOPIC_CONFIG['cleanup.policy']}"
 
 
@@ -68,23 +68,23 @@ def refuse_own_topic(options: Options, topics: Sequence[str]) -> None:
     topic = options.group_view_topic
     if topic is not None and topic in topics_meant(topics, [topic]):
         raise ConfigError(
-            f"group_view_topic={topic!r} is consumed here too, so every word of an instance would "
-            "be handled as a record; name another topic"
+            f"group_view_topic={topic!r} is consumed here too, so the handler would get every beat "
+            "as a record; name another topic"
         )
 
 
 class ReportSender:
-    """Sends this instance's beat to the group at intervals, on its own thread."""
+    """Sends this instance's report to the group at intervals, on its own thread."""
 
     def __init__(
         self,
-        beat: Callable[[], InstanceReport | None],
-        writer: BeatWriter,
+        report: Callable[[], InstanceReport | None],
+        writer: ReportWriter,
         key: bytes,
         every: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._beat = beat
+        self._report = report
         self._writer = writer
         self._key = key
         self._every = every
@@ -102,11 +102,11 @@ class ReportSender:
         """Start the thread."""
         self._thread.start()
 
-    def beats(self) -> Beats:
-        """Return the counts of written and failed beats; any thread may call it."""
+    def reports(self) -> ReportCounts:
+        """Return the counts of written and failed reports; any thread may call it."""
         failing = self._failing
         since, error = (None, "") if failing is None else failing
-        return Beats(
+        return ReportCounts(
             written=self._written,
             failed=self._failed,
             failing_seconds=None if since is None else self._clock() - since,
@@ -114,12 +114,16 @@ class ReportSender:
         )
 
     def trouble(self) -> str:
-        """Return why other instances get no beats of this one; empty while they do."""
+        """Return why other instances get no reports of this one; empty while they do."""
         failing = self._failing
-        return "" if failing is None else f"the others do not hear this instance: {failing[1]}"
+        return (
+            ""
+            if failing is None
+            else f"the other instances get no reports of this one: {failing[1]}"
+        )
 
     def close(self, *, clean: bool) -> None:
-        """Stop sending beats. After a clean stop a last message says that the instance has left."""
+        """Stop sending reports. After a clean stop a last message tells that the instance left."""
         self._stopped_cleanly = clean
         self._ended.set()
         self._thread.join(LAST_WORD_WITHIN)
@@ -127,9 +131,9 @@ class ReportSender:
     def _run(self) -> None:
         told = False
         while not self._ended.is_set():
-            beat = self._beat()
-            if beat is not None:
-                self._tell(packed(beat))
+            report = self._report()
+            if report is not None:
+                self._tell(packed(report))
                 told = True
                 self.tried.set()
             self._ended.wait(self._every if told else min(1.0, self._every))
@@ -147,19 +151,19 @@ class ReportSender:
             self._failing = since, reason
             self._said |= self._seldom.warning(
                 reason,
-                f"the group does not hear how this instance is: {reason}. Records are consumed all "
-                f"the same, and it is tried again every {self._every:g} s (group_view_topic)",
+                f"the report of this instance was not written: {reason}. Records are still "
+                f"consumed, and the write is retried every {self._every:g} s (group_view_topic)",
             )
             return
         self._written += 1
         self._failing = None
         if self._said:
-            log.info("the group hears again how this instance is")
+            log.info("the reports of this instance are written again")
             self._said = False
 
 
 class TopicEar:
-    """Reads recent beats from a topic, and then new ones."""
+    """Reads recent reports from a topic, and then new ones."""
 
     def __init__(self, conf: Mapping[str, Any], topic: str, group: str) -> None:
         self._group = f"{group}/".encode()
@@ -201,15 +205,15 @@ class TopicEar:
         if value is None:
             return News(key, None)
         try:
-            beat = unpacked(value)
-        except UnreadableBeatError as error:
+            report = unpacked(value)
+        except UnreadableReportError as error:
             self.troubles = (f"{key.decode('utf-8', 'replace')[:200]} is not understood: {error}",)
             return None
-        if key_of(beat.group, beat.instance) != key:
-            return None  # the key names another instance than the beat
+        if key_of(report.group, report.instance) != key:
+            return None  # the key names another instance than the report
         _, milliseconds = record.timestamp()
         ago = 0.0 if self.caught_up else max(0.0, time.time() - milliseconds / 1000)
-        return News(key, beat, ago)
+        return News(key, report, ago)
 
     def close(self) -> None:
         """Stop reading."""
@@ -217,7 +221,7 @@ class TopicEar:
 
 
 class GroupLink:
-    """The group connection of one run: the view in :attr:`group`, and the sent beats.
+    """The group connection of one run: the view in :attr:`group`, and the sent reports.
 
     ``glance`` returns the status, ``url`` the address of the console. ``token`` is presented to the
     configured addresses.
@@ -242,9 +246,9 @@ class GroupLink:
         place: ReportSource | None = None
         topic = options.group_view_topic
         if topic is not None:
-            writer = BeatWriter(conf, topic, self._make)
+            writer = ReportWriter(conf, topic, self._make)
             key, every = key_of(name, self._instance), options.group_view_interval
-            self.telling = ReportSender(self.beat, writer, key, every)
+            self.telling = ReportSender(self.report, writer, key, every)
             place = ReportSource("topic", topic, lambda: self._ear(topic, name))
         elif addresses := options.group_view_addresses:
             place = ReportSource(
@@ -253,7 +257,7 @@ class GroupLink:
                 lambda: AddressesEar(addresses, name, token, self._instance),
             )
         self.group = GroupListener(
-            self.beat,
+            self.report,
             place,
             Looker(name, self._instance, host),
             sizes=self._sizes,
@@ -262,7 +266,7 @@ class GroupLink:
         )
 
     def start(self) -> None:
-        """Start sending beats, if that is configured."""
+        """Start sending reports, if that is configured."""
         if self.telling is not None:
             self.telling.start()
 
@@ -276,12 +280,12 @@ class GroupLink:
         if self.telling is not None:
             self.telling.close(clean=clean)
 
-    def beats(self) -> Beats:
-        """Return the counts of the beats sent."""
-        return Beats() if self.telling is None else self.telling.beats()
+    def reports(self) -> ReportCounts:
+        """Return the counts of the reports sent."""
+        return ReportCounts() if self.telling is None else self.telling.reports()
 
-    def beat(self) -> InstanceReport | None:
-        """Return this instance's beat; None before there is a status."""
+    def report(self) -> InstanceReport | None:
+        """Return this instance's report; None before there is a status."""
         status = self._glance()
         if status is None:
             return None
@@ -293,7 +297,7 @@ class GroupLink:
             url=self._options.console_url or self._url(),
             software=version("kafka-keyshared"),
         )
-        return beat_of(status, who, self._options.group_view_interval)
+        return report_of(status, who, self._options.group_view_interval)
 
     def _ear(self, topic: str, group: str) -> TopicEar:
         if self.telling is not None:

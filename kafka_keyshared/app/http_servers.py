@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import socket
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,11 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.observability.diagnosis.findings import Diagnosis
 from kafka_keyshared.observability.web.commands import Acting
-from kafka_keyshared.observability.web.prometheus_collector import Exposition, StatusCollector
+from kafka_keyshared.observability.web.prometheus_collector import (
+    Exposition,
+    MetricSource,
+    StatusCollector,
+)
 from kafka_keyshared.observability.web.server import HttpServer, Probes
 from kafka_keyshared.observability.web.snapshot import Setting, SnapshotOrigin
 from kafka_keyshared.platform.detached_call import Aside
@@ -39,14 +44,15 @@ def check_served(options: Options) -> None:
         return
     if options.http_token_file is None:
         raise ConfigError(
-            f"console_host={options.console_host!r}: others than this machine could ask; give "
-            "http_token_file, a file with the token that they have to show, or listen at 127.0.0.1"
+            f"console_host={options.console_host!r}: other machines could connect; set "
+            "http_token_file to a file with a token, or listen on 127.0.0.1"
         )
 
 
 class Looked:
     """An app that can be observed while it runs, from any thread."""
 
+    conf: dict[str, Any]
     options: Options
     _board: StatusBoard
     _served: Served
@@ -73,9 +79,23 @@ class Looked:
         """Return the current diagnosis, from any thread; None before the app runs."""
         return self._board.diagnosis()
 
-    def collector(self) -> StatusCollector:
-        """Return the metrics for a ``prometheus_client`` registry of your own."""
-        return StatusCollector(self.status, partitions=self.options.partition_metrics)
+    def collector(self, *others: Looked) -> StatusCollector:
+        """Return the metrics for a ``prometheus_client`` registry of your own.
+
+        A registry takes one collector. ``others`` are further apps of this process, whose metrics
+        the collector has too. Raise :class:`ConfigError` for two apps of one group: only the label
+        ``group`` distinguishes the metrics of two apps.
+        """
+        apps = (self, *others)
+        groups = Counter(str(each.conf["group.id"]) for each in apps)
+        if doubled := [group for group, count in groups.items() if count > 1]:
+            raise ConfigError(
+                f"two apps of group {doubled[0]!r} have the same metrics; give each app a group of "
+                "its own, or export them from two processes"
+            )
+        return StatusCollector(
+            *(MetricSource(each.status, each.options.partition_metrics) for each in apps)
+        )
 
 
 ENDED_WITHIN = 5.0
@@ -100,7 +120,7 @@ class Served:
         options, board = self._options, self._board
         token = None if acting is None else acting.token
         self.group = link = GroupLink(options, conf, board.glance, self._console, token)
-        board.beats = link.beats
+        board.reports = link.reports
         link.start()
         # The admin API starts first: a reader may take answering probes for a complete start.
         if options.console_port is not None:
@@ -129,7 +149,7 @@ class Served:
             from kafka_keyshared.observability.web.admin.server import AdminServer
         except ModuleNotFoundError as error:
             log.error(  # noqa: TRY400 - a stack would say nothing more
-                "no admin API: %s is not installed; records are consumed all the same. "
+                "no admin API: %s is not installed; records are still consumed. "
                 "pip install 'kafka-keyshared[console]', or leave console_port out",
                 error.name,
             )

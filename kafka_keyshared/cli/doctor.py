@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
 from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
-from kafka_keyshared.cli.doctor_spark import check_spark, only_spark
+from kafka_keyshared.cli.doctor_spark import check_spark
 from kafka_keyshared.cli.output import OutputFormat, write_note, write_result
 from kafka_keyshared.cli.run import gather, missing, refuse_flags_beside_app, settle_app
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
@@ -35,6 +36,7 @@ from kafka_keyshared.observability.doctor import (
     key_checks,
     key_sample,
     progress_checks,
+    rule_checks,
     view_checks,
 )
 from kafka_keyshared.observability.doctor.findings import (
@@ -84,6 +86,7 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
     "metadata": ("broker",),
     "clock": ("topics",),
     "instance": (),
+    "rules": (),
     "spark": (),
 }
 """Each check in its order, with the checks that must not have failed before it."""
@@ -144,16 +147,22 @@ class Doctor:
             self._unread = error
         brokers = self._layers.conf.get("bootstrap.servers")
         self._named = bool(brokers or arguments.config or self._unread)
-        if arguments.handler is None and not self._named and not looking.spark:
+        self._rules = None if looking.rules is None else _text_of(looking.rules)
+        alone = looking.spark or self._rules is not None
+        if arguments.handler is None and not self._named and not alone:
             raise ConfigError(
-                "doctor: nothing to look at; name an app (MODULE:ATTR), or give -b host:port, or "
+                "doctor: nothing to check; name an app (MODULE:ATTR), or give -b host:port, or "
                 "a file with --config, or set KEYSHARED_BOOTSTRAP"
             )
 
     def run(self) -> list[Check]:
         """Return every check in order."""
         if self._arguments.handler is None and not self._named:
-            return only_spark(list(CHECKS))
+            local = self._local()
+            return [
+                local[name]() if name in local else skipped(name, "nothing was named")
+                for name in CHECKS
+            ]
         looks: tuple[Callable[[], Check], ...] = (
             self._check_handler,
             self._check_configuration,
@@ -169,7 +178,7 @@ class Doctor:
             self._check_metadata,
             self._check_clock,
             self._check_instance,
-            lambda: check_spark(asked=self._looking.spark),
+            *self._local().values(),
         )
         # A failed import may have been an app, which has all other settings.
         more = {} if self._named else {"configuration": ("handler",)}
@@ -180,9 +189,9 @@ class Doctor:
                 blocking = [needed for needed in needs if needed in failed]
                 if self._gone is not None and needs:
                     blocking = ["broker"]
-                check = skipped(name, f"not looked at: needs {blocking[0]}") if blocking else look()
+                check = skipped(name, f"needs {blocking[0]}") if blocking else look()
                 if needs and not blocking and self._lost(name, found):
-                    check = skipped(name, "not looked at: needs broker")
+                    check = skipped(name, "needs broker")
                 if blocking or check.status is CheckStatus.FAIL:
                     failed.add(name)
                 found.append(check)
@@ -190,6 +199,13 @@ class Doctor:
             if self._survey is not None:
                 self._survey.close()
         return found
+
+    def _local(self) -> dict[str, Callable[[], Check]]:
+        """Return the checks that need neither an app nor a cluster."""
+        return {
+            "rules": self._check_rules,
+            "spark": lambda: check_spark(asked=self._looking.spark),
+        }
 
     def _lost(self, name: str, found: list[Check]) -> bool:
         """Return whether the brokers went away during a check; if so, correct the broker check."""
@@ -200,7 +216,7 @@ class Doctor:
             return False
         said = client_checks.unanswered(self._survey.address, self._gone, lambda: False)
         at = list(CHECKS).index("broker")
-        found[at] = said._replace(seen=f"answered at first and no more: {said.seen}")
+        found[at] = said._replace(seen=f"answered at first, but not again: {said.seen}")
         return True
 
     # --- on this machine ---
@@ -208,7 +224,7 @@ class Doctor:
     def _check_handler(self) -> Check:
         spec = self._arguments.handler
         if spec is None:
-            return skipped("handler", "none was named")
+            return skipped("handler", "none was given")
         try:
             # Output of the module during its import is not part of this command's result.
             with contextlib.redirect_stdout(sys.stderr):
@@ -287,7 +303,7 @@ class Doctor:
 
     def _check_topics(self) -> Check:
         if not self._topics or self._metadata is None:
-            return skipped("topics", "none was named (-t)")
+            return skipped("topics", "none was given (-t)")
         options = self._running.options
         names = list(self._metadata.topics)
         meant: set[str] = set()
@@ -310,7 +326,7 @@ class Doctor:
         app = self._running
         key_of = app.subscription.key_of
         if key_of is None:
-            return skipped("keys", "records go by their own key (--key record)")
+            return skipped("keys", "the key is the record's own (--key record)")
         if not self._counts:
             return skipped("keys", "needs a topic (-t)")
         starts = key_sample.newest(self._asked.bounds(self._counts))
@@ -319,13 +335,13 @@ class Doctor:
         for topic, those in key_sample.by_topic(records).items():
             found.keys(topic, list[Any](those))
         if not found.topics:
-            return skipped("keys", "no record came that could be looked at")
+            return skipped("keys", "no record arrived to check")
         named = app.options.key
         return key_checks.keys("a function" if named == "record" else named, found.topics)
 
     def _check_group(self) -> Check:
         if self._group is None:
-            return skipped("group", "none was named (-g)")
+            return skipped("group", "none was given (-g)")
         answer = self._asked.group(self._group)
         if isinstance(answer, KafkaError):
             cure = "see that this user may DESCRIBE it"
@@ -355,7 +371,7 @@ class Doctor:
 
     def _check_retention(self) -> Check:
         if not self._partitions:
-            return skipped("retention", "no positions to look at")
+            return skipped("retention", "no positions to check")
         return checks.retention(self._partitions)
 
     def _check_progress(self) -> Check:
@@ -368,14 +384,16 @@ class Doctor:
         members = self._members
         if not behind:
             unknown = sum(bool(each.unknown) for each in self._partitions)
-            more = f"; {counted(unknown, 'partition')} could not be looked at" if unknown else ""
+            more = f"; {counted(unknown, 'partition')} could not be checked" if unknown else ""
             return skipped("progress", f"there is no lag, or no position{more}")
         if members is None:
-            return skipped("progress", "whether anybody is in the group is not known")
+            return skipped("progress", "the members of the group are unknown")
         if not members.members:
-            return skipped("progress", f"nobody is in the group {self._group}, so nothing moves")
+            return skipped(
+                "progress", f"the group {self._group} has no member, so no position moves"
+            )
         if members.rebalancing:
-            return skipped("progress", "partitions are given out anew, so nothing moves")
+            return skipped("progress", "a rebalance is in progress, so no position moves")
         asked = self._asked
         ask = ProgressQueries(asked.watch, asked.read, self._told, asked.now_ms, write_note)
         seen = observe(behind, self._looking, ask)
@@ -395,7 +413,7 @@ class Doctor:
     def _check_dead_letters(self) -> Check:
         options = self._running.options
         if options.dlq is False:
-            return skipped("dlq", "no dead-letter topic is asked for (--dlq)")
+            return skipped("dlq", "no dead-letter topic was given (--dlq)")
         # A missing topic still has a dead-letter topic, for the time when it is created.
         pairs = [
             (self._there.get(name, checks.TopicFacts(name, 0)), options.dlq_topic(name))
@@ -415,7 +433,7 @@ class Doctor:
         options = self._running.options
         topic = options.group_view_topic
         if topic is None:
-            return skipped("group-view", "no topic for it is named (group_view_topic)")
+            return skipped("group-view", "no topic was given (group_view_topic)")
         if not self._there:
             return skipped("group-view", "needs a topic (-t)")
         there, create = self._there.get(topic), options.group_view_create
@@ -424,7 +442,7 @@ class Doctor:
 
     def _check_metadata(self) -> Check:
         if not self._limits:
-            text = "the brokers do not tell their offset.metadata.max.bytes"
+            text = "the brokers do not return offset.metadata.max.bytes"
             return skipped("metadata", text)
         return checks.commit_metadata(self._limits)
 
@@ -438,10 +456,23 @@ class Doctor:
 
     def _check_instance(self) -> Check:
         if self._address is None:
-            return skipped("instance", "no address of one was given (--status-url)")
+            return skipped("instance", "no address was given (--status-url)")
         answer = ask_status(self._address)
         if answer.status is None:
             return conclude("instance", self._address, filter(None, [answer.wrong]))
         return instance_checks.instance(
             self._address, answer.status, self._group, self._looking.held_after
         )
+
+    def _check_rules(self) -> Check:
+        if self._rules is None:
+            return skipped("rules", "no file of rules was given (--rules)")
+        return rule_checks.rules(str(self._looking.rules), self._rules)
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of a file that the command line names."""
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--rules {path}: cannot be read: {error}") from error

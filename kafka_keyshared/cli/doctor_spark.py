@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kafka_keyshared.observability.doctor.findings import (
     Check,
     CheckStatus,
@@ -25,9 +23,3 @@ def check_spark(*, asked: bool) -> Check:
         for each in misfits()
     ]
     return conclude("spark", "it would not start" if found else seen(), found)
-
-
-def only_spark(names: Sequence[str]) -> list[Check]:
-    """Return the checks of a doctor run that looks at Spark only."""
-    others = [skipped(name, "nothing was named") for name in names if name != "spark"]
-    return [*others, check_spark(asked=True)]

@@ -44,7 +44,7 @@ class Screen(App[None]):
 
     TITLE = "keyshared top"
     CSS = "Static { padding: 0 1; } DataTable { height: 1fr; border-top: solid $primary; }"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "quit", "end")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "quit", "quit")]
 
     def __init__(self, read: Callable[[], Status], *, where: str, keys: bool) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class Screen(App[None]):
 def in_a_line(sums: SnapshotTotals) -> str:
     """Return the sums as one line."""
     return (
-        f"ok {sums.ok:,}  failed {sums.failed:,}  retried {sums.retried:,}  "
+        f"ok {sums.ok:,}  failed {sums.failed_attempts:,}  retried {sums.retried:,}  "
         f"dead letters {sums.dead_letters:,}  held {sums.held:,} of {sums.held_max:,}  "
         f"workers busy {sums.busy:,} of {sums.workers:,}  lag {number(sums.lag)}  "
         f"backlog {number(sums.backlog)}  {seconds(sums.lag_seconds)} behind"

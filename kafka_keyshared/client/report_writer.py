@@ -1,7 +1,7 @@
-"""A writer of an instance's beats to a topic.
+"""A writer of an instance's reports to a topic.
 
-Nothing waits for it and nothing depends on it. It has its own thread. It gives up a beat that
-cannot be written within seconds; the next beat replaces it.
+Nothing waits for it and nothing depends on it. It has its own thread. It gives up a report that
+cannot be written within seconds; the next report replaces it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _SETTINGS: Mapping[str, Any] = {
 }
 
 
-class BeatWriter:
+class ReportWriter:
     """Writes to a topic; for use by one thread. ``missing`` is called to create a missing topic.
 
-    It may raise :class:`KeySharedError` instead, and is called again with the next beat.
+    It may raise :class:`KeySharedError` instead, and is called again with the next report.
     """
 
     def __init__(self, conf: Mapping[str, Any], topic: str, missing: Callable[[], None]) -> None:
@@ -43,7 +43,7 @@ class BeatWriter:
         self._seen = False
 
     def write(self, key: bytes, value: bytes | None) -> None:
-        """Write a beat, or None to delete the last one, and wait for the broker's answer.
+        """Write a report, or None to delete the last one, and wait for the broker's answer.
 
         Raises :class:`KeySharedError` with the reason if it was not written within :data:`WITHIN`
         seconds.

@@ -1,1 +1,1 @@
-"""What is seen of instances from outside: HTTP, diagnosis, doctor and audit."""
+"""Observation of instances: HTTP, diagnosis, doctor and audit."""

@@ -13,7 +13,7 @@ import msgspec
 
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.status.builder import take
-from kafka_keyshared.core.status.environment import Beats, CodePosition, StatusInputs
+from kafka_keyshared.core.status.environment import CodePosition, ReportCounts, StatusInputs
 from kafka_keyshared.core.status.since import Lasting
 from kafka_keyshared.logs import check_logging
 from kafka_keyshared.model import TopicPartition, counted
@@ -88,7 +88,7 @@ class StatusBoard:
         self.by_hand = 0
         self.refused: tuple[RefusedRight, ...] = ()
         self._unready_when_unauthorized = unready_when_unauthorized
-        self.beats: Callable[[], Beats] = Beats
+        self.reports: Callable[[], ReportCounts] = ReportCounts
 
     def read(
         self, wait: float = WAIT_FOR_FRESH, *, pending: bool = False, full: bool = False
@@ -339,7 +339,7 @@ class Observer:
             unjoined_seconds=None if joined else self._lasting.seconds("unjoined", now),
             lately=self._minute.shown(),
             standstill=self._shown_standstill(now),
-            beats=self._board.beats(),
+            reports=self._board.reports(),
             refused=self._refused(),
         )
         status = take(loop.core, progress, now, around, self._lasting)

@@ -27,13 +27,13 @@ def run_on(
     *,
     http_port: int | None = None,
     console_port: int | None = None,
-    beats: str | None = None,
+    group_view: str | None = None,
 ) -> SideResult:
     """Run a side over the topic once; with ports it serves there meanwhile.
 
-    With ``beats`` it tells that topic how it is.
+    With ``group_view`` it tells that topic how it is.
     """
-    served = {"http_port": http_port, "console_port": console_port, "beats": beats}
+    served = {"http_port": http_port, "console_port": console_port, "group_view": group_view}
     return run_side(structs.replace(plan.task(side, cluster.bootstrap, topic), **served))
 
 

@@ -1,4 +1,4 @@
-"""What it costs to tell a group how one is: the package with beats to a topic, and without."""
+"""What it costs to tell a group how one is: the package with reports to a topic, and without."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ LEAST = 3
 
 @dataclass(frozen=True, slots=True)
 class TellingPlan:
-    """The empty handler with a beat every second, which is the most there may be, and without."""
+    """The empty handler with a report every second, which is the most there may be, and without."""
 
     noop: NoopPlan
 
 
 def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, Any]:
-    """Return what beats take, as :func:`tests.benchmarks.disturbed.lost_beside` does."""
+    """Return what reports take, as :func:`tests.benchmarks.disturbed.lost_beside` does."""
     with (
         topic_of_our_own(cluster, plan.partitions, progress) as topic,
-        topic_of_our_own(cluster, 1, progress) as beats,
+        topic_of_our_own(cluster, 1, progress) as topic_of_reports,
     ):
         fill(cluster.bootstrap, topic, plan)
         found = lost_beside(
             plan,
             lambda: run_on(plan, cluster, topic),
-            lambda: run_on(plan, cluster, topic, beats=beats),
+            lambda: run_on(plan, cluster, topic, group_view=topic_of_reports),
             progress,
         )
-        written = _end_of(cluster, beats)
+        written = _end_of(cluster, topic_of_reports)
     if written < LEAST * plan.repeat:
-        raise KeySharedError(f"hardly anything was told: {written} beats in {plan.repeat} runs")
-    return found | {"beats": written}
+        raise KeySharedError(f"hardly anything was told: {written} reports in {plan.repeat} runs")
+    return found | {"reports": written}
 
 
 def _end_of(cluster: Cluster, topic: str) -> int:

@@ -288,8 +288,8 @@ CASES = (
         WatchedPlan(NoopPlan(records=6_000_000)),
     ),
     Case(
-        "beats",
-        "a beat to the group every second, share of the throughput",
+        "reports",
+        "a report to the group every second, share of the throughput",
         (Floor("lost", 0.02, at_most=True),),
         TellingPlan(NoopPlan(records=6_000_000)),
     ),

@@ -270,7 +270,7 @@ def test_what_ends_after_its_partition_has_gone_settles_nothing_and_is_counted(s
     core.mailbox.extend(side.heard())
     core.deliver()
     counts = core.sub().counts
-    assert (counts.stale, counts.ok) == (1, 0)
+    assert (counts.stale_results, counts.ok) == (1, 0)
     assert core.core.outstanding() == 0
 
 

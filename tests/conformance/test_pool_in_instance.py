@@ -117,7 +117,7 @@ class InstanceOf:
         # What ended just before its partition went, in a slice that was not reported yet, counts as
         # stale; every revoke here is in time, so it was settled and does not run again.
         counts = self.instance.core.subscriptions["default"].counts
-        return counts.ok + counts.dropped + counts.stale
+        return counts.ok + counts.dropped + counts.stale_results
 
 
 SIZES = (6, 2, 5, 3, 4)

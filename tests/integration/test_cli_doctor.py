@@ -65,11 +65,11 @@ def test_a_healthy_setup_is_told_and_left_as_it_is(
     left_out = {name for name, check in found.items() if check["status"] == "skipped"}
     # No handler and no instance is named, a group without members and positions cannot stick, and
     # records go by their own key: no sample of keys is read.
-    assert left_out == {"handler", "keys", "progress", "instance", "spark"}
+    assert left_out == {"handler", "keys", "progress", "instance", "rules", "spark"}
     assert {found[name]["status"] for name in found.keys() - left_out} == {"ok"}
     assert real_cluster.bootstrap in found["broker"]["seen"]
     assert found["topics"]["seen"] == f"{topic}: 3 partitions"
-    assert "new, nobody has joined it yet" in found["group"]["seen"]
+    assert "new, no member has joined it yet" in found["group"]["seen"]
     assert "3 of 3 partitions, 6 records, start at the beginning" in found["positions"]["seen"]
     assert found["metadata"]["seen"] == "offset.metadata.max.bytes 4096"
     assert found["group-view"]["seen"] == f"{told_in}: not there, would be made at start"

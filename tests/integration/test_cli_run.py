@@ -128,7 +128,9 @@ def test_a_run_serves_its_metrics_where_it_says(
     (tmp_path / "app.py").write_text("def handle(record): ...\n")
     real_cluster.create_topic(topic, 2)
     _produce(real_cluster, topic, 500)
-    done = f'keyshared_records_processed_total{{outcome="ok",topic="{topic}"}} 500.0'
+    done = (
+        f'keyshared_records_processed_total{{group="{topic}",outcome="ok",topic="{topic}"}} 500.0'
+    )
     with Running(
         *("run", "app:handle", "--app-dir", tmp_path, "-b", real_cluster.bootstrap),
         *("-t", topic, "-g", topic, "-X", "auto.offset.reset=earliest", "--http-port", "0"),
@@ -271,7 +273,7 @@ def test_an_audit_log_that_cannot_be_written_is_refused_before_anything_is_read(
     (tmp_path / "file").write_text("")
     embedded_cluster.create_topic(topic, 1)
     for place, why in (
-        (str(tmp_path / "file"), "give a folder that can be written"),
+        (str(tmp_path / "file"), "give a writable folder"),
         ("topic:", "give topic:NAME, or a folder"),
     ):
         ended = as_user(

@@ -50,7 +50,7 @@ def test_each_right_that_is_missing_is_told_and_what_to_allow_and_nothing_is_hel
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(judge, "BEATS", 0.5)
+    monkeypatch.setattr(judge, "REPORTS", 0.5)
     topic = f"{instances.topic}.status"
     secured.cluster.create_topic(topic, 1)
     secured.allow(ResourceType.TOPIC, topic, AclOperation.DESCRIBE)
@@ -61,25 +61,25 @@ def test_each_right_that_is_missing_is_told_and_what_to_allow_and_nothing_is_hel
     instances.eventually(lambda: a.member.done() + other.member.done() == RECORDS, 90)
 
     # Neither written nor read.
-    instances.eventually(lambda: status_of(a).beats["failed"] >= 3, 60)
+    instances.eventually(lambda: status_of(a).instance_reports["failed"] >= 3, 60)
     view = instances.until(a, lambda view: len(view.troubles) == 2)
     assert f"this user may not write to topic '{topic}'" in view.troubles[0]
     assert f"this user may not read topic '{topic}'" in view.troubles[1]
     assert "healthy" not in view.text, "who hears nobody cannot know"
-    assert status_of(a).beats["written"] == 0
-    (line,) = told(caplog, "the group does not hear how this instance is")
+    assert status_of(a).instance_reports["written"] == 0
+    (line,) = told(caplog, "the report of this instance was not written")
     assert f"this user may not write to topic '{topic}'; allow WRITE on topic {topic}" in line
-    assert "Records are consumed all the same" in line
+    assert "Records are still consumed" in line
     (line,) = told(caplog, "the group cannot be looked at from here")
     assert f"allow READ and DESCRIBE on topic {topic}" in line
     assert a.member.app.http is not None
     url = f"http://127.0.0.1:{a.member.app.http.port}"
     ended = in_process(capfd, "status", url)
     assert ended.status == 0, "it gets on"
-    assert "the group has not heard this instance for" in ended.out
+    assert "the group has had no report of this instance for" in ended.out
     assert f"allow WRITE on topic {topic}" in ended.out
     assert "rdkafka" not in ended.err, "the client repeats none of it"
-    assert scraped(url)["keyshared_group_beats_total", ("failed",)] >= 3
+    assert scraped(url)["keyshared_instance_reports_total", ("failed",)] >= 3
     assert "a" not in held(other.view())
 
     # Written and not read.
@@ -88,8 +88,8 @@ def test_each_right_that_is_missing_is_told_and_what_to_allow_and_nothing_is_hel
     view = instances.until(a, lambda view: len(view.troubles) == 1)
     assert f"this user may not read topic '{topic}'" in view.troubles[0]
     assert list(held(view)) == ["a"], "it knows of itself"
-    instances.eventually(lambda: status_of(a).beats_failing_seconds is None, 60)
-    assert scraped(url)["keyshared_group_beats_total", ("written",)] >= 1
+    instances.eventually(lambda: status_of(a).report_failing_seconds is None, 60)
+    assert scraped(url)["keyshared_instance_reports_total", ("written",)] >= 1
 
     # Read, too.
     secured.allow(ResourceType.TOPIC, topic, AclOperation.READ)
@@ -110,8 +110,8 @@ def test_a_topic_that_is_not_there_or_cannot_be_made_is_told_with_what_to_do(
     (a,) = instances.start("a", user=alice, group_view_create=create, **told_in(instances.topic))
     write(secured.cluster, instances.topic, [(b"%d" % n, b"") for n in range(RECORDS)])
     instances.eventually(lambda: a.member.done() == RECORDS, 90)
-    instances.eventually(lambda: status_of(a).beats["failed"] >= 3, 60)
-    (line,) = told(caplog, "the group does not hear how this instance is")
+    instances.eventually(lambda: status_of(a).instance_reports["failed"] >= 3, 60)
+    (line,) = told(caplog, "the report of this instance was not written")
     why = "cannot be made or seen by this user" if create else "does not exist, or this user may"
     assert f"topic '{topic}' {why}" in line
     for cure in (
@@ -130,5 +130,5 @@ def test_a_topic_that_is_not_there_or_cannot_be_made_is_told_with_what_to_do(
     else:
         secured.cluster.create_topic(topic, 1)
     instances.until(a, lambda view: not view.troubles)
-    instances.eventually(lambda: status_of(a).beats["written"] > 0, 60)
+    instances.eventually(lambda: status_of(a).instance_reports["written"] > 0, 60)
     assert a.member.stop() == 0

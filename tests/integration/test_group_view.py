@@ -37,8 +37,8 @@ def test_one_console_shows_all_who_has_stopped_who_was_killed_and_who_is_slow(
     view = instances.until(a, lambda view: shared(view, "a", "b", "c"))
     assert view.healthy
     assert [each.here for each in view.instances] == [True, False, False]
-    assert {each.beat.topics for each in view.instances} == {(instances.topic,)}
-    assert all(each.beat.url.startswith("http://127.0.0.1:") for each in view.instances)
+    assert {each.report.topics for each in view.instances} == {(instances.topic,)}
+    assert all(each.report.url.startswith("http://127.0.0.1:") for each in view.instances)
 
     c.pause = 0.5
     flowing = threading.Event()
@@ -50,7 +50,7 @@ def test_one_console_shows_all_who_has_stopped_who_was_killed_and_who_is_slow(
     writing = threading.Thread(target=flow, daemon=True)
     writing.start()
     try:
-        # On a busy machine another one may be slow for a beat, too.
+        # On a busy machine another one may be slow for a report, too.
         slow = instances.until(
             a, lambda view: [each.label for each in view.instances if each.slow] == ["c"]
         )
@@ -118,7 +118,7 @@ def test_instances_that_are_named_by_address_are_asked(
     (b,) = instances.start("b", group_view_addresses=addresses, http_token_file=str(token))
     view = instances.until(b, lambda view: shared(view, "a", "b"))
     assert (view.source, view.place) == ("addresses", ", ".join(addresses))
-    assert any(each.startswith("127.0.0.1:1: no beat: ") for each in view.troubles)
+    assert any(each.startswith("127.0.0.1:1: no report: ") for each in view.troubles)
     assert a.member.stop() == 0
     left = instances.until(b, lambda view: shared(view, "b") and len(view.instances) == 1)
     assert [each.label for each in left.instances] == ["b"]
@@ -169,7 +169,7 @@ def test_a_topic_that_is_not_there_hurts_nothing_and_is_told(
     view = instances.until(a, lambda view: len(view.troubles) == 2)
     assert all("does not exist" in each for each in view.troubles)
     assert held(view) == {"a": PARTITIONS}, "it knows of itself"
-    lines = [each for each in caplog.records if "does not hear" in each.getMessage()]
+    lines = [each for each in caplog.records if "was not written" in each.getMessage()]
     instances.cluster.create_topic(f"{instances.topic}.status", 1)
     well = instances.until(a, lambda view: not view.troubles)
     assert held(well) == {"a": PARTITIONS}

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.config.keys import from_avro, schemas
-from kafka_keyshared.status import UnreadKey
+from kafka_keyshared.status import UnreadableKeyStatus
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.live_cluster import (
@@ -301,9 +301,9 @@ def test_records_of_a_schema_that_the_registry_does_not_know_wait_and_none_is_de
     eventually(asked.is_set, 60.0)
     eventually(lambda: committed(any_cluster, group, topic, 0)[0] == 20, 60.0)
 
-    def waiting() -> tuple[UnreadKey, ...]:
+    def waiting() -> tuple[UnreadableKeyStatus, ...]:
         status = member.app.status()
-        return () if status is None else status.subscriptions[0].unread
+        return () if status is None else status.subscriptions[0].unreadable_keys
 
     eventually(lambda: bool(waiting()), 60.0)
     (unread,) = waiting()
@@ -318,6 +318,5 @@ def test_records_of_a_schema_that_the_registry_does_not_know_wait_and_none_is_de
     assert member.position() == handler.count(), "nothing went past it in another way"
     ended = member.app.status()
     assert ended is not None
-    counts = ended.subscriptions[0].processed.get(topic, {})
-    assert not counts.get("undecodable")
-    assert not counts.get("dead_lettered")
+    assert not ended.subscriptions[0].undecodable.get(topic)
+    assert not ended.subscriptions[0].processed.get(topic, {}).get("dead_lettered")

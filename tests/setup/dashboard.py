@@ -18,7 +18,7 @@ import yaml
 TOLD = Path(__file__).with_name("dashboard.yaml")
 FILE = Path(__file__).parents[2] / "helm" / "kafka-keyshared" / "dashboard.json"
 
-SELECTED = 'namespace=~"$namespace",job=~"$job",instance=~"$instance"'
+SELECTED = 'namespace=~"$namespace",job=~"$job",group=~"$group",instance=~"$instance"'
 """What the variables at the top choose; without Kubernetes there is no namespace: .* takes that."""
 
 INTERVAL = "$__rate_interval"
@@ -170,6 +170,7 @@ def dashboard() -> dict[str, Any]:
     """The whole of it."""
     started = "keyshared_start_time_seconds"
     of_job = f'{started}{{namespace=~"$namespace",job=~"$job"}}'
+    of_group = f'{started}{{namespace=~"$namespace",job=~"$job",group=~"$group"}}'
     source = {
         "name": "datasource",
         "label": "Prometheus",
@@ -193,7 +194,8 @@ def dashboard() -> dict[str, Any]:
                 source,
                 variable("namespace", "Namespace", f"label_values({started}, namespace)"),
                 variable("job", "App", f'label_values({started}{{namespace=~"$namespace"}}, job)'),
-                variable("instance", "Instance", f"label_values({of_job}, instance)"),
+                variable("group", "Group", f"label_values({of_job}, group)"),
+                variable("instance", "Instance", f"label_values({of_group}, instance)"),
             ]
         },
         "annotations": {"list": []},

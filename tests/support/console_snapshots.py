@@ -38,7 +38,7 @@ def nothing(real: Told) -> Told:
     }
     sub = told["status"]["subscriptions"][0]
     sub |= {"workers": [], "pending": [], "closed": [], "errors": [], "slots": []}
-    sub |= {"draining_hashes_count": 0, "draining_hashes_cleared_total": 0, "shared": None}
+    sub |= {"draining_slots": 0, "drained_slots": 0, "shared": None}
     return told
 
 
@@ -61,9 +61,9 @@ def single(real: Told) -> Told:
     told["totals"] |= dict.fromkeys(
         ("running", "busy", "stuck", "closed", "draining", "dead_letters", "held", "leased"), 1
     )
-    status["partitions"] = [{**status["partitions"][0], "incomplete": 1, "settled": [[1, 2]]}]
+    status["partitions"] = [{**status["partitions"][0], "unsettled": 1, "settled": [[1, 2]]}]
     sub["workers"] = [{**sub["workers"][2], "leased": 1, "runs": 1, "share": 1.0, "stuck": 1}]
-    sub |= {"slots": [[0, 65535, 0]], "pending": sub["pending"][:1], "draining_hashes_count": 1}
+    sub |= {"slots": [[0, 65535, 0]], "pending": sub["pending"][:1], "draining_slots": 1}
     sub["errors"] = [{**sub["errors"][0], "count": 1, "keys": [["a", 1]], "slots": [7]}]
     sub["workers"][0] |= {"shards": 1, "detached": True}
     sub["shared"] = _shared("worker-2", 1, 1)
@@ -78,7 +78,9 @@ def much(real: Told) -> Told:
     days = 3.2 * 86_400
     told["about"]["topics"] = [TOPIC, "payments"]
     status["group"] = "a-consumer-group-with-a-long-name-too"
-    told["totals"] |= dict.fromkeys(("fetched", "ok", "failed", "dead_letters", "lag"), LARGE)
+    told["totals"] |= dict.fromkeys(
+        ("fetched", "ok", "failed_attempts", "dead_letters", "lag"), LARGE
+    )
     told["totals"] |= {"backlog": LARGE, "held": 987_654, "held_max": 1_000_000}
     told["stuck"] = [
         {**each, "topic": TOPIC, "offset": LARGE + at, "key": KEY, "waiting": 123_456}
@@ -118,11 +120,11 @@ def _partition(one: Told, number: int) -> Told:
         "partition": number,
         "committed": LARGE - 40_000,
         "safe": LARGE - 30_000,
-        "completed": LARGE - 10_000,
+        "settled_max": LARGE - 10_000,
         "fetched": LARGE,
         "log_end": LARGE + 12_345_678_901,
         "settled": [[LARGE - 20_000, LARGE - 10_000]],
-        "incomplete": 12_345,
+        "unsettled": 12_345,
         "lag": 12_345_678_901,
         "backlog": 12_345_670_000,
         "oldest_seconds": 3.2 * 86_400,
@@ -133,7 +135,7 @@ def _partition(one: Told, number: int) -> Told:
 
 
 def _worker(one: Told, running: Told, number: int) -> Told:
-    drains = {"hash": number, "owner": "worker-31", "seconds": 123.4, "pending": 1_000}
+    drains = {"slot": number, "owner": "worker-31", "seconds": 123.4, "pending": 1_000}
     return one | {
         "name": f"worker-{number}",
         "state": ("idle", "running", "stuck", "gone")[number % 4],

@@ -118,7 +118,8 @@ FACTS = {
     ),
     "dlq-limit": Fact(_held(Reason.DLQ_LIMIT)),
     "key-unreadable": Fact(
-        _subs(lambda sub, finding: any(_there(each, finding) for each in sub.unread)), "UNREAD"
+        _subs(lambda sub, finding: any(_there(each, finding) for each in sub.unreadable_keys)),
+        "UNREAD",
     ),
     "handler-stuck": Fact(_workers(lambda worker, _: worker.stuck > 0)),
     "key-blocked": Fact(_subs(lambda sub, _: bool(sub.blocked))),
@@ -129,14 +130,14 @@ FACTS = {
     "slot-draining": Fact(
         _workers(
             lambda worker, finding: any(
-                each.hash == finding.slot and each.blocked for each in worker.draining
+                each.slot == finding.slot and each.blocked for each in worker.draining
             )
         ),
         "DRAINING",
     ),
     "retry-waiting": Fact(_lanes("waiting"), "RETRYING"),
     "paused-by-hand": Fact(_held(Reason.BY_HAND)),
-    "beats-failing": Fact(lambda status, _: status.beats_failing_seconds is not None, "BEATS"),
+    "report-failing": Fact(lambda status, _: status.report_failing_seconds is not None, "REPORTS"),
     # What was busy and what was full is a mean, which another minute may have to bring home.
     "hot-key": Fact(_minute, "MINUTE"),
     "window-full": Fact(_minute, "MINUTE"),

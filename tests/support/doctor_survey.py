@@ -45,8 +45,8 @@ def worker(number: int, offset: int | None = None, seconds: float = 0.0) -> dict
 
 
 def partition(number: int, lag: int = 0, *held_back: str) -> dict[str, Any]:
-    known = {"fetched": 40, "safe": 17, "completed": 33, "committed": 17, "log_end": 17 + lag}
-    times = {"incomplete": 0, "oldest_seconds": 0.0, "backlog": 0, "lag_seconds": 0.0}
+    known = {"fetched": 40, "safe": 17, "settled_max": 33, "committed": 17, "log_end": 17 + lag}
+    times = {"unsettled": 0, "oldest_seconds": 0.0, "backlog": 0, "lag_seconds": 0.0}
     more = {"paused": bool(held_back), "held_back": held_back, "lag": lag}
     return {"topic": "orders", "partition": number, **known, **times, **more}
 
@@ -77,11 +77,17 @@ def instance(**told: Any) -> InstanceStatus:
     ``own`` is what its subscription tells beside that.
     """
     names = {
-        *("bytes", "records", "stuck", "stale", "lane_records", "keys", "hottest"),
+        *("bytes", "records", "stuck", "stale_results", "lane_records", "keys", "hottest"),
         *("process_seconds", "wait_seconds", "age_seconds"),
     }
     own: dict[str, Any] = {name: NOTHING if name.endswith("seconds") else 0 for name in names}
-    counts: dict[str, Any] = {"processed": {}, "retried": {}, "letters": {}, "lanes": {}}
+    counts: dict[str, Any] = {
+        "processed": {},
+        "retried": {},
+        "attempts": {},
+        "dlq_writes": {},
+        "lanes": {},
+    }
     subscription = {
         "name": "default",
         "pool": "thread",
@@ -105,7 +111,7 @@ def instance(**told: Any) -> InstanceStatus:
         "subscriptions": [subscription],
         "fetched": {},
         "rebalances": {},
-        "drain_seconds": NOTHING,
+        "revoke_seconds": NOTHING,
         "commits": {},
         "commit_seconds": NOTHING,
         "metadata_bytes": NOTHING,

@@ -12,9 +12,13 @@ from typing import Any, TypeAlias
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_keyshared import KeyShared
+from kafka_keyshared.observability.web.prometheus_collector import GROUP_LABEL
 
 Samples: TypeAlias = dict[tuple[str, tuple[str, ...]], float]
-"""Values by the sample's name and its label values, in the order of the names of the labels."""
+"""Values by the sample's name and its label values, in the order of the names of the labels.
+
+The label ``group`` is left out: all samples of an instance have the same.
+"""
 
 OPEN_METRICS = "application/openmetrics-text;version=1.0.0"
 """Asks for that format."""
@@ -33,7 +37,10 @@ def get(url: str, accept: str = "") -> tuple[int, str, str]:
 def samples(text: str) -> Samples:
     """Every sample by its name and label values (in the order of label names)."""
     return {
-        (sample.name, tuple(sample.labels[label] for label in sorted(sample.labels))): sample.value
+        (
+            sample.name,
+            tuple(sample.labels[label] for label in sorted(sample.labels.keys() - {GROUP_LABEL})),
+        ): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }

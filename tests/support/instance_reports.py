@@ -1,4 +1,4 @@
-"""Beats of made-up instances."""
+"""Reports of made-up instances."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kafka_keyshared.observability.web.group.report import InstanceReport, Who, beat_of
+from kafka_keyshared.observability.web.group.report import InstanceReport, Who, report_of
 from kafka_keyshared.observability.web.group.view import GroupView, Heard, Looker, group_view
 from tests.support.doctor_survey import instance, partition
 
@@ -19,22 +19,22 @@ def who(name: str, **more: Any) -> Who:
     return Who(f"{name}-1-0", name, name, 1, "", "1.0")._replace(**more)
 
 
-def beat(name: str, /, *numbers: int, **more: Any) -> InstanceReport:
-    """A beat of an instance that holds these partitions of ``orders``, and is well."""
+def report(name: str, /, *numbers: int, **more: Any) -> InstanceReport:
+    """A report of an instance that holds these partitions of ``orders``, and is well."""
     own = {"fetched": {"orders": 0}, "partitions": [partition(number) for number in numbers]}
-    said = beat_of(instance(**own), who(name), EVERY)
+    said = report_of(instance(**own), who(name), EVERY)
     return msgspec.structs.replace(said, **more)
 
 
 def heard(name: str, /, *numbers: int, ago: float = 0.0, does: float = 0.0, **more: Any) -> Heard:
     """An instance that was heard so long ago, and settles so many records a second."""
-    return Heard(beat(name, *numbers, **more), ago, does)
+    return Heard(report(name, *numbers, **more), ago, does)
 
 
 def seen(*those: Heard, size: int = 0) -> GroupView:
     """The group of these, as the first of them sees it; its topic has so many partitions."""
     sizes = {"orders": size} if size else {}
-    looker = Looker(GROUP, those[0].beat.instance if those else "", "a", "topic", "beats")
+    looker = Looker(GROUP, those[0].report.instance if those else "", "a", "topic", "reports")
     return group_view(those, sizes, looker)
 
 

@@ -8,8 +8,8 @@ from typing import TypeAlias
 from tests.web.labels import ENUMERATED
 from tests.web.queries import BY_NAME
 
-TARGET = {"namespace": "shop", "job": "billing"}
-"""What a Prometheus adds to every series, besides the instance."""
+TARGET = {"namespace": "shop", "job": "billing", "group": "alerts-billing"}
+"""The labels of every series besides the instance: those that Prometheus adds, and the group."""
 
 INSTANCE = "instance"
 
@@ -40,12 +40,12 @@ def of_partition(name: str) -> str:
 STARTED = series("keyshared_start_time_seconds")
 DONE = series("keyshared_records_processed_total", topic="orders", outcome="ok")
 DEAD = series("keyshared_records_processed_total", topic="orders", outcome="dead_lettered")
-WRITTEN = series("keyshared_dlq_records_total", topic="orders", outcome="acknowledged")
-REFUSED = series("keyshared_dlq_records_total", topic="orders", outcome="failed")
+WRITTEN = series("keyshared_dlq_writes_total", topic="orders", result="acknowledged")
+REFUSED = series("keyshared_dlq_writes_total", topic="orders", result="failed")
 BACKLOG = of_partition("backlog_records")
 LAG = of_partition("lag_records")
 LAG_SECONDS = of_partition("lag_seconds")
-OLDEST = of_partition("partition_oldest_incomplete_seconds")
+OLDEST = of_partition("partition_oldest_unsettled_seconds")
 SAFE = of_partition("partition_safe_offset")
 BY_HAND = series("keyshared_partitions_paused_by_hand")
 BLOCKED = series("keyshared_closed_lanes", state="blocked")
@@ -57,13 +57,13 @@ AGAIN = series("keyshared_commits_total", result="retry")
 POLLS = series("keyshared_poll_interval_used_ratio")
 RESTARTS = series("keyshared_worker_restarts_total", worker="worker-0")
 DRAINS = series("keyshared_draining_blocked_records")
-DRAINED = series("keyshared_draining_hashes_cleared_total")
-HOTTEST = series("keyshared_hottest_hash_queued_records")
-WINDOW = series("keyshared_buffered_records")
+DRAINED = series("keyshared_drained_slots_total")
+HOTTEST = series("keyshared_hottest_key_records")
+WINDOW = series("keyshared_unsettled_records")
 REVOKED = series("keyshared_rebalances_total", event="revoked")
 FAILURES = series("keyshared_diagnosis_failures")
-FAILING = series("keyshared_diagnosis_cause", cause="most-attempts-fail")
-GIVEN_UP = series("keyshared_diagnosis_cause", cause="dead-lettering-much")
+FAILING = series("keyshared_diagnosis", cause="most-attempts-fail")
+GIVEN_UP = series("keyshared_diagnosis", cause="dead-lettering-much")
 
 HEALTHY = {
     STARTED: "1000x90",
@@ -208,9 +208,9 @@ SCENES: Mapping[str, tuple[Mapping[str, str], Expected]] = {
         {"KeysharedRebalanceStorm": ALONE},
     ),
     "a new version is rolled out": ({REVOKED: "1x50 4x40"}, {}),
-    "the diagnosis has a cause that somebody has to see to": (
+    "the diagnosis has a cause that needs an operator": (
         {FAILURES: "0x30 1x60"},
-        {"KeysharedWaitsForSomebody": ONE},
+        {"KeysharedNeedsOperator": ONE},
     ),
     "the diagnosis had one for a moment": ({FAILURES: "0x52 2x5 0x33"}, {}),
     "the only instance is gone": (

@@ -7,24 +7,31 @@ from typing import get_args
 
 from kafka_keyshared.core.contract.events import CommitResult
 from kafka_keyshared.core.lanes.closed import LaneState
-from kafka_keyshared.core.telemetry.meters import KNOWN_ERRORS, LetterAnswer, Processed, Rebalance
+from kafka_keyshared.core.telemetry.meters import (
+    KNOWN_ERRORS,
+    AttemptResult,
+    LetterAnswer,
+    Processed,
+    Rebalance,
+)
 from kafka_keyshared.observability.diagnosis.causes import CAUSES
-from kafka_keyshared.observability.web.shard_families import SHARD_STATES
+from kafka_keyshared.observability.web.metric_family import SHARD_STATES
 from kafka_keyshared.status import ShownState
 
 ENUMERATED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("keyshared_records_processed_total", "outcome"): tuple(Processed),
     ("keyshared_record_retries_total", "error"): KNOWN_ERRORS,
-    ("keyshared_dlq_records_total", "outcome"): tuple(LetterAnswer),
+    ("keyshared_attempts_total", "result"): tuple(AttemptResult),
+    ("keyshared_dlq_writes_total", "result"): tuple(LetterAnswer),
     ("keyshared_closed_lanes", "state"): tuple(each.value for each in LaneState),
     ("keyshared_commits_total", "result"): tuple(CommitResult),
     ("keyshared_workers", "state"): get_args(ShownState),
     ("keyshared_shards", "state"): SHARD_STATES,
     ("keyshared_rebalances_total", "event"): tuple(Rebalance),
-    ("keyshared_diagnosis_cause", "cause"): tuple(each.code for each in CAUSES),
-    ("keyshared_group_beats_total", "result"): ("written", "failed"),
+    ("keyshared_diagnosis", "cause"): tuple(each.code for each in CAUSES),
+    ("keyshared_instance_reports_total", "result"): ("written", "failed"),
 }
 """By metric and label."""
 
 OF_THE_WORLD = {"topic", "partition", "worker", "pool", "broker"}
-"""Labels that say what somebody else has named, or what was chosen."""
+"""Labels with names that users and operators have chosen."""

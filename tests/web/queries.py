@@ -11,14 +11,15 @@ import pytest
 
 from kafka_keyshared.observability.web.metric_catalog import FAMILIES
 from kafka_keyshared.observability.web.metric_family import MetricFamily
+from kafka_keyshared.observability.web.prometheus_collector import GROUP_LABEL
 from tests.web.labels import ENUMERATED
 
 BY_NAME = {family.name: family for family in FAMILIES}
 
 OF_A_HISTOGRAM = ("_bucket", "_sum", "_count")
 
-TARGET_LABELS = {"namespace", "job", "instance"}
-"""What a Prometheus adds to every series."""
+TARGET_LABELS = {"namespace", "job", "instance", GROUP_LABEL}
+"""Labels of every series: those that Prometheus adds, and the group."""
 
 
 def promtool(*arguments: str) -> str:

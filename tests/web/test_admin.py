@@ -107,10 +107,10 @@ def test_the_snapshot_has_all_there_is_and_no_key(app: KeyShared) -> None:
     assert sub.slots is not None
     assert (sub.slots[0][0], sub.slots[-1][1]) == (0, 65_535)
     assert all(after[0] == one[1] + 1 for one, after in zip(sub.slots, sub.slots[1:], strict=False))
-    (held,) = [each for each in found.status.partitions if each.incomplete]
+    (held,) = [each for each in found.status.partitions if each.unsettled]
     assert held.settled, "what is done beyond the blocked record"
-    assert held.completed is not None
-    assert held.settled[-1][1] <= held.completed
+    assert held.settled_max is not None
+    assert held.settled[-1][1] <= held.settled_max
     (stuck,) = found.stuck
     assert (stuck.state, stuck.attempts, stuck.waiting) == ("blocked", 1, 9)
     assert "in handle" in stuck.stack
@@ -377,7 +377,7 @@ def test_on_this_machine_an_order_needs_it_and_a_look_does_not() -> None:
 
 def test_an_address_for_others_needs_a_token_file(tmp_path: Path) -> None:
     conf = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
-    with pytest.raises(ConfigError, match="others than this machine could ask; give http_token"):
+    with pytest.raises(ConfigError, match="other machines could connect; set http_token"):
         KeyShared(conf, ["t"], console_port=0, console_host="0.0.0.0")
     file = tmp_path / "token"
     file.write_text(TOKEN)

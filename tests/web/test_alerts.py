@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kafka_keyshared import DeadLetter, KeyShared
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.http_scrapes import get, running, scraped
-from tests.support.live_cluster import client_conf, group_name, write
+from tests.support.live_cluster import client_conf, write
 from tests.web.alert_scenes import (
     ALONE,
     BLOCKED,
@@ -182,7 +182,7 @@ def test_the_first_dead_letter_of_a_real_run_is_told(
     for name in (topic, f"{topic}.dlq"):
         embedded_cluster.create_topic(name, 1)
     app = KeyShared(
-        client_conf(embedded_cluster, group_name()), [topic], workers=2, dlq=True, http_port=0
+        client_conf(embedded_cluster, TARGET["group"]), [topic], workers=2, dlq=True, http_port=0
     )
 
     @app.handler

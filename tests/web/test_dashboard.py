@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from kafka_keyshared.observability.former_metrics import former_names
 from tests.setup.dashboard import FILE, INTERVAL, SELECTED, written
 from tests.web.queries import BY_NAME, family_of, promtool, selectors, strangers
 
@@ -36,10 +37,17 @@ def test_the_file_is_what_its_declarations_say() -> None:
     assert FILE.read_text("utf-8") == written(), again
 
 
+@pytest.mark.parametrize("file", [FILE, FILE.with_name("alerts.yaml")], ids=lambda file: file.name)
+def test_the_files_of_the_chart_have_no_former_name_of_a_metric(file: Path) -> None:
+    text = file.read_text("utf-8")
+    assert "keyshared_diagnosis" in text
+    assert list(former_names(text)) == []
+
+
 def test_links_to_it_stay_and_whoever_imports_it_chooses_the_prometheus() -> None:
     assert BOARD["uid"] == "kafka-keyshared"
     variables = {each["name"]: each for each in BOARD["templating"]["list"]}
-    assert list(variables) == ["datasource", "namespace", "job", "instance"]
+    assert list(variables) == ["datasource", "namespace", "job", "group", "instance"]
     assert variables["datasource"]["type"] == "datasource"
     assert all(each["datasource"] == SOURCE for each in (*PANELS, *list(variables.values())[1:]))
     assert all(target["datasource"] == SOURCE for each in PANELS for target in each["targets"])

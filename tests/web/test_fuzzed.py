@@ -17,7 +17,7 @@ from kafka_keyshared.observability.web.admin.app import application
 from kafka_keyshared.observability.web.admin.feed import OF_GROUP, PARTS, Feed
 from kafka_keyshared.observability.web.command_list import VERBS
 from kafka_keyshared.observability.web.commands import ACTIONS, FILTERS, RANGES, Acting
-from kafka_keyshared.observability.web.group.report import Who, beat_of
+from kafka_keyshared.observability.web.group.report import Who, report_of
 from kafka_keyshared.observability.web.group.subscribe import GroupListener
 from kafka_keyshared.observability.web.group.view import Looker
 from kafka_keyshared.observability.web.guard import RequestGuard
@@ -73,7 +73,9 @@ def app(asked: Asked) -> Any:
     feed = Feed(lambda: status, about, (), keys=False)
     guard, acting = RequestGuard("127.0.0.1", TOKEN), Acting(TOKEN, asked)
     who = Who("h-1-0", "h", "h", 1, "", "0")
-    group = GroupListener(lambda: beat_of(status, who, 5.0), None, Looker("billing", "h-1-0", "h"))
+    group = GroupListener(
+        lambda: report_of(status, who, 5.0), None, Looker("billing", "h-1-0", "h")
+    )
     return application(feed, guard, acting, group, threading.Event())
 
 

@@ -82,7 +82,7 @@ def test_without_a_setting_and_without_an_answer_the_screen_says_so(
     for status, body, said in (
         (404, "", "it is of an older release"),
         (503, hostile, hostile),
-        (200, '{"version": 2}', "it speaks layout 2 of the group"),
+        (200, '{"version": 2}', "the instance sends layout 2 of the group"),
     ):
         page.route("**/api/v1/group", answering(status, body))
         until(page, shows(page, said), said)
@@ -91,15 +91,18 @@ def test_without_a_setting_and_without_an_answer_the_screen_says_so(
     until(page, lambda: "cannot be shown" not in page.inner_text("#screen"), "it is well again")
 
 
-def test_beats_that_are_refused_are_told_with_why(instances: Instances, browser: Browser) -> None:
+def test_reports_that_are_refused_are_told_with_why(instances: Instances, browser: Browser) -> None:
     (a,) = instances.start("a", **told_in(instances.topic))
     assert a.member.app.admin is not None
     faults: list[str] = []
     page = live_page(browser, f"{a.member.app.admin.url}/#/group", faults, "light", 1280)
-    why = f"the others do not hear this instance: topic '{instances.topic}.status' does not exist"
+    why = (
+        "the other instances get no reports of this one: topic "
+        f"'{instances.topic}.status' does not exist"
+    )
     until(page, shows(page, why), "why")
     assert "to be watched" in page.inner_text("#screen")
-    assert "not everybody is heard" in page.inner_text("#screen")
+    assert "some instances may be missing" in page.inner_text("#screen")
     assert [*page.evaluate(TOO_WIDE)] == []
     instances.cluster.create_topic(f"{instances.topic}.status", 1)
     until(page, shows(page, "healthy: 1 instance"), "it is well again")
@@ -116,7 +119,7 @@ def test_an_address_that_is_code_is_no_link(instances: Instances, browser: Brows
     page = live_page(browser, f"{a.member.app.admin.url}/#/group", [], "light", 1280)
     name = f"<b>{uuid.uuid4().hex}</b>"
     script = """([view, name]) => ({ ...view, instances: [{ ...view.instances[0], here: false,
-      label: name, beat: { ...view.instances[0].beat, url: "javascript:alert(1)" } }] })"""
+      label: name, report: { ...view.instances[0].report, url: "javascript:alert(1)" } }] })"""
     shown = page.evaluate("async () => (await fetch('/api/v1/group')).json()")
     assert shown["instances"][0]["label"] == found.label
     changed = page.evaluate(script, [shown, name])

@@ -18,7 +18,7 @@ from kafka_keyshared.cli.output import OutputFormat
 from kafka_keyshared.cli.status import UNHEALTHY, status_verb
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.support.browser import TOO_WIDE, live_page, until
-from tests.support.http_scrapes import get, running
+from tests.support.http_scrapes import get, running, scraped
 from tests.support.live_cluster import client_conf, group_name, write
 
 pytestmark = pytest.mark.timeout(300)
@@ -114,8 +114,7 @@ def test_a_total_outage_is_red_in_the_console_and_named_everywhere_until_it_is_o
         assert status_verb(f"{url}/status", OutputFormat.JSON) == UNHEALTHY
         code, _, text = get(f"{url}/readyz")
         assert (code, "no attempt has succeeded" in text) == (503, True)
-        metrics = get(f"{url}/metrics")[2]
-        assert 'keyshared_diagnosis_cause{cause="most-attempts-fail"} 1.0' in metrics
+        assert scraped(url)["keyshared_diagnosis", ("most-attempts-fail",)] == 1
         shop.away.clear()
         until(page, lambda: "no attempt" not in (strip.text_content() or ""), "over")
         until(page, lambda: get(f"{url}/readyz")[0] == 200, "ready")

@@ -17,10 +17,8 @@ from tests.support.live_cluster import client_conf, group_name
 
 Eventually = Callable[..., None]
 
-PROCESSED = (
-    *("ok", "failed", "dropped", "dead_lettered", "diverted", "skipped", "undecodable"),
-    "unmatched",
-)
+PROCESSED = ("ok", "dropped", "dead_lettered", "diverted", "skipped", "unmatched")
+ATTEMPTS = ("ok", "dropped", "failed", "timed_out")
 COMMITS = ("accepted", "retry", "too_large", "lost", "denied")
 WORKERS = ("worker-0", "worker-1")
 
@@ -33,25 +31,26 @@ def known(topics: Iterable[str]) -> dict[str, set[tuple[str, ...]]]:
     return {
         "keyshared_records_fetched_total": topic,
         "keyshared_records_processed_total": set(product(PROCESSED, topics)),
+        "keyshared_attempts_total": set(product(ATTEMPTS, topics)),
         "keyshared_keyless_records_total": topic,
+        "keyshared_undecodable_records_total": topic,
         "keyshared_record_retries_total": set(product(("Retry", "other"), topics)),
-        "keyshared_dlq_records_total": set(product(("acknowledged", "failed"), topics)),
-        "keyshared_draining_hashes_cleared_total": alone,
-        "keyshared_detached_total": alone,
+        "keyshared_dlq_writes_total": set(product(("acknowledged", "failed"), topics)),
+        "keyshared_drained_slots_total": alone,
+        "keyshared_records_detached_total": alone,
         "keyshared_commits_total": {(each,) for each in COMMITS},
         "keyshared_worker_busy_seconds_total": worker,
         "keyshared_worker_starved_seconds_total": worker,
         "keyshared_worker_restarts_total": worker,
         "keyshared_worker_dropped_records_total": worker,
-        "keyshared_stuck_records_total": alone,
-        "keyshared_timed_out_attempts_total": alone,
-        "keyshared_late_settlements_total": alone,
+        "keyshared_records_stuck_total": alone,
+        "keyshared_late_acks_total": alone,
         "keyshared_written_off_records_total": alone,
         "keyshared_paused_seconds_total": alone,
         "keyshared_partition_stalls_total": topic,
         "keyshared_rebalances_total": {("assigned",), ("revoked",), ("lost",)},
-        "keyshared_stale_completions_total": alone,
-        "keyshared_group_beats_total": {("written",), ("failed",)},
+        "keyshared_stale_results_total": alone,
+        "keyshared_instance_reports_total": {("written",), ("failed",)},
         "keyshared_rdkafka_rebalances_total": alone,
     }
 

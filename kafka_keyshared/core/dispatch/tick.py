@@ -184,7 +184,7 @@ def fetch(sub: Subscription) -> int:
 
 def count(sub: Subscription, late: int, seconds: float) -> None:
     """Count the late acknowledgements of members and the seconds that workers had no records."""
-    sub.counts.late += late
+    sub.counts.late_acks += late
     for worker in sub.workers.values():
         if worker.idle and worker.present:
             worker.starved_seconds += seconds

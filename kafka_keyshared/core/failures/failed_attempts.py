@@ -45,7 +45,6 @@ from kafka_keyshared.core.leasing.reopening import advance
 from kafka_keyshared.core.offsets.metadata_sections import Tried
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.core.subscription.subscription import Subscription
-from kafka_keyshared.core.telemetry.meters import Processed
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, Record, name_of, partition_of
 
@@ -130,12 +129,13 @@ def _count(
     """
     if leased.slice.epoch != sub.epochs.now:
         late = {index for index in indices if _is_late(sub, leased, index)}
-        sub.counts.stale += len(late)
+        sub.counts.stale_results += len(late)
         unsettled = late.union(unsettled)
     if dropped:
         dropped = [each for each in dropped if each not in unsettled and each not in leased.back]
-    sub.counts.settled(leased, indices, unsettled, dropped)
-    if dropped and sub.workers[leased.slice.worker].written_off:
+    unrun = sub.workers[leased.slice.worker].written_off
+    sub.counts.settled(leased, indices, unsettled, dropped, unrun=unrun)
+    if dropped and unrun:
         # No handler has seen these records, so they do not show that its dependency works.
         unsettled = {*unsettled, *dropped}
     sub.failure_watch.ended(leased, indices, unsettled)
@@ -178,8 +178,7 @@ def failed(sub: Subscription, leased: SliceState, report: Failed, now: float) ->
         closed.first = closed.first or failure
         closed.last = failure
         sub.counts.failed += 1
-        sub.counts.timed_out += failure.timed_out
-        sub.counts.processed.add(record.topic(), Processed.FAILED)
+        sub.counts.failed_attempt(record.topic(), timed_out=failure.timed_out)
         sub.errors.note(failure, closed.partition, record.offset(), closed.key)
     commands: list[Command] = []
     if not is_keyless(lane):
@@ -294,6 +293,7 @@ def _failed_in_a_diverted_lane(
     join(sub, closed, record)
     sub.failure_watch.failed(partition_of(record), closed.lane, failure, first=True)
     if failure.disposition not in NO_ATTEMPT:
+        sub.counts.failed_attempt(record.topic(), timed_out=failure.timed_out)
         known = sub.carried.setdefault(partition_of(record), {})
         tried = known.get(record.offset(), Tried(0))
         known[record.offset()] = tried._replace(attempts=tried.attempts + 1)

@@ -148,7 +148,7 @@ def dead_lettered(sub: Subscription, event: DeadLetterAnswer, now: float) -> lis
     if closed is None or closed.head is not head or closed.state not in LETTERS_ON_THEIR_WAY:
         return []  # forgotten with its partition: the record runs again at its next owner
     answer = LetterAnswer.ACKNOWLEDGED if error is None else LetterAnswer.FAILED
-    sub.counts.letters.add(head.topic(), answer)
+    sub.counts.dlq_writes.add(head.topic(), answer)
     if error is not None:
         closed.refused_for_good = event.for_good
         return _refused(sub, closed, error, now)

@@ -72,7 +72,7 @@ def _undecodable(
     """
     record, reason = refused
     follows = UNREADABLE[sub.settings.when_undecodable()]
-    sub.counts.processed.add(record.topic(), Processed.UNDECODABLE)
+    sub.counts.undecodable[record.topic()] += 1
     about = About(partition_of(record), record.offset())
     if follows is Disposition.RETRY:
         return [*sub.bursts.unreadable.add(KeyUnreadable(about, reason, follows), now)]

@@ -86,18 +86,18 @@ class OffsetSnapshot(NamedTuple):
 class Derived(NamedTuple):
     """Summary of a snapshot of one partition, for the status.
 
-    ``completed`` is one past the highest settled offset. ``islands`` is how many offsets are
-    settled beyond the position. ``incomplete`` is how many records are held. ``oldest_ms`` is the
+    ``settled_max`` is one past the highest settled offset. ``islands`` is how many offsets are
+    settled beyond the position. ``unsettled`` is how many records are held. ``oldest_ms`` is the
     timestamp of the record at the position. ``since`` is when that record was first seen to be the
     oldest, in monotonic seconds. With several subscriptions ``islands`` is their minimum,
-    ``incomplete`` and ``completed`` are their maximum. ``runs`` has the offsets that each has
+    ``unsettled`` and ``settled_max`` are their maximum. ``runs`` has the offsets that each has
     settled beyond the position.
     """
 
     position: int
-    completed: int
+    settled_max: int
     islands: int
-    incomplete: int
+    unsettled: int
     oldest_ms: int | None
     since: float
     runs: Mapping[str, Runs] = MappingProxyType({})
@@ -157,16 +157,16 @@ def look(
 ) -> Derived:
     """Return the summary of a snapshot; ``held`` has the records that it was derived from."""
     runs = [snapshot.runs.get(name, ()) for name in held]
-    incomplete = max(map(len, held.values()))
+    unsettled = max(map(len, held.values()))
     oldest = next(
         (each[snapshot.position] for each in held.values() if snapshot.position in each), None
     )
-    same = before is not None and before.position == snapshot.position and before.incomplete
+    same = before is not None and before.position == snapshot.position and before.unsettled
     return Derived(
         snapshot.position,
         max((each[-1][1] for each in runs if each), default=snapshot.position),
         min(sum(end - start for start, end in each) for each in runs),
-        incomplete,
+        unsettled,
         None if oldest is None else oldest.timestamp()[1],
         before.since if same and before is not None else now,
         snapshot.runs,

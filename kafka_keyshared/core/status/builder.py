@@ -15,12 +15,13 @@ from kafka_keyshared.core.routing.ranges import nobodys, written
 from kafka_keyshared.core.status.details import (
     PENDING_MOST,
     away,
+    by_topic,
     closed_lanes,
     islands,
     keyless,
     slot_of,
     slots,
-    unread,
+    unreadable_keys,
 )
 from kafka_keyshared.core.status.environment import CodePosition, StatusInputs
 from kafka_keyshared.core.status.pending import pending_acks
@@ -42,7 +43,7 @@ from kafka_keyshared.status import (
     VERSION,
     BlockedKey,
     Distribution,
-    DrainingHash,
+    DrainingSlot,
     PartitionStatus,
     PendingAck,
     RunningRecord,
@@ -94,7 +95,7 @@ def take(
         subscriptions=tuple(_subscription(look, sub) for sub in core.subscriptions.values()),
         fetched={topic: meters.fetched[topic] for topic in topics},
         rebalances={event.value: meters.rebalances[event] for event in Rebalance},
-        drain_seconds=_distribution(meters.drain_seconds),
+        revoke_seconds=_distribution(meters.revoke_seconds),
         commits={result.value: meters.commits[result] for result in CommitResult},
         commit_seconds=_distribution(meters.commit_seconds),
         metadata_bytes=_distribution(meters.metadata_bytes),
@@ -112,9 +113,9 @@ def take(
         rebalance_seconds=around.unjoined_seconds,
         rebalanced=around.rebalanced,
         lately=around.lately,
-        beats={"written": around.beats.written, "failed": around.beats.failed},
-        beats_failing_seconds=around.beats.failing_seconds,
-        beats_error=around.beats.error,
+        instance_reports={"written": around.reports.written, "failed": around.reports.failed},
+        report_failing_seconds=around.reports.failing_seconds,
+        report_error=around.reports.error,
         refused=around.refused,
         standstill=around.standstill,
     )
@@ -146,11 +147,11 @@ def _partition(look: _StatusLook, partition: TopicPartition) -> PartitionStatus:
         partition=partition.partition,
         fetched=None if state is None else state.received_end,
         safe=seen.position if seen else None,
-        completed=seen.completed if seen else None,
+        settled_max=seen.settled_max if seen else None,
         committed=committed,
         log_end=end,
-        incomplete=seen.incomplete if seen else 0,
-        oldest_seconds=now - seen.since if seen and seen.incomplete else 0.0,
+        unsettled=seen.unsettled if seen else 0,
+        oldest_seconds=now - seen.since if seen and seen.unsettled else 0.0,
         lag=lag,
         backlog=backlog,
         lag_seconds=lag_seconds,
@@ -191,12 +192,13 @@ def _subscription(look: _StatusLook, sub: Subscription) -> SubscriptionStatus:
         records_max=sub.window.records_max,
         processed=counts.processed.shown(topics),
         retried=counts.retried.shown(topics),
-        letters=counts.letters.shown(topics),
+        dlq_writes=counts.dlq_writes.shown(topics),
         stuck=counts.stuck,
-        timed_out=counts.timed_out,
-        late=counts.late,
+        attempts=counts.attempts.shown(topics),
+        undecodable=by_topic(counts.undecodable, topics),
+        late_acks=counts.late_acks,
         written_off=counts.written_off,
-        stale=counts.stale,
+        stale_results=counts.stale_results,
         lanes={state.value: lanes[state] for state in LaneState},
         lane_records=sum(sum(1 for _ in closed.records()) for closed in sub.closed.lanes.values()),
         blocked=tuple(_blocked(sub, each, now) for each in oldest),
@@ -205,19 +207,17 @@ def _subscription(look: _StatusLook, sub: Subscription) -> SubscriptionStatus:
         hottest_key=key_text(hottest_key),
         hottest_slot=slot_of(sub, hottest_key),
         closed=closed_lanes(sub, now, around.wall),
-        unread=unread(sub, lasting, now),
+        unreadable_keys=unreadable_keys(sub, lasting, now),
         keyless=keyless(sub, topics),
         errors=sub.errors.shown(lambda key: slot_of(sub, key)),
         failure_rates=sub.failure_watch.rates,
         slots=slots(sub, [each.name for each in workers]) if around.full else None,
         full_seconds=lasting.seconds((sub.name, "full"), now) if full else 0.0,
         **away(sub, lasting, now),
-        draining_hashes_count=sub.draining.count,
-        draining_hashes_pending_messages=sum(
-            each.pending for some in drains.values() for each in some
-        ),
-        draining_hashes_blocked_messages=sum(1 for _ in sub.draining.waiting()),
-        draining_hashes_cleared_total=sub.draining.cleared_total,
+        draining_slots=sub.draining.count,
+        draining_pending_records=sum(each.pending for some in drains.values() for each in some),
+        draining_blocked_records=sum(1 for _ in sub.draining.waiting()),
+        drained_slots=sub.draining.cleared_total,
         detached=0 if sub.detaching is None else sub.detaching.total,
         shared=shared(sub, now),
         slot_function=sub.settings.slot_function,
@@ -236,12 +236,12 @@ def _pending(
     return tuple(pending_acks(sub, progress, PENDING_MOST)) if around.full else None
 
 
-def _drains(sub: Subscription, lasting: Lasting, now: float) -> dict[int, tuple[DrainingHash, ...]]:
+def _drains(sub: Subscription, lasting: Lasting, now: float) -> dict[int, tuple[DrainingSlot, ...]]:
     """Return the draining slots by worker."""
     return {
         id_: tuple(
-            DrainingHash(
-                hash=slot % SLOTS,
+            DrainingSlot(
+                slot=slot % SLOTS,
                 pending=pending,
                 blocked=blocked,
                 owner=sub.routing.owner_name(slot),
@@ -268,7 +268,7 @@ def _blocked(sub: Subscription, closed: ClosedLane, now: float) -> BlockedKey:
 
 
 def _worker(
-    look: _StatusLook, sub: Subscription, worker: Worker, drains: tuple[DrainingHash, ...]
+    look: _StatusLook, sub: Subscription, worker: Worker, drains: tuple[DrainingSlot, ...]
 ) -> WorkerStatus:
     core, progress, now, around, _ = look
     watch = core.watches[sub.name]
@@ -334,16 +334,10 @@ def _distribution(histogram: Histogram) -> Distribution:
     )
 
 
-NOT_SETTLED = frozenset({"failed", "undecodable"})
-"""The counted outcomes of records that do not mean settled."""
-
-
 def settled_in(status: Status) -> int:
     """Return how many records have settled since the start, with any outcome."""
     return sum(
-        count
+        sum(outcomes.values())
         for sub in status.subscriptions
         for outcomes in sub.processed.values()
-        for outcome, count in outcomes.items()
-        if outcome not in NOT_SETTLED
     )

@@ -16,7 +16,7 @@ from kafka_keyshared.core.status.since import Lasting
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import coordinates_of
-from kafka_keyshared.status import LaneStatus, UnreadKey
+from kafka_keyshared.status import LaneStatus, UnreadableKeyStatus
 
 CLOSED_MOST = 20
 """Most closed lanes that a status names."""
@@ -39,12 +39,14 @@ def closed_lanes(sub: Subscription, now: float, wall: float) -> tuple[LaneStatus
     return tuple(lane_shown(sub, each, now, wall) for each in first)
 
 
-def unread(sub: Subscription, lasting: Lasting, now: float) -> tuple[UnreadKey, ...]:
+def unreadable_keys(
+    sub: Subscription, lasting: Lasting, now: float
+) -> tuple[UnreadableKeyStatus, ...]:
     """Return the partitions that wait for an unreadable key, and the cause of each."""
-    found: list[UnreadKey] = []
+    found: list[UnreadableKeyStatus] = []
     for partition, waits in sorted(sub.keys.unread.items()):
         found.append(
-            UnreadKey(
+            UnreadableKeyStatus(
                 topic=partition.topic,
                 partition=partition.partition,
                 offset=waits.records[0].offset(),
@@ -58,7 +60,11 @@ def unread(sub: Subscription, lasting: Lasting, now: float) -> tuple[UnreadKey, 
 
 def keyless(sub: Subscription, topics: Iterable[str]) -> dict[str, int]:
     """Return how many records the key function found no key for, by topic."""
-    counts = {} if sub.keys.keyless is None else sub.keys.keyless.counts
+    return by_topic({} if sub.keys.keyless is None else sub.keys.keyless.counts, topics)
+
+
+def by_topic(counts: Mapping[str, int], topics: Iterable[str]) -> dict[str, int]:
+    """Return the counts, and 0 for those of the topics that have none."""
     return {topic: counts.get(topic, 0) for topic in dict.fromkeys((*topics, *counts))}
 
 

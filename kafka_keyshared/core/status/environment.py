@@ -25,8 +25,8 @@ class CodePosition(NamedTuple):
     stack: str
 
 
-class Beats(NamedTuple):
-    """Counts of written and failed group beats; both are 0 without a topic for beats.
+class ReportCounts(NamedTuple):
+    """Counts of written and failed instance reports; both are 0 without a topic for reports.
 
     They have failed for ``failing_seconds``, most recently with ``error``; None while writes
     succeed.
@@ -69,6 +69,6 @@ class StatusInputs(msgspec.Struct, frozen=True, kw_only=True):
     rebalanced: tuple[RebalanceStatus, ...] = ()
     unjoined_seconds: float | None = None
     lately: Lately | None = None
-    beats: Beats = Beats()
+    reports: ReportCounts = ReportCounts()
     refused: tuple[RefusedRight, ...] = ()
     standstill: Standstill | None = None

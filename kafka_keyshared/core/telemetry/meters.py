@@ -55,16 +55,23 @@ NO_TIMESTAMP = 0
 
 
 class Processed(enum.StrEnum):
-    """How a record ended; for ``FAILED``, how an attempt ended."""
+    """How a record was settled. Each settled record has one of these."""
 
     OK = "ok"
     DROPPED = "dropped"
     DEAD_LETTERED = "dead_lettered"
     DIVERTED = "diverted"  # to the dead-letter topic, unrun, because its key is diverted
     SKIPPED = "skipped"  # settled before this assignment
-    FAILED = "failed"
-    UNDECODABLE = "undecodable"  # under every undecodable policy
     UNMATCHED = "unmatched"  # no worker was declared to take it
+
+
+class AttemptResult(enum.StrEnum):
+    """How an attempt ended. A record may take several attempts."""
+
+    OK = "ok"
+    DROPPED = "dropped"  # the handler returned Drop
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"  # failed, because the ack timeout ended it
 
 
 class LetterAnswer(enum.StrEnum):
@@ -183,13 +190,15 @@ class ErrorCounts(TopicCounts[str]):
 
 @dataclass(slots=True)
 class OutcomeCounts:
-    """How records of a subscription ended since the start; attempts for ``failed``.
+    """Counts of a subscription's settled records and attempts since the start.
 
-    ``topic`` is the only topic, or None if there are several: then each record is asked for its
-    topic. ``stuck`` counts records that became stuck, ``unstuck`` those of them that have ended.
-    ``written_off`` counts the records of evicted workers and is part of dropped. ``timed_out``
-    counts failed attempts that were ended at the ack timeout. ``late`` counts reports of members on
-    records whose lease had ended.
+    ``processed`` counts records by outcome, ``attempts`` attempts by result. ``undecodable`` counts
+    records whose key could not be read, whatever outcome they had. ``topic`` is the only topic, or
+    None if there are several: then each record is asked for its topic. ``failed`` counts failed
+    attempts. ``stuck`` counts records that became stuck, ``unstuck`` those of them that have ended.
+    ``written_off`` counts the records of evicted workers and is part of dropped. ``late_acks``
+    counts reports of members on records whose lease had ended. ``stale_results`` counts records
+    that ended after their epoch.
     """
 
     ok: int = 0
@@ -202,13 +211,14 @@ class OutcomeCounts:
     stuck: int = 0
     unstuck: int = 0
     written_off: int = 0
-    timed_out: int = 0
-    late: int = 0
-    stale: int = 0
+    late_acks: int = 0
+    stale_results: int = 0
     topic: str | None = None
     processed: TopicCounts[Processed] = field(default_factory=lambda: TopicCounts(Processed))
+    attempts: TopicCounts[AttemptResult] = field(default_factory=lambda: TopicCounts(AttemptResult))
+    undecodable: Counter[str] = field(default_factory=Counter)
     retried: ErrorCounts = field(default_factory=ErrorCounts)
-    letters: TopicCounts[LetterAnswer] = field(default_factory=lambda: TopicCounts(LetterAnswer))
+    dlq_writes: TopicCounts[LetterAnswer] = field(default_factory=lambda: TopicCounts(LetterAnswer))
     process_seconds: Histogram = field(default_factory=lambda: Histogram(DURATIONS))
     wait_seconds: Histogram = field(default_factory=lambda: Histogram(DURATIONS))
     age_seconds: Histogram = field(default_factory=lambda: Histogram(AGES))
@@ -219,25 +229,38 @@ class OutcomeCounts:
         indices: Collection[int],
         unsettled: Collection[int],
         dropped: Collection[int],
+        *,
+        unrun: bool,
     ) -> None:
-        """Count leases of a slice, of which some came back unsettled and some were dropped."""
+        """Count leases of a slice, of which some came back unsettled and some were dropped.
+
+        ``unrun`` says that no handler has seen the dropped records.
+        """
         ok = len(indices) - len(unsettled) - len(dropped)
         self.ok += ok
         self.dropped += len(dropped)
         if self.topic is not None:
-            self.processed.add(self.topic, Processed.OK, ok)
-            if dropped:
-                self.processed.add(self.topic, Processed.DROPPED, len(dropped))
+            self._settled(self.topic, ok, len(dropped), unrun=unrun)
             return
         topic_of = leased.slice.came.topic_of
         oks = Counter(map(topic_of, indices))
         oks.subtract(map(topic_of, unsettled))
         gone = Counter(map(topic_of, dropped))
         oks.subtract(gone)
-        for topic, times in oks.items():
-            self.processed.add(topic, Processed.OK, times)
-        for topic, times in gone.items():
-            self.processed.add(topic, Processed.DROPPED, times)
+        for topic in oks | gone:
+            self._settled(topic, oks[topic], gone[topic], unrun=unrun)
+
+    def _settled(self, topic: str, ok: int, dropped: int, *, unrun: bool) -> None:
+        self.processed.add(topic, Processed.OK, ok)
+        self.attempts.add(topic, AttemptResult.OK, ok)
+        self.processed.add(topic, Processed.DROPPED, dropped)
+        if not unrun:
+            self.attempts.add(topic, AttemptResult.DROPPED, dropped)
+
+    def failed_attempt(self, topic: str, *, timed_out: bool) -> None:
+        """Count an attempt that failed."""
+        result = AttemptResult.TIMED_OUT if timed_out else AttemptResult.FAILED
+        self.attempts.add(topic, result)
 
     def retry(self, record: Record, failure: Failure | None) -> None:
         """Count another attempt of a record."""
@@ -267,7 +290,7 @@ class Meters:
         self.fetched: Counter[str] = Counter()
         self.rebalances: Counter[Rebalance] = Counter()
         self.commits: Counter[CommitResult] = Counter()
-        self.drain_seconds = Histogram(DURATIONS)
+        self.revoke_seconds = Histogram(DURATIONS)
         self.commit_seconds = Histogram(DURATIONS)
         self.metadata_bytes = Histogram(SIZES)
         self.paused_seconds = 0.0
@@ -358,5 +381,5 @@ class Meters:
         self.arrivals.forget(partitions)
         self.rebalances[Rebalance.LOST if lost else Rebalance.REVOKED] += 1
         if self._revoking_since is not None:
-            self.drain_seconds.observe(now - self._revoking_since)
+            self.revoke_seconds.observe(now - self._revoking_since)
             self._revoking_since = None

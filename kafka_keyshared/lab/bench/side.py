@@ -44,7 +44,7 @@ class Task(ReadTask, kw_only=True, forbid_unknown_fields=True):
     ``key_header`` is the header that has the key. The bare loop reads it too with ``bare_reads``.
     ``roomy`` gives the client a queue that takes a whole topic of small records, so that the broker
     is not measured. ``http_port`` is the port of the package's metrics, ``console_port`` of its
-    admin API; None means no port. ``beats`` is the topic of its group view, if it has one.
+    admin API; None means no port. ``group_view`` is the topic of its group view, if it has one.
     """
 
     records: int
@@ -55,7 +55,7 @@ class Task(ReadTask, kw_only=True, forbid_unknown_fields=True):
     roomy: bool = True
     http_port: int | None = None
     console_port: int | None = None
-    beats: str | None = None
+    group_view: str | None = None
 
 
 class SideResult(msgspec.Struct, kw_only=True):
@@ -226,7 +226,7 @@ def run_keyshared(task: Task, note: Noted = _unnoted) -> SideResult:
         key="record" if task.key_header is None else f"header:{task.key_header}",
         http_port=task.http_port,
         console_port=task.console_port,
-        group_view_topic=task.beats,
+        group_view_topic=task.group_view,
         group_view_interval=1.0,
     )
     started = loop.stats.first_record_at

@@ -39,231 +39,230 @@ LOOP_SILENT = Cause(
     "loop-silent",
     1,
     "fail",
-    "the thread that owns the Kafka client has not come round for seconds; nothing is fetched, "
+    "the owner thread of the Kafka client has not run a round for seconds; nothing is fetched, "
     "handed out or committed",
-    "see what holds it up: py-spy dump --pid PID; a callback or a key function of the program's "
-    "runs on that thread, and so does whatever keeps the interpreter to itself",
+    "find out what blocks the owner thread: py-spy dump --pid PID; a callback or a key function "
+    "of the program runs on that thread, and C code can keep the interpreter lock",
 )
 BROKERS_AWAY = Cause(
     "brokers-away",
     2,
     "fail",
-    "no broker of the cluster answers: nothing is fetched, and nothing committed",
-    "bring the brokers or the network back; it goes on by itself then (keyshared doctor says "
-    "what of the connection fails)",
+    "no broker of the cluster answers; nothing is fetched or committed",
+    "restore the brokers or the network; the instance then continues by itself (keyshared "
+    "doctor names the failing part of the connection)",
 )
 COORDINATOR_LOST = Cause(
     "coordinator-lost",
     3,
     "fail",
-    "brokers answer, and the one that looks after the group does not: commits wait, and the group "
-    "can give out no partitions",
-    "look at the broker that leads the group's partition of __consumer_offsets; it goes on by "
-    "itself when another one takes over",
+    "brokers answer, but the coordinator of the group does not; commits wait, and the group "
+    "cannot assign partitions",
+    "check the broker that leads the group's partition of __consumer_offsets; the instance "
+    "continues by itself when another broker takes over",
 )
 RIGHT_REFUSED = Cause(
     "right-refused",
     27,
     "fail",
-    "the brokers refuse this instance a right: what needs it waits and is tried again, the rest "
-    "goes on; when everything is refused, the instance ends after authorization_timeout",
-    "grant the right that the sentence names; it goes on by itself then",
+    "the brokers refuse a right; everything that needs it waits and is retried, the rest "
+    "continues; if everything is refused, the instance ends after authorization_timeout",
+    "grant the right that the sentence names; the instance then continues by itself",
 )
 COMMIT_FAILING = Cause(
     "commit-failing",
     4,
     "fail",
-    "the broker refuses one commit after the other: what is done would run again after a restart",
-    "do what the error asks for; it is committed again by itself once that may be",
+    "the broker refuses every commit; settled records would run again after a restart",
+    "fix the cause that the error names; the commit is retried",
 )
 COMMIT_UNANSWERED = Cause(
     "commit-unanswered",
     5,
     "fail",
-    "a commit is on its way and nobody answers: the next ones wait for it",
-    "look at the group's coordinator and at the way to it; a commit that the client gives up on is "
-    "sent again",
+    "a commit in flight has no answer; later commits wait for it",
+    "check the group's coordinator and the network to it; a commit that the client gives up is "
+    "retried",
 )
 MOST_ATTEMPTS_FAIL = Cause(
     "most-attempts-fail",
     25,
     "fail",
-    "most attempts fail, of many keys: the records are not to blame; a dependency of the handler "
-    "is away, or the handler is broken",
-    "bring the dependency back or mend the handler; until then pause (app.pause(), keyshared "
+    "most attempts fail, for many keys; the records are not the cause: a dependency of the "
+    "handler is down, or the handler is broken",
+    "restore the dependency or fix the handler; until then pause (app.pause(), keyshared "
     "pause), then replay the dead letters with keyshared dlq replay --error ERROR",
 )
 DEAD_LETTERING = Cause(
     "dead-lettering-much",
     26,
     "warn",
-    "many records settle without being done: they go to the dead-letter topic, or the poison "
-    "policy drops them; from half of the records on this is a fail",
-    "pause (app.pause(), keyshared pause), mend the cause, then replay the dead letters with "
+    "many records settle unprocessed: they go to the dead-letter topic, or the poison policy "
+    "drops them; the level is fail from half of the records on",
+    "pause (app.pause(), keyshared pause), fix the cause, then replay the dead letters with "
     "keyshared dlq replay --error ERROR; dropped records are lost to this group",
 )
 LOOP_HELD = Cause(
     "loop-held",
     28,
     "warn",
-    "the owner thread stood still for seconds and goes on now: nothing was polled, handed out or "
-    "committed meanwhile; beyond max.poll.interval.ms the group takes the partitions away",
-    "where the process stood still, look at stops and pauses of the machine, swap, and C calls "
-    "that keep the interpreter lock; where the owner thread was held, make the callback that it "
+    "the owner thread stood still for seconds and runs again; nothing was polled, handed out or "
+    "committed in that time; after max.poll.interval.ms the group takes the partitions away",
+    "if the process stood still, check stops and pauses of the machine, swap, and C calls that "
+    "keep the interpreter lock; if only the owner thread was blocked, make the callback that it "
     "was in faster",
 )
 REBALANCE = Cause(
     "rebalance-in-progress",
     6,
     "warn",
-    "the group gives out its partitions anew, and nothing is fetched meanwhile; a member that "
-    "died keeps its own until session.timeout.ms is over",
-    "wait; where it does not end, find the member that does not answer the group "
-    "(keyshared doctor names the members), or that revokes for too long",
+    "a rebalance is in progress, and nothing is fetched; a member that died keeps its "
+    "partitions until session.timeout.ms is over",
+    "wait; if it does not end, find the member that does not answer the group (keyshared doctor "
+    "names the members), or whose revocation takes too long",
 )
 NO_PARTITIONS = Cause(
     "no-partitions",
     7,
     "warn",
-    "the group has given this member no partition: most often there are more members than "
+    "the group has assigned no partition to this member; usually there are more members than "
     "partitions",
-    "nothing, if it is a reserve; else run fewer members with more workers in each, which need no "
-    "more partitions",
+    "nothing, if it is a reserve; otherwise run fewer members with more workers each, because "
+    "workers need no further partitions",
 )
 DLQ_REFUSING = Cause(
     "dlq-refusing",
     8,
     "fail",
-    "dead letters are not written: their records stay unsettled, and their keys wait",
-    "do what the error asks for: make the topic, grant WRITE on it, or raise its largest message; "
-    "the letters are sent again by themselves",
+    "dead letters are not written; their records stay unsettled, and their keys wait",
+    "fix the cause that the error names: create the topic, grant WRITE on it, or raise its "
+    "maximum message size; the writes are retried",
 )
 DLQ_LIMIT = Cause(
     "dlq-limit",
     9,
     "fail",
-    "too much of a partition went to the dead-letter topic, so it is stopped (dlq_limit)",
-    "mend the cause, then lift the limit (app.lift_dlq_limit()) or restart",
+    "too many records of a partition went to the dead-letter topic, so it is stopped (dlq_limit)",
+    "fix the cause, then lift the limit (app.lift_dlq_limit()) or restart",
 )
 KEY_UNREADABLE = Cause(
     "key-unreadable",
     10,
     "fail",
-    "the key of a record cannot be read just now, so its partition waits from there on: what "
-    "follows may be of the same key",
-    "do what the reason says: bring the schema registry back, register the schema, or let key= and "
-    "key_schema= name the format that the records have; it is tried again by itself",
+    "the key of a record cannot be read yet, so its partition waits at this record: later "
+    "records may have the same key",
+    "follow the reason: restore the schema registry, register the schema, or set key= and "
+    "key_schema= to the format of the records; the read is retried",
 )
 HANDLER_STUCK = Cause(
     "handler-stuck",
     11,
     "fail",
-    "a handler runs past the ack timeout and cannot be ended from outside: its key waits",
-    "see in the stack where it hangs, and give that call a timeout; workers='process' can be ended",
+    "a handler runs past the ack timeout and cannot be ended from outside; its key waits",
+    "find the blocking call in the stack, and give it a timeout; workers='process' can be ended",
 )
 KEY_BLOCKED = Cause(
     "key-blocked",
     12,
     "fail",
-    "a record has failed as often as it may, and blocks its key until somebody decides",
-    "mend the handler and restart, or say what becomes of the record (app.release(), app.drop(), "
+    "a record has used up its attempts and blocks its key until an operator decides",
+    "fix the handler and restart, or decide about the record (app.unblock(), app.drop(), "
     "app.dead_letter())",
 )
 WORKER_ABSENT = Cause(
     "worker-absent",
     13,
     "fail",
-    "records wait for a worker that was declared and is not there",
+    "records wait for a declared worker that is absent",
     "start the worker, or give its range or filter to another one",
 )
 HANDLER_SLOW = Cause(
     "handler-slow",
     14,
     "warn",
-    "a handler has been running one record for long: its key waits",
-    "see in the stack what it waits for, and give that call a timeout; ack_timeout bounds an "
-    "attempt",
+    "a handler has been running one record for a long time; its key waits",
+    "find the slow call in the stack, and give it a timeout; ack_timeout bounds an attempt",
 )
 KEY_DIVERTED = Cause(
     "key-diverted",
     15,
     "warn",
-    "all that comes of a key goes to the dead-letter topic unrun (on_exhausted='divert')",
-    "mend the handler, then release the key (app.release()) and replay its letters",
+    "all records of a key go to the dead-letter topic without an attempt (on_exhausted='divert')",
+    "fix the handler, then unblock the key (app.unblock()) and replay its dead letters",
 )
 SET_FULL = Cause(
     "metadata-full",
     16,
     "warn",
-    "the settled set of a partition has no room for more in the commit metadata, so nothing more "
-    "of it starts until older records settle",
-    "find what holds the position: the oldest record of the partition; or raise the broker's "
+    "the settled set of a partition has no room left in the commit metadata, so no further "
+    "record of it starts until older records settle",
+    "find the oldest unsettled record of the partition; or raise the broker's "
     "offset.metadata.max.bytes and keep fewer gaps open",
 )
 SLOT_DRAINING = Cause(
     "slot-draining",
     17,
     "warn",
-    "a slot has moved to another worker, and waits for a record that still runs at the old one",
-    "wait for that record; where it hangs, see where its handler stands",
+    "a slot has moved to another worker and waits for a record that still runs on the old one",
+    "wait for that record; if it hangs, check where its handler is",
 )
 RETRY_WAITING = Cause(
     "retry-waiting",
     18,
     "warn",
-    "a key waits for the next attempt of a record that fails again and again",
-    "see the error; what it calls may be away. With on_exhausted= and attempts= it is decided what "
-    "becomes of the record in the end",
+    "a key waits for the next attempt of a record that fails repeatedly",
+    "check the error: a dependency may be down; on_exhausted= and attempts= decide what follows "
+    "the last attempt",
 )
 PAUSED = Cause(
     "paused-by-hand",
     19,
     "warn",
-    "partitions are paused by hand: nothing is fetched from them",
-    "whoever has paused them resumes them (app.resume())",
+    "partitions are paused by hand; nothing is fetched from them",
+    "resume them (app.resume())",
 )
-BEATS_FAILING = Cause(
-    "beats-failing",
+REPORT_FAILING = Cause(
+    "report-failing",
     24,
     "warn",
-    "what it says of itself is not written to the topic of the group view, so it is silent to the "
-    "others; records are consumed all the same",
-    "do what the error asks for: make the topic, or grant WRITE and READ on it; it is tried again "
-    "by itself",
+    "the reports of this instance are not written to the topic of the group view, so other "
+    "instances see it as silent; records are still consumed",
+    "fix the cause that the error names: create the topic, or grant WRITE and READ on it; the "
+    "write is retried",
 )
 HOT_KEY = Cause(
     "hot-key",
     20,
     "warn",
-    "a key gets more records than one worker runs, one after the other: its partition is held "
-    "back, or most of a backlog that grows is of it; more workers gain nothing, and other keys go "
-    "on",
+    "a key gets more records than one worker can run in order: its partition is held back, or "
+    "the key has most of a growing backlog; more workers do not help, and other keys continue",
     "make the handler of that key faster: a coroutine can wait for several calls at once, and a "
-    "batch handler takes several of its records at once; or give its records finer keys (keyshared "
-    "advise)",
+    "batch handler takes several of its records at once; or give its records finer keys "
+    "(keyshared advise)",
 )
 WINDOW_FULL = Cause(
     "window-full",
     21,
     "warn",
-    "the backlog grows while workers are idle: what is received and cannot run yet fills the "
+    "the backlog grows while workers are idle: received records that cannot run yet fill the "
     "window, so nothing else is fetched",
-    "see what the records wait for (closed keys, slow records), or raise window_records",
+    "check the reason why records wait (closed keys, slow records), or raise window_records",
 )
 WORKERS_LIMIT = Cause(
     "workers-limit",
     22,
     "warn",
     "the backlog grows, and all workers are busy",
-    "give it more workers (app.scale()), or make the handler faster; computing handlers want "
+    "add workers (app.scale()), or make the handler faster; for CPU-bound handlers use "
     "workers='process'",
 )
 BROKER_LIMIT = Cause(
     "broker-limit",
     23,
     "warn",
-    "the backlog grows, workers are idle and the window has room: less is fetched than is written",
-    "look at the brokers and the network; more fetching: fetch.message.max.bytes, "
+    "the backlog grows, workers are idle, and the window has room: fewer records are fetched "
+    "than written",
+    "check the brokers and the network; to fetch more, raise fetch.message.max.bytes and "
     "queued.max.messages.kbytes; more members fetch in parallel",
 )
 
@@ -273,6 +272,6 @@ CAUSES: tuple[Cause, ...] = (
     *(MOST_ATTEMPTS_FAIL, DLQ_REFUSING, DLQ_LIMIT, KEY_UNREADABLE, HANDLER_STUCK),
     *(KEY_BLOCKED, WORKER_ABSENT, DEAD_LETTERING, LOOP_HELD),
     *(REBALANCE, NO_PARTITIONS, HANDLER_SLOW, KEY_DIVERTED, SET_FULL, SLOT_DRAINING),
-    *(RETRY_WAITING, PAUSED, BEATS_FAILING, HOT_KEY, WINDOW_FULL, WORKERS_LIMIT, BROKER_LIMIT),
+    *(RETRY_WAITING, PAUSED, REPORT_FAILING, HOT_KEY, WINDOW_FULL, WORKERS_LIMIT, BROKER_LIMIT),
 )
 """In order of repair."""

@@ -50,8 +50,8 @@ DRAINING = 5.0
 """Seconds that a slot drains while records wait for it."""
 RETRYING = 10.0
 """Seconds since the first failure of a record that waits for another attempt."""
-BEATS = 15.0
-"""Seconds without a written beat, after which other instances see this one as silent."""
+REPORTS = 15.0
+"""Seconds without a written report, after which other instances see this one as silent."""
 
 HELD_FOR = 60.0
 """Seconds for which a past standstill stays in the diagnosis."""
@@ -96,7 +96,7 @@ def _hidden(finding: Finding) -> Finding:
 
 def _loop(status: Status) -> Iterator[Finding]:
     if status.silent_seconds >= SILENT and status.rebalance_seconds is None:
-        text = f"the control loop has not turned for {in_words(status.silent_seconds)}"
+        text = f"the control loop has run no round for {in_words(status.silent_seconds)}"
         yield found(causes.LOOP_SILENT, text, seconds=status.silent_seconds)
 
 
@@ -150,7 +150,7 @@ def _group(status: Status) -> Iterator[Finding]:
     seconds = status.rebalance_seconds
     if seconds is not None:
         if seconds >= REBALANCING:
-            text = f"the group has been giving out its partitions for {in_words(seconds)}"
+            text = f"a rebalance has been in progress for {in_words(seconds)}"
             yield found(causes.REBALANCE, text, seconds=seconds)
         return
     if status.joined and not status.partitions:
@@ -191,11 +191,11 @@ def _held(status: Status) -> Iterator[Finding]:
         )
 
 
-def _beats(status: Status) -> Iterator[Finding]:
-    seconds = status.beats_failing_seconds
-    if seconds is not None and seconds >= BEATS:
-        text = f"the group has not heard this instance for {in_words(seconds)}: "
-        yield found(causes.BEATS_FAILING, text + status.beats_error, seconds=seconds)
+def _reports(status: Status) -> Iterator[Finding]:
+    seconds = status.report_failing_seconds
+    if seconds is not None and seconds >= REPORTS:
+        text = f"the group has had no report of this instance for {in_words(seconds)}: "
+        yield found(causes.REPORT_FAILING, text + status.report_error, seconds=seconds)
 
 
 def _standstill(status: Status) -> Iterator[Finding]:
@@ -204,7 +204,7 @@ def _standstill(status: Status) -> Iterator[Finding]:
         return
     who = "the process" if held.process else "the owner thread"
     where = "" if held.process or not held.where else f" in {held.where}"
-    running = f"; {some(held.records, NAMED)} ran meanwhile" if held.records else ""
+    running = f"; {some(held.records, NAMED)} ran in that time" if held.records else ""
     text = (
         f"{who} stood still{where} for {in_words(held.seconds)}, until "
         f"{in_words(held.ago_seconds)} ago{running}"
@@ -241,7 +241,7 @@ def _rates(sub: SubscriptionStatus) -> Iterator[Finding]:
 
 
 def _share_of_attempts(each: FailureRate, of: str) -> str:
-    verb = "were put off" if each.put_off else "failed"
+    verb = "were postponed" if each.put_off else "failed"
     if not each.ok:
         return (
             f"no attempt{of} has succeeded for {in_words(each.window_seconds)}: "
@@ -261,7 +261,7 @@ def _given_up(each: FailureRate, of: str) -> str:
 
 
 def _unread(sub: SubscriptionStatus) -> Iterator[Finding]:
-    those = [each for each in sub.unread if each.seconds >= UNREAD]
+    those = [each for each in sub.unreadable_keys if each.seconds >= UNREAD]
     if not those:
         return
     first = max(those, key=lambda each: each.seconds)
@@ -405,15 +405,15 @@ def _draining(sub: SubscriptionStatus) -> Iterator[Finding]:
     run = worker.running
     what = f", which runs {place(run)}" if run is not None else ""
     text = (
-        f"slot {slot.hash:#06x} has been draining at {worker.name}{what} for "
+        f"slot {slot.slot:#06x} has been draining at {worker.name}{what} for "
         f"{in_words(slot.seconds)}; {counted(slot.blocked, 'record')} "
-        f"{does(slot.blocked, 'wait')} for it at {slot.owner or 'nobody'}"
+        f"{does(slot.blocked, 'wait')} for it at {slot.owner or 'no worker'}"
     )
     yield found(
         causes.SLOT_DRAINING,
         text,
         sub=sub,
-        slot=slot.hash,
+        slot=slot.slot,
         worker=worker.name,
         seconds=slot.seconds,
         count=len(those),
@@ -421,7 +421,7 @@ def _draining(sub: SubscriptionStatus) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[Status], Iterator[Finding]], ...] = (
-    *(_loop, _brokers, _rights, _commits, _group, _held, _beats, _standstill, hot_keys),
+    *(_loop, _brokers, _rights, _commits, _group, _held, _reports, _standstill, hot_keys),
 )
 _SUB_RULES: tuple[Callable[[SubscriptionStatus], Iterator[Finding]], ...] = (
     *(_rates, _unread, _letters, _blocked, _diverted, _retrying, _running, _absent, _draining),

@@ -118,22 +118,22 @@ def _pattern(
     except BadPatternError as error:
         findings.append(
             DoctorFinding(
-                FindingKind.PATTERN_INVALID, CheckStatus.FAIL, str(error), "mend the pattern"
+                FindingKind.PATTERN_INVALID, CheckStatus.FAIL, str(error), "fix the pattern"
             )
         )
         return []
     if not found:
         why = f"pattern {pattern!r} matches no topic: nothing would be read until one is made"
-        cure = f"mend the pattern or create a topic; there are: {some(sorted(visible(there)))}"
+        cure = f"fix the pattern or create a topic; there are: {some(sorted(visible(there)))}"
         findings.append(
             DoctorFinding(FindingKind.PATTERN_MATCHES_NOTHING, CheckStatus.WARN, why, cure)
         )
     if internal := sorted(INTERNAL.intersection(found)):
         why = (
-            f"pattern {pattern!r} matches what the cluster keeps for itself, "
+            f"pattern {pattern!r} matches internal topics of the cluster, "
             f"{some(internal)}: the client would read it like any other topic"
         )
-        cure = "mend the pattern: '^[^_]' means what does not begin with an underscore"
+        cure = "fix the pattern: '^[^_]' matches no name that starts with an underscore"
         findings.append(
             DoctorFinding(FindingKind.PATTERN_MATCHES_INTERNAL, CheckStatus.WARN, why, cure)
         )
@@ -228,8 +228,8 @@ def _starts_at_end(topic: str, new: int, partitions: int, records: int) -> Docto
         "them would never be read"
     )
     cure = (
-        "to read them, give --from-beginning, or commit positions for these partitions; if only "
-        "what comes from now on is meant, this is as it should be"
+        "to read them, give --from-beginning, or commit positions for these partitions; if you "
+        "want later records only, change nothing"
     )
     return DoctorFinding(FindingKind.STARTS_AT_END, CheckStatus.WARN, why, cure)
 
@@ -426,7 +426,7 @@ def clock(newest: Mapping[str, int], stamps: Sequence[Stamp], now_ms: int) -> Ch
         seen.append(told)
         findings += clocks
     else:
-        seen.append("no broker wrote a time meanwhile that would show a clock that is ahead")
+        seen.append("no broker wrote a time in this run, so a clock that is ahead would not show")
     return conclude("clock", "; ".join(seen), findings)
 
 

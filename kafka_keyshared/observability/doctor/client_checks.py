@@ -62,7 +62,7 @@ DANGERS = (
     _Danger(
         "enable.ssl.certificate.verification",
         lambda text, _: text not in _YES,
-        "anybody can pretend to be the broker",
+        "any host can pretend to be the broker",
         "leave it out and name the authority with ssl.ca.location",
     ),
     _Danger(
@@ -81,7 +81,7 @@ DANGERS = (
         "socket.timeout.ms",
         lambda text, conf: _number(text) < _number(conf.get("session.timeout.ms"), 45_000),
         "a commit may wait behind a rebalance for as long as a session lasts; then the connection "
-        "breaks, the partitions may be lost, and what had settled runs again",
+        "breaks, the partitions may be lost, and settled records run again",
         "set more than session.timeout.ms (45000 unless given), or leave it out",
     ),
     _Danger(
@@ -93,7 +93,7 @@ DANGERS = (
     _Danger(
         "debug",
         lambda text, _: bool(text),
-        "the client logs what it does, record by record with some values",
+        "the client logs each step, with some values of records",
         "leave it out once the search is over",
     ),
 )

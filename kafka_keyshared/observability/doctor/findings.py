@@ -102,6 +102,8 @@ class FindingKind(enum.StrEnum):
     KEY_BLOCKED = "key-blocked"
     RECORD_RUNNING_LONG = "record-running-long"
 
+    METRIC_RENAMED = "metric-renamed"
+
     SPARK_UNFIT = "spark-unfit"
     SPARK_JAVA_UNFIT = "spark-java-unfit"
     SPARK_JARS_UNFIT = "spark-jars-unfit"

@@ -52,7 +52,7 @@ def group(
     """
     members = len(facts.members)
     if facts.state.upper() in ("DEAD", "UNKNOWN") and not members:
-        seen = f"{name}: new, nobody has joined it yet"
+        seen = f"{name}: new, no member has joined it yet"
     else:
         how = ", ".join(filter(None, (facts.kind.lower(), facts.assignor)))
         seen = (
@@ -77,11 +77,13 @@ def group(
 def _rebalancing(facts: GroupFacts) -> DoctorFinding:
     who = some(facts.members)
     why = (
-        f"the group gives out its partitions anew, and nobody reads meanwhile ({who}): it waits "
-        "for every member to join; one that was killed is a member until its "
-        "session.timeout.ms (45 s) is over, one that is busy until it polls"
+        f"a rebalance is in progress, and no member reads ({who}): the group waits for every "
+        "member to join; a killed member stays until its session.timeout.ms (45 s) is over, a "
+        "busy one until it polls"
     )
-    cure = "ask again in a minute; if it is still so, see which of these does not answer any more"
+    cure = (
+        "run the doctor again in a minute; if it finds the same, check which member does not answer"
+    )
     return DoctorFinding(FindingKind.GROUP_REBALANCING, CheckStatus.WARN, why, cure)
 
 
@@ -114,18 +116,18 @@ def _idle(facts: GroupFacts, counts: Mapping[str, int]) -> list[DoctorFinding]:
     why = f"{idle} have no partition ({some(facts.idle)})"
     there = counted(partitions, "partition") + (f" of {some(counts)}" if counts else "")
     if members > partitions:
-        why += f": all there is to give out is {there}, each to one member"
+        why += f": only {there} can be assigned, each to one member"
         cure = (
             f"run {counted(partitions, 'member')} and give each more workers, as in --workers 32, "
-            "which needs no more partitions; or keep the others as a reserve"
+            "because workers need no further partitions; or keep the others as a reserve"
         )
     elif facts.assignor == "range":
         why += (
-            f" although there are {there}: the assignor range gives out each topic by itself, "
-            "always to the same members first"
+            f" although there are {there}: the assignor range assigns each topic "
+            "separately, always to the same members first"
         )
         cure = "give all members -X partition.assignment.strategy=roundrobin"
     else:
         why += f" although there are {there}"
-        cure = "see to which topics these members subscribe, and whether those are there"
+        cure = "check which topics these members subscribe to, and whether those exist"
     return [DoctorFinding(FindingKind.MEMBER_WITHOUT_PARTITIONS, CheckStatus.WARN, why, cure)]

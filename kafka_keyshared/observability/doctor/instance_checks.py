@@ -23,15 +23,15 @@ from kafka_keyshared.observability.doctor.progress_checks import InstanceAnswer,
 NAMED = 5
 
 _UNBLOCK = (
-    "mend the handler and restart: they are tried again; or give a dead-letter topic "
+    "fix the handler and restart, which retries them; or configure a dead-letter topic "
     "(--dlq auto --dlq-create), to which they go after their attempts"
 )
 _UNHANG = (
-    "give the calls in the handler a timeout, and see where it hangs: py-spy dump --pid PID of "
-    "the instance; where records take that long, give --held-after more"
+    "give the calls in the handler a timeout, and find where it hangs: py-spy dump --pid PID of "
+    "the instance; if records take that long, raise --held-after"
 )
 
-_RESUME = "whoever has paused it resumes it (app.resume()), or restarts the instance"
+_RESUME = "resume it (app.resume()), or restart the instance"
 
 
 def instance(url: str, seen: status.Status, group: str | None, held_after: float) -> Check:

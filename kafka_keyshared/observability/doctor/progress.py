@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError
@@ -81,13 +82,15 @@ class Looking:
 
     ``watch`` is the duration of the observation; None means until the result is known. A position
     that has stood for ``held_after`` is stuck. ``status_url`` is the status address of an instance.
-    ``spark``: also check Spark's requirements on this machine.
+    ``spark``: also check Spark's requirements on this machine. ``rules`` is a file of Prometheus
+    rules, or a dashboard.
     """
 
     watch: float | None = None
     held_after: float = 60.0
     status_url: str | None = None
     spark: bool = False
+    rules: Path | None = None
 
 
 AS_USUAL = Looking()

@@ -188,20 +188,20 @@ def _why(kind: FindingKind, status: CheckStatus, each: Standing, watched: Watche
     first = _first(each, watched)
     if kind is FindingKind.TRANSACTION_OPEN and isinstance(first, Nothing):
         return (
-            why + f"what begins at {first.end} is of a transaction that is open, and nobody is "
-            "given anything from there on"
+            why + f"the records from {first.end} on are of an open transaction, and no consumer "
+            "receives them"
         )
     if kind is FindingKind.RECORD_UNKNOWN and isinstance(first, UnreadPosition):
         return (
-            why + f"what is there could not be read ({first.reason}), so whether the group has "
-            "anything left to do is not known"
+            why + f"the record there could not be read ({first.reason}), so it is unknown whether "
+            "the group has work left"
         )
     why += f"{_record(first, each.position, watched.now_ms)} is not settled, "
     if each.settled_end is None:
         why += f"and nothing behind it up to {each.end}"
     else:
         others = each.held_count - 1
-        why += f"while what follows is, up to {each.settled_end}"
+        why += f"while later records are, up to {each.settled_end}"
         why += (
             f", but for {counted(others, 'more record')}{_named(each, watched)}" if others else ""
         )
@@ -225,7 +225,7 @@ def _record(found: Read, position: int, now_ms: int) -> str:
                 return f"the record there {facts}"
             return f"the next record, {found.offset} {facts},"
         case Nothing():
-            return "the record that was there, and is in the log no more,"
+            return "the record that was there, which is no longer in the log,"
         case UnreadPosition():
             return f"the record there (it could not be read: {found.reason})"
 
@@ -247,16 +247,16 @@ _ASK = (
     "--http-port), and see its log"
 )
 _CAUSES = {
-    FindingKind.LAG_NOT_MOVING: "its handler hangs, or the member does not get on at all",
+    FindingKind.LAG_NOT_MOVING: "its handler hangs, or the member makes no progress at all",
     FindingKind.POSITION_HELD: (
-        "its key is blocked, or its handler hangs: mend the handler and restart, or give a "
+        "its key is blocked, or its handler hangs: fix the handler and restart, or configure a "
         "dead-letter topic (--dlq auto --dlq-create)"
     ),
     FindingKind.OFFSETS_HELD: "it runs, waits for a retry or is blocked",
 }
 _CURES = {
     FindingKind.TRANSACTION_OPEN: (
-        "see that its producer gets on; one that is gone leaves it open until its time-out "
+        "check its producer; one that is gone leaves it open until its time-out "
         "(transaction.timeout.ms): kafka-transactions.sh find-hanging"
     ),
     FindingKind.RECORD_UNKNOWN: (

@@ -38,7 +38,7 @@ def group_view(name: str, there: TopicFacts | None, *, create: bool, unmade: str
     ]
     if there.cleanup is not None and "compact" not in there.cleanup:
         why = (
-            f"{name!r} is not compacted (cleanup.policy={there.cleanup}): it keeps every word of "
+            f"{name!r} is not compacted (cleanup.policy={there.cleanup}): it keeps every report of "
             "every instance until its retention is over, although only the last ones are read"
         )
         cure = f"set cleanup.policy=compact,delete on {name}"

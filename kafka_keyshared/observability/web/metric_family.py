@@ -179,3 +179,15 @@ def client_lag(status: Status) -> Iterator[Sample]:
         for topic, partitions in sorted(status.client.lag.items()):
             for partition, lag in sorted(partitions.items()):
                 yield (topic, str(partition)), lag
+
+
+SHARD_STATES = ("idle", "ready", "held")
+
+
+def shard_states(status: Status) -> Iterator[Sample]:
+    """Read the number of shards in each state."""
+    shared = [sub.shared for sub in status.subscriptions if sub.shared is not None]
+    ready, held = sum(each.ready for each in shared), sum(each.held for each in shared)
+    counts = (sum(each.shards for each in shared) - ready - held, ready, held)
+    for state, count in zip(SHARD_STATES, counts, strict=True):
+        yield (state,), count

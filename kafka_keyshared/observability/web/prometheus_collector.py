@@ -1,7 +1,8 @@
 """Prometheus metrics from statuses, without instruments in the record path.
 
 prometheus-client's multiprocess mode is not used. One process owns all numbers, and its workers
-report theirs with their results.
+report theirs with their results. A process may run instances of several groups. Every metric of an
+instance therefore has the label ``group``, which :class:`StatusCollector` adds.
 """
 
 from __future__ import annotations
@@ -30,17 +31,35 @@ from kafka_keyshared.status import Distribution, Status
 
 BUILD_INFO = "keyshared_build_info"
 BUILD_LABELS = ("version", "python", "librdkafka")
-BUILD_HELP = "What runs here; always 1."
+BUILD_HELP = "Versions of the package, of Python and of librdkafka. The value is always 1."
+
+GROUP_LABEL = "group"
+"""The first label of every metric of an instance: its consumer group.
+
+Statuses of two groups are in one metric family, because a registry refuses two families of one
+name. The build info and the metrics of the process have no group.
+"""
 
 
-class StatusCollector(Collector):
-    """Turns the status that ``read`` returns into metrics; for any ``CollectorRegistry``.
+class MetricSource(NamedTuple):
+    """An instance whose metrics are exported.
 
     ``partitions`` False leaves out the metrics that have one sample for each partition.
     """
 
-    def __init__(self, read: Callable[[], Status | None], *, partitions: bool = True) -> None:
-        self._read = read
+    read: Callable[[], Status | None]
+    partitions: bool = True
+
+
+class StatusCollector(Collector):
+    """Turns the statuses of instances into metrics; for any ``CollectorRegistry``.
+
+    The instances are of different groups. Otherwise two samples would have the same labels.
+    """
+
+    def __init__(self, *sources: MetricSource) -> None:
+        self._sources = sources
+        partitions = any(each.partitions for each in sources)
         self._families = [each for each in FAMILIES if partitions or not each.by_partition]
 
     def describe(self) -> Iterator[Metric]:
@@ -49,30 +68,33 @@ class StatusCollector(Collector):
             yield _metric(family)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric with its samples. Without a status, yield only the build info."""
+        """Yield every metric with its samples. Without any status, yield only the build info."""
         build = GaugeMetricFamily(BUILD_INFO, BUILD_HELP, labels=BUILD_LABELS)
         build.add_metric(
             [version("kafka-keyshared"), platform.python_version(), libversion()[0]], 1
         )
         yield build
-        status = self._read()
-        if status is None:
+        statuses = [(each.read(), each.partitions) for each in self._sources]
+        if all(status is None for status, _ in statuses):
             return
         for family in self._families:
             metric = _metric(family)
-            for labels, value in family.read(status):
-                _add(metric, labels, value)
+            for status, partitions in statuses:
+                if status is not None and (partitions or not family.by_partition):
+                    for labels, value in family.read(status):
+                        _add(metric, (status.group, *labels), value)
             yield metric
 
 
 def _metric(
     family: MetricFamily,
 ) -> CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily:
+    labels = (GROUP_LABEL, *family.labels)
     if family.kind == "counter":
-        return CounterMetricFamily(family.name, family.help, labels=family.labels)
+        return CounterMetricFamily(family.name, family.help, labels=labels)
     if family.kind == "gauge":
-        return GaugeMetricFamily(family.name, family.help, labels=family.labels)
-    return HistogramMetricFamily(family.name, family.help, labels=family.labels)
+        return GaugeMetricFamily(family.name, family.help, labels=labels)
+    return HistogramMetricFamily(family.name, family.help, labels=labels)
 
 
 def _add(
@@ -122,7 +144,8 @@ class Exposition:
         self._clock = clock
         self._status: Status | None = None
         self._registry = CollectorRegistry()
-        self._registry.register(StatusCollector(lambda: self._status, partitions=partitions))
+        source = MetricSource(lambda: self._status, partitions)
+        self._registry.register(StatusCollector(source))
         ProcessCollector(registry=self._registry)
         self._lock = threading.Lock()
         self._made: dict[str, _Made] = {}  # by format

@@ -62,7 +62,7 @@ class SnapshotTotals(msgspec.Struct, frozen=True, kw_only=True):
     fetched: int
     ok: int
     dropped: int
-    failed: int
+    failed_attempts: int
     retried: int
     dead_letters: int
     held: int
@@ -173,6 +173,7 @@ def totals(status: Status) -> SnapshotTotals:
     subs = status.subscriptions
     workers = [each for sub in subs for each in sub.workers]
     outcomes = [each for sub in subs for each in sub.processed.values()]
+    attempts = [each for sub in subs for each in sub.attempts.values()]
     lags = [each.lag for each in status.partitions]
     backlogs = [each.backlog for each in status.partitions]
     seconds = [each.lag_seconds for each in status.partitions if each.lag_seconds is not None]
@@ -180,7 +181,7 @@ def totals(status: Status) -> SnapshotTotals:
         fetched=sum(status.fetched.values()),
         ok=sum(each.get("ok", 0) for each in outcomes),
         dropped=sum(each.get("dropped", 0) for each in outcomes),
-        failed=sum(each.get("failed", 0) for each in outcomes),
+        failed_attempts=sum(each.get("failed", 0) + each.get("timed_out", 0) for each in attempts),
         retried=sum(sum(each.values()) for sub in subs for each in sub.retried.values()),
         dead_letters=sum(
             each.get("dead_lettered", 0) + each.get("diverted", 0) for each in outcomes
@@ -195,7 +196,7 @@ def totals(status: Status) -> SnapshotTotals:
         busy=sum(each.runs > 0 for each in workers),
         stuck=sum(each.stuck for each in workers),
         closed=sum(sum(sub.lanes.values()) for sub in subs),
-        draining=sum(sub.draining_hashes_count for sub in subs),
+        draining=sum(sub.draining_slots for sub in subs),
         lag=_sum(lags),
         backlog=_sum(backlogs),
         lag_seconds=max(seconds, default=None),
@@ -270,7 +271,7 @@ def _behind(worker: WorkerStatus) -> int:
 def _dead_letters(status: Status, topics: dict[str, str]) -> DeadLetters:
     answers: dict[str, dict[str, int]] = {}
     for sub in status.subscriptions:
-        for topic, counts in sub.letters.items():
+        for topic, counts in sub.dlq_writes.items():
             of_topic = answers.setdefault(topic, {})
             for answer, count in counts.items():
                 of_topic[answer] = of_topic.get(answer, 0) + count

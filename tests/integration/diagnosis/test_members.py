@@ -25,7 +25,7 @@ def test_a_control_loop_that_does_not_come_round_is_named(
     member = started(nothing, key=key)
     assert gate.entered.wait(WAIT)
     silent = named(member.app, "loop-silent")
-    assert silent.sentence.startswith("the control loop has not turned for ")
+    assert silent.sentence.startswith("the control loop has run no round for ")
     gate.open()
     named.cleared(member.app, "loop-silent")
 
@@ -136,17 +136,17 @@ def test_partitions_that_are_paused_by_hand_are_named(
     named.cleared(member.app, "paused-by-hand")
 
 
-def test_beats_that_are_not_written_are_named_with_the_error(
+def test_reports_that_are_not_written_are_named_with_the_error(
     started: Started, cluster: EmbeddedCluster, topic: str, named: Named
 ) -> None:
-    named.after_soon("BEATS")
-    beats = f"{topic}.status"
-    member = started(nothing, group_view_topic=beats, group_view_interval=1.0)
-    failing = named(member.app, "beats-failing")
-    assert f"topic '{beats}' does not exist" in failing.sentence
+    named.after_soon("REPORTS")
+    reports = f"{topic}.status"
+    member = started(nothing, group_view_topic=reports, group_view_interval=1.0)
+    failing = named(member.app, "report-failing")
+    assert f"topic '{reports}' does not exist" in failing.sentence
     assert failing.level == "warn"
-    cluster.create_topic(beats, 1)
-    named.cleared(member.app, "beats-failing")
+    cluster.create_topic(reports, 1)
+    named.cleared(member.app, "report-failing")
 
 
 def test_a_member_without_partitions_is_named(
@@ -187,7 +187,7 @@ def test_a_rebalance_that_waits_for_a_handler_is_named(
     named.after_soon("REBALANCING")
     started(nothing, records=None, client=patient)
     turns = named(first.app, "rebalance-in-progress")
-    assert "the group has been giving out its partitions for" in turns.sentence
+    assert "a rebalance has been in progress for" in turns.sentence
     gate.open()
     named.cleared(first.app, "rebalance-in-progress")
 

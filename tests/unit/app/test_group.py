@@ -12,13 +12,13 @@ from kafka_keyshared.app import group as told
 from kafka_keyshared.app.group import ReportSender, TopicEar
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.observability.web.group.report import InstanceReport, key_of, packed
-from tests.support.instance_reports import GROUP, beat
+from tests.support.instance_reports import GROUP, report
 
 Eventually = Callable[..., None]
 
-OWN = beat("a", 0)
+OWN = report("a", 0)
 KEY = key_of(GROUP, OWN.instance)
-DENIED = "this user may not write to topic 'beats'; allow WRITE on topic beats"
+DENIED = "this user may not write to topic 'reports'; allow WRITE on topic reports"
 
 
 class Writer:
@@ -59,8 +59,8 @@ def teller() -> Any:
 def test_a_clean_stop_is_told_with_the_last_word(teller: Teller, eventually: Eventually) -> None:
     eventually(lambda: len(teller.writer.words) > 2)
     teller.telling.close(clean=True)
-    *beats, last = teller.writer.words
-    assert {*beats} == {packed(OWN)}
+    *reports, last = teller.writer.words
+    assert {*reports} == {packed(OWN)}
     assert last is None
 
 
@@ -99,14 +99,14 @@ def test_what_is_refused_is_one_line_until_it_is_well_again(
 ) -> None:
     caplog.set_level("INFO", "kafka_keyshared.group")
     teller.writer.why = DENIED
-    eventually(lambda: teller.telling.beats().failed > 20)
+    eventually(lambda: teller.telling.reports().failed > 20)
     (line,) = caplog.messages
     assert DENIED in line
-    assert "Records are consumed all the same" in line
-    assert teller.telling.trouble() == f"the others do not hear this instance: {DENIED}"
+    assert "Records are still consumed" in line
+    assert teller.telling.trouble() == f"the other instances get no reports of this one: {DENIED}"
     teller.now += 60.0
-    beats = teller.telling.beats()
-    assert (beats.failing_seconds, beats.error) == (60.0, DENIED)
+    reports = teller.telling.reports()
+    assert (reports.failing_seconds, reports.error) == (60.0, DENIED)
 
     teller.now += told.SAID_EVERY
     eventually(lambda: len(caplog.messages) == 2)
@@ -114,8 +114,8 @@ def test_what_is_refused_is_one_line_until_it_is_well_again(
 
     teller.writer.why = ""
     eventually(lambda: len(caplog.messages) == 3)
-    assert caplog.messages[2] == "the group hears again how this instance is"
-    eventually(lambda: teller.telling.beats().failing_seconds is None)
+    assert caplog.messages[2] == "the reports of this instance are written again"
+    eventually(lambda: teller.telling.reports().failing_seconds is None)
     assert teller.telling.trouble() == ""
 
 
@@ -125,10 +125,10 @@ def test_one_that_comes_and_goes_does_not_fill_the_log(
     caplog.set_level("INFO", "kafka_keyshared.group")
     for _ in range(5):
         teller.writer.why = DENIED
-        failed, written = teller.telling.beats().failed, teller.telling.beats().written
-        eventually(lambda failed=failed: teller.telling.beats().failed > failed)
+        failed, written = teller.telling.reports().failed, teller.telling.reports().written
+        eventually(lambda failed=failed: teller.telling.reports().failed > failed)
         teller.writer.why = ""
-        eventually(lambda written=written: teller.telling.beats().written > written + 1)
+        eventually(lambda written=written: teller.telling.reports().written > written + 1)
     assert len(caplog.messages) == 2
 
 
@@ -163,7 +163,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> list[Record]:
         def __init__(self, *_: Any) -> None: ...
 
         def open(self) -> dict[Any, int]:
-            return {("beats", 0): 0}
+            return {("reports", 0): 0}
 
         def take(self, _timeout: float) -> list[Record]:
             taken, records[:] = records[:], []
@@ -179,16 +179,16 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> list[Record]:
 
 
 def heard(topic: list[Record], *records: Record) -> tuple[list[Any], tuple[str, ...]]:
-    ear = TopicEar({}, "beats", GROUP)
+    ear = TopicEar({}, "reports", GROUP)
     topic += records
     return [*ear.hear(0.0)], ear.troubles
 
 
-def test_beats_are_heard_with_their_age_and_a_last_word(topic: list[Record]) -> None:
+def test_reports_are_heard_with_their_age_and_a_last_word(topic: list[Record]) -> None:
     (first, last), troubles = heard(topic, Record(KEY, packed(OWN), ago=20.0), Record(KEY, None))
-    assert (first.key, first.beat) == (KEY, OWN)
+    assert (first.key, first.report) == (KEY, OWN)
     assert first.seconds == pytest.approx(20.0, abs=5.0)
-    assert (last.key, last.beat, troubles) == (KEY, None, ())
+    assert (last.key, last.report, troubles) == (KEY, None, ())
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_beats_are_heard_with_their_age_and_a_last_word(topic: list[Record]) -> 
         Record(f"{GROUP}-2/a-1-0".encode(), None),
         # Somebody speaks for another, and might have it look well, or gone.
         Record(key_of(GROUP, "b-1-0"), packed(OWN)),
-        Record(KEY, packed(beat("a", group="shipping"))),
+        Record(KEY, packed(report("a", group="shipping"))),
     ],
 )
 def test_what_is_of_others_or_is_said_for_others_is_not_heard(
@@ -208,8 +208,8 @@ def test_what_is_of_others_or_is_said_for_others_is_not_heard(
     assert heard(topic, record) == ([], ())
 
 
-def test_what_is_no_beat_is_left_out_and_told_and_the_next_is_heard(topic: list[Record]) -> None:
+def test_what_is_no_report_is_left_out_and_told_and_the_next_is_heard(topic: list[Record]) -> None:
     hostile = Record(KEY, b'{"version": 1, "group": "' + b"x" * 1_000)
     news, (trouble,) = heard(topic, hostile, Record(KEY, packed(OWN)))
-    assert [each.beat for each in news] == [OWN]
-    assert trouble.startswith(f"{KEY.decode()} is not understood: what is no beat")
+    assert [each.report for each in news] == [OWN]
+    assert trouble.startswith(f"{KEY.decode()} is not understood: not a report")

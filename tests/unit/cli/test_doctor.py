@@ -36,6 +36,7 @@ ORDER = [
         "metadata",
         "clock",
         "instance",
+        "rules",
         "spark",
     ),
 ]
@@ -141,7 +142,7 @@ def test_keys_are_looked_at_in_a_sample_of_each_topic(
     assert (status, found["keys"]["status"]) == (0, "warn")
     assert "1 of 52 sampled records have no key by key='json:/id'" in found["keys"]["why"]
     _, found, _ = doctor(capsys, *named[:4])
-    assert "their own key" in found["keys"]["seen"]
+    assert "the key is the record's own" in found["keys"]["seen"]
 
 
 def test_an_app_brings_its_own_settings(
@@ -176,7 +177,7 @@ def test_what_cannot_be_imported_may_have_been_an_app(
 ) -> None:
     _, found, _ = doctor(capsys, "nix:app")
     assert statuses(found) == ["fail"] + ["skipped"] * (len(ORDER) - 1)
-    assert found["configuration"]["seen"] == "not looked at: needs handler"
+    assert found["configuration"]["seen"] == "needs handler"
 
 
 UNGUARDED = """
@@ -271,7 +272,7 @@ def test_a_cluster_that_is_not_there_fails_once(
     assert address in found["broker"]["seen"]
     assert "Connection refused" in found["broker"]["seen"]
     assert found["broker"]["why"] == "nothing listens there"
-    assert found["retention"]["seen"] == "not looked at: needs positions"
+    assert found["retention"]["seen"] == "needs positions"
     assert err == ""
 
 
@@ -358,7 +359,7 @@ def test_a_person_gets_a_table_with_reason_and_cure(
         "broker",
         "warn",
         "why: pattern",
-        "cure: mend the pattern",
+        "cure: fix the pattern",
         "^nix[0-9]",
         "#pattern",
     ):
@@ -425,3 +426,26 @@ def test_what_spark_needs_is_looked_at_when_it_is_asked_for(
     monkeypatch.setattr(spark_checks, "seen", lambda: "all of it")
     status, found, _ = doctor(capsys, "--spark")
     assert (status, found["spark"]["status"], found["spark"]["seen"]) == (0, "ok", "all of it")
+
+
+def test_former_names_in_a_file_of_rules_are_named_with_their_successors(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("- alert: Draining\n  expr: keyshared_draining_hashes > 0\n")
+    status, found, _ = doctor(capsys, "--rules", str(rules))
+    assert (status, found["rules"]["status"]) == (3, "fail")
+    assert found["rules"]["why"].startswith(f"{rules}:2: keyshared_draining_hashes is no longer")
+    assert found["rules"]["cure"].endswith("with keyshared_draining_slots")
+    assert {check["status"] for name, check in found.items() if name != "rules"} == {"skipped"}
+    rules.write_text("- alert: Draining\n  expr: keyshared_draining_slots > 0\n")
+    status, found, _ = doctor(capsys, "--rules", str(rules))
+    assert (status, found["rules"]["status"], found["rules"]["seen"]) == (0, "ok", str(rules))
+
+
+def test_a_file_of_rules_that_cannot_be_read_is_a_mistake_of_the_command_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    ended = in_process(capsys, "doctor", "--rules", str(tmp_path / "none.yaml"))
+    assert ended.status == 2
+    assert "none.yaml: cannot be read" in ended.err

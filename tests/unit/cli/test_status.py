@@ -39,7 +39,7 @@ def test_what_stands_still_is_named_with_what_to_do_and_3(
     assert ended.status == 3
     assert ended.out.startswith("a key of slot 0x3f2a is blocked by orders-1@7 for 12 min: Key")
     assert ended.out.count("\n") == 1, "a line, whatever it has to say"
-    assert "to do: mend the handler and restart" in ended.err
+    assert "to do: fix the handler and restart" in ended.err
     assert "docs/reference/diagnosis.md#key-blocked" in ended.err
     assert "key 'customer-7'" in in_process(capsys, "status", "--show-keys").out
 
@@ -50,7 +50,7 @@ def test_what_passes_by_itself_is_said_and_0(
     told["rebalance_seconds"] = 9.0
     ended = in_process(capsys, "status")
     assert ended.status == 0
-    assert "giving out its partitions for 9 s" in ended.out
+    assert "a rebalance has been in progress for 9 s" in ended.out
 
 
 def test_a_script_gets_every_finding(

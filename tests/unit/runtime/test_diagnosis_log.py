@@ -88,7 +88,7 @@ def test_a_high_rate_is_logged_when_it_begins_and_when_it_ends(
     assert begins.startswith("ERROR 97% of the attempts in the last 8 s failed (388 of 400)")
     assert "ConnectionError at app.py:9" in begins
     assert "[most-attempts-fail]" in begins
-    assert "To do: bring the dependency back" in begins
+    assert "To do: restore the dependency" in begins
     caplog.clear()
     noted(diagnosed, *((200 + at / 2, {}) for at in range(400)))
     (ends,) = lines(caplog)

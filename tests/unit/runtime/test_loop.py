@@ -835,7 +835,7 @@ def test_what_had_ended_counts_although_a_record_of_its_slice_outlasts_the_revok
     assert stage.sent() == [2]
     finish(worker)
     stage.step()
-    assert (stage.sub.counts.ok, stage.sub.counts.stale) == (2, 1)
+    assert (stage.sub.counts.ok, stage.sub.counts.stale_results) == (2, 1)
 
 
 def test_a_revoke_waits_for_what_runs_commits_and_then_tells() -> None:

@@ -192,7 +192,7 @@ def test_a_loop_that_stands_still_is_named_although_its_last_status_is_from_befo
     watched.stage.now += 20.0  # nobody has looked before, and no status is made meanwhile
     diagnosis = watched.board.diagnosis()
     assert diagnosis is not None
-    assert diagnosis.text == "the control loop has not turned for 20 s"
+    assert diagnosis.text == "the control loop has run no round for 20 s"
 
 
 def fail(watched: Watched, number: int) -> None:

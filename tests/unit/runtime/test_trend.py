@@ -17,7 +17,9 @@ def seen(
 ) -> Any:
     workers = [worker(at) | {"runs": int(at < busy)} for at in range(2)]
     own = {
-        "processed": {"orders": {"ok": settled, "failed": 1_000, "undecodable": 1_000}},
+        "processed": {"orders": {"ok": settled}},
+        "attempts": {"orders": {"ok": settled, "failed": 1_000}},
+        "undecodable": {"orders": 1_000},
         "full_seconds": full,
     }
     return instance(

@@ -38,7 +38,7 @@ _ANSWERS: dict[str, Any] = {
     "settings": tuple[Setting, ...],
     WHAT_IF: Foretold,
     "group": GroupView,
-    "beat": InstanceReport,
+    "report": InstanceReport,
 }
 """Answer types by path, for answers with a type of their own."""
 
@@ -56,8 +56,10 @@ def document(version: str) -> dict[str, Any]:
         f"{PREFIX}/{name}": {"get": _get(text, by_name.get(name, {"type": ["object", "array"]}))}
         for name, text in looks.items()
     }
-    what_if = _get("What so many workers would move.", by_name[WHAT_IF])
-    what_if["responses"]["400"] = {"description": "It cannot be told; why is in a line of text."}
+    what_if = _get("The slots that another number of workers would move.", by_name[WHAT_IF])
+    what_if["responses"]["400"] = {
+        "description": "There is no preview; a line of text has the reason."
+    }
     what_if["parameters"] = [
         {"name": name, "in": "query", "required": needed, "schema": {"type": kind}}
         for name, kind, needed in (("workers", "integer", True), ("subscription", "string", False))
@@ -73,8 +75,8 @@ def document(version: str) -> dict[str, Any]:
         "info": {
             "title": "kafka-keyshared",
             "version": version,
-            "description": "What there is to see of a running instance, and what may be ordered of "
-            "it. Keys are hidden unless `show_keys` is set; payloads are never shown.",
+            "description": "The state of a running instance, and the orders that it takes. "
+            "Keys are hidden unless `show_keys` is set; payloads are never shown.",
         },
         "paths": paths,
         "components": {

@@ -124,17 +124,17 @@ def _state(found: InstanceSnapshot) -> Any:
 
 
 PARTS: dict[str, tuple[str, Part]] = {
-    "snapshot": ("All of it: the one value that the others are parts of.", lambda found: found),
-    "diagnosis": ("What is wrong, what to mend first.", lambda found: found.diagnosis),
-    "state": ("Whose instance it is, how it is, and the sums.", _state),
+    "snapshot": ("The whole snapshot; the other answers are parts of it.", lambda found: found),
+    "diagnosis": ("The findings, in order of repair.", lambda found: found.diagnosis),
+    "state": ("The identity of the instance, its phase, and the sums.", _state),
     "workers": ("The workers of each subscription, and the first of their leases.", _workers),
-    "ring": ("Who has which slots in each subscription.", _ring),
+    "ring": ("The owner of each slot, by subscription.", _ring),
     "draining": ("The slots that drain.", _draining),
     "partitions": (
         "The partitions: their positions and gaps.",
         lambda found: found.status.partitions,
     ),
-    "stuck": ("The records that do not get on, with their stacks.", lambda found: found.stuck),
+    "stuck": ("The records without progress, with their stacks.", lambda found: found.stuck),
     "errors": (
         "Failed attempts of each subscription, by kind and key.",
         lambda found: {sub.name: sub.errors for sub in found.status.subscriptions},
@@ -142,7 +142,7 @@ PARTS: dict[str, tuple[str, Part]] = {
     "rebalances": ("The last rebalances.", lambda found: found.status.rebalanced),
     "dlq": ("Dead letters.", lambda found: found.dlq),
     "settings": (
-        "The settings in force, each with where it is from.",
+        "The settings in force, each with its source.",
         lambda found: found.settings,
     ),
 }
@@ -152,12 +152,12 @@ Look = Callable[[GroupListener, str], Any]
 
 OF_GROUP: dict[str, tuple[str, Look]] = {
     "group": (
-        "The instances of the group, by what they say of themselves.",
+        "The instances of the group, by their own reports.",
         lambda group, _: group.view(),
     ),
-    "beat": (
-        "What this instance says of itself to its group.",
-        lambda group, asker: group.beat(asker),
+    "report": (
+        "The report of this instance to its group.",
+        lambda group, asker: group.report(asker),
     ),
 }
 """Queries of the group by name. The function also takes the sender's name."""

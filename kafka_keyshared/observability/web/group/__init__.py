@@ -1,1 +1,1 @@
-"""The group view: the beats of a group's instances, combined."""
+"""The group view: the reports of a group's instances, combined."""

@@ -1,7 +1,7 @@
-"""A wait at the stop until all askers have the last beat.
+"""A wait at the stop until all askers have the last report.
 
-A last beat stays in a topic. But an address without an answer may belong to a killed instance. So a
-stopping instance keeps answering until all recent askers have its last beat.
+A last report stays in a topic. But an address without an answer may belong to a killed instance. So
+a stopping instance keeps answering until all recent askers have its last report.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOK_EVERY = 0.1
 
 
 class Farewell:
-    """Askers that have not yet received the last beat. Any thread may call.
+    """Askers that have not yet received the last report. Any thread may call.
 
     ``clock`` is monotonic, in seconds.
     """
@@ -35,20 +35,20 @@ class Farewell:
         self._changed = threading.Condition()
         self._asked_at: dict[str, float] = {}
 
-    def answered(self, asker: str, beat: InstanceReport | None) -> None:
+    def answered(self, asker: str, report: InstanceReport | None) -> None:
         """Note a query and its answer."""
         if not asker:
             return  # not an instance, so it will not ask again
         with self._changed:
             self._asked_at.pop(asker, None)
-            if beat is None or beat.phase not in {"stopping", "stopped"}:
+            if report is None or report.phase not in {"stopping", "stopped"}:
                 self._asked_at[asker] = self._clock()
                 if len(self._asked_at) > MOST:
                     del self._asked_at[next(iter(self._asked_at))]
             self._changed.notify_all()
 
     def wait(self, over: Callable[[], bool]) -> None:
-        """Wait until all askers have received the last beat, or until ``over`` returns True."""
+        """Wait until all askers have received the last report, or until ``over`` returns True."""
         until = self._clock() + WITHIN
         with self._changed:
             while self._unaware() and self._clock() < until and not over():

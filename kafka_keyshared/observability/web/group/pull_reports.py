@@ -1,4 +1,4 @@
-"""A source of beats that queries the admin APIs of listed addresses.
+"""A source of reports that queries the admin APIs of listed addresses.
 
 Only addresses from the settings are queried, with this instance's own token, and never an address
 from a topic. A name with many addresses, such as a headless service, means all of them.
@@ -27,7 +27,7 @@ from kafka_keyshared.observability.web.group.report import (
 )
 from kafka_keyshared.observability.web.group.subscribe import News
 
-PATH = "/api/v1/beat"
+PATH = "/api/v1/report"
 
 WITHIN = 2.0
 """Seconds that an answer may take."""
@@ -61,7 +61,7 @@ class AddressesEar:
     """Queries every address periodically, a few at once.
 
     ``asker`` is the querying instance. A stopping instance waits briefly until each asker has
-    received its last beat.
+    received its last report.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class AddressesEar:
         troubles: list[str] = []
         found = []
         named = self._resolved(troubles)
-        # DNS may drop an address as soon as its instance begins to stop, before its last beat is
+        # DNS may drop an address as soon as its instance begins to stop, before its last report is
         # read.
         asked = [*named, *sorted(self._answering - {*named})]
         self._answering = set()
@@ -125,18 +125,18 @@ class AddressesEar:
         return list(found)[:MOST]
 
     def _ask(self, address: Address) -> InstanceReport | str:
-        """Return the beat of an address, or the problem instead."""
+        """Return the report of an address, or the problem instead."""
         try:
             status, body = self._answer(address)
             if status != http.HTTPStatus.OK:
                 return f"{address}: {status}: {_said(body)}"
-            beat = unpacked(body)
+            report = unpacked(body)
         except (KeySharedError, OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            return f"{address}: no beat: {reason}"
-        if beat.group != self._group:
-            return f"{address}: it is of the group {beat.group!r}"
-        return beat
+            return f"{address}: no report: {reason}"
+        if report.group != self._group:
+            return f"{address}: it is of the group {report.group!r}"
+        return report
 
     def _answer(self, address: Address) -> tuple[int, bytes]:
         until = self._clock() + WITHIN

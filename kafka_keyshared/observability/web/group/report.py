@@ -1,4 +1,4 @@
-"""A beat: an instance's periodic report to its group.
+"""A report: an instance's periodic report to its group.
 
 Others may read its topic, so it has no record data: no key and no value. It has only the kind and
 the place of a handler's error.
@@ -21,7 +21,7 @@ from kafka_keyshared.status import Phase, Status
 VERSION = 1
 
 MOST_BYTES = 256 << 10
-"""Maximum length of a beat that is read. One of 10,000 partitions has 60,000 bytes."""
+"""Maximum length of a report that is read. One of 10,000 partitions has 60,000 bytes."""
 
 
 class Who(NamedTuple):
@@ -42,7 +42,7 @@ class Who(NamedTuple):
 class InstanceReport(msgspec.Struct, frozen=True, kw_only=True):
     """An instance's report about itself. ``version`` is that of this layout.
 
-    ``at`` and ``started_at`` are by its own clock, in seconds since 1970. The next beat comes after
+    ``at`` and ``started_at`` are by its own clock, in seconds since 1970. Reports come every
     ``every`` seconds. ``topics`` are those that it reads, ``partitions`` those that it holds.
     ``settled`` counts records since its start. ``healthy``, ``level``, ``code`` and ``text`` are
     its diagnosis; ``level`` and ``code`` are empty without findings. ``rebalanced_at`` is when
@@ -89,16 +89,16 @@ class InstanceReport(msgspec.Struct, frozen=True, kw_only=True):
         return sum(map(len, self.partitions.values()))
 
 
-class UnreadableBeatError(KeySharedError):
-    """A beat that this release cannot read."""
+class UnreadableReportError(KeySharedError):
+    """A report that this release cannot read."""
 
 
 class _ReportLayout(msgspec.Struct):
     version: int
 
 
-def beat_of(status: Status, who: Who, every: float) -> InstanceReport:
-    """Return the beat of an instance with this status."""
+def report_of(status: Status, who: Who, every: float) -> InstanceReport:
+    """Return the report of an instance with this status."""
     sums = totals(status)
     diagnosis = diagnose(without_messages(status))
     held: dict[str, list[int]] = {}
@@ -155,7 +155,9 @@ def without_messages(status: Status) -> Status:
                 sub,
                 blocked=tuple(replace(each, error=kind(each.error)) for each in sub.blocked),
                 closed=tuple(replace(each, error=kind(each.error)) for each in sub.closed),
-                unread=tuple(replace(each, error=kind(each.error)) for each in sub.unread),
+                unreadable_keys=tuple(
+                    replace(each, error=kind(each.error)) for each in sub.unreadable_keys
+                ),
                 failure_rates=tuple(replace(each, message="") for each in sub.failure_rates),
             )
             for sub in status.subscriptions
@@ -163,26 +165,26 @@ def without_messages(status: Status) -> Status:
     )
 
 
-def packed(beat: InstanceReport) -> bytes:
-    """Return an encoded beat."""
-    return msgspec.json.encode(beat)
+def packed(report: InstanceReport) -> bytes:
+    """Return an encoded report."""
+    return msgspec.json.encode(report)
 
 
 def unpacked(text: bytes) -> InstanceReport:
-    """Return a decoded beat. Raise :class:`UnreadableBeatError` for an invalid or long one."""
+    """Return a decoded report. Raise :class:`UnreadableReportError` for an invalid or long one."""
     if len(text) > MOST_BYTES:
-        raise UnreadableBeatError(f"a beat of {len(text):,} bytes; {MOST_BYTES:,} are read")
+        raise UnreadableReportError(f"a report of {len(text):,} bytes; {MOST_BYTES:,} are read")
     try:
         version = msgspec.json.decode(text, type=_ReportLayout).version
         if version != VERSION:
-            raise UnreadableBeatError(
-                f"a beat of version {version}; this release reads version {VERSION}"
+            raise UnreadableReportError(
+                f"a report of version {version}; this release reads version {VERSION}"
             )
         return msgspec.json.decode(text, type=InstanceReport)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UnreadableBeatError(f"what is no beat: {error}") from error
+        raise UnreadableReportError(f"not a report: {error}") from error
 
 
 def key_of(group: str, instance: str) -> bytes:
-    """Return the key of an instance's beats. Compaction keeps the last of each."""
+    """Return the key of an instance's reports. Compaction keeps the last of each."""
     return f"{group}/{instance}".encode()

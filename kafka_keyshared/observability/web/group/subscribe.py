@@ -1,8 +1,8 @@
-"""The receiver of a group's beats.
+"""The receiver of a group's reports.
 
 It runs only while a client reads the group view.
 
-Beats come from an :class:`Ear`: a topic, or the instances' own addresses. One thread listens. It
+Reports come from an :class:`Ear`: a topic, or the instances' own addresses. One thread listens. It
 begins with the first read and ends a minute after the last.
 """
 
@@ -33,9 +33,9 @@ log = log_of("kafka_keyshared.web")
 LISTENS_FOR = 60.0
 """Seconds after the last read for which the thread keeps listening."""
 FIRST_WITHIN = 5.0
-"""Seconds that the first read waits for the other instances' beats."""
+"""Seconds that the first read waits for the other instances' reports."""
 TAKE = 0.5
-"""Maximum seconds of one query for beats, and so of the delay of a stop."""
+"""Maximum seconds of one query for reports, and so of the delay of a stop."""
 AGAIN_AFTER = 5.0
 """Seconds until listening is retried after a failure."""
 SIZES_EVERY = 30.0
@@ -49,53 +49,53 @@ Sizes = Callable[[Sequence[str]], Mapping[str, int]]
 
 
 class News(NamedTuple):
-    """A beat and its age in ``seconds``. The beat is None if the instance has stopped cleanly."""
+    """A report and its age in ``seconds``. The report is None after a clean stop."""
 
     key: bytes
-    beat: InstanceReport | None
+    report: InstanceReport | None
     seconds: float = 0.0
 
 
 class Ear(Protocol):
-    """A source of beats, used by one thread. Any call may raise :class:`KeySharedError`."""
+    """A source of reports, used by one thread. Any call may raise :class:`KeySharedError`."""
 
     @property
     def caught_up(self) -> bool:
-        """Return whether all earlier beats have been received."""
+        """Return whether all earlier reports have been received."""
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """Return the problems with received or missing beats."""
+        """Return the problems with received or missing reports."""
 
     def hear(self, timeout: float) -> Iterable[News]:
-        """Return new beats, after about ``timeout`` seconds at most."""
+        """Return new reports, after about ``timeout`` seconds at most."""
 
     def close(self) -> None:
         """Release the source's resources."""
 
 
 class _Known:
-    """The last beat of an instance, when it was received, and earlier counts of settled records."""
+    """The last report of an instance, its arrival, and earlier counts of settled records."""
 
     def __init__(self) -> None:
-        self.beat: InstanceReport | None = None
+        self.report: InstanceReport | None = None
         self.heard_at = float("-inf")
         self._settled: deque[tuple[float, int]] = deque()
 
-    def take(self, beat: InstanceReport, heard_at: float) -> None:
-        """Store a beat, unless a later one is known: an instance's own beat arrives in two ways."""
-        if self.beat is not None and beat.at < self.beat.at:
+    def take(self, report: InstanceReport, heard_at: float) -> None:
+        """Store a report, unless a later one is known: an instance's own arrives in two ways."""
+        if self.report is not None and report.at < self.report.at:
             return
-        self.beat, self.heard_at = beat, max(self.heard_at, heard_at)
+        self.report, self.heard_at = report, max(self.heard_at, heard_at)
         looks = self._settled
-        if not looks or beat.at > looks[-1][0]:
-            looks.append((beat.at, beat.settled))
+        if not looks or report.at > looks[-1][0]:
+            looks.append((report.at, report.settled))
         while len(looks) > 2 and looks[-1][0] - looks[1][0] >= RATE_OVER:
             looks.popleft()
 
     @property
     def per_second(self) -> float | None:
-        """Return the settled records per second; None after a single beat."""
+        """Return the settled records per second; None after a single report."""
         if len(self._settled) < 2:
             return None
         (first, before), (last, now) = self._settled[0], self._settled[-1]
@@ -103,7 +103,7 @@ class _Known:
 
 
 class ReportSource(NamedTuple):
-    """The source of a group's beats: its kind, its name, and a function that opens it."""
+    """The source of a group's reports: its kind, its name, and a function that opens it."""
 
     source: Source
     name: str
@@ -113,9 +113,9 @@ class ReportSource(NamedTuple):
 class GroupListener:
     """A group as one of its instances sees it. Thread-safe.
 
-    ``own`` returns this instance's beat. ``place`` is None without a configured source. ``sizes``
-    returns the numbers of partitions of topics, and ``trouble`` what keeps this instance's beats
-    from being written. ``seldom`` logs that the other instances' beats cannot be read. ``clock`` is
+    ``own`` returns this instance's report. ``place`` is None without a configured source. ``sizes``
+    returns the numbers of partitions of topics, and ``trouble`` why this instance's reports cannot
+    be written. ``seldom`` logs that the other instances' reports cannot be read. ``clock`` is
     monotonic, ``wall`` is in seconds since 1970.
     """
 
@@ -153,8 +153,8 @@ class GroupListener:
         self._thread: threading.Thread | None = None
         self._farewell = Farewell(clock)
 
-    def beat(self, asker: str = "") -> InstanceReport | None:
-        """Return this instance's beat; None before there is a status.
+    def report(self, asker: str = "") -> InstanceReport | None:
+        """Return this instance's report; None before there is a status.
 
         ``asker`` is the querying instance, if the client is one.
         """
@@ -164,7 +164,7 @@ class GroupListener:
         return own
 
     def part(self, over: Callable[[], bool]) -> None:
-        """Wait briefly until all askers have received the last beat, unless ``over``."""
+        """Wait briefly until all askers have received the last report, unless ``over``."""
         self._farewell.wait(over)
 
     def view(self) -> GroupView:
@@ -178,9 +178,9 @@ class GroupListener:
         with self._lock:
             now = self._clock()
             heard = [
-                Heard(each.beat, now - each.heard_at, each.per_second)
+                Heard(each.report, now - each.heard_at, each.per_second)
                 for each in self._known.values()
-                if each.beat is not None
+                if each.report is not None
             ]
             trouble = self._trouble()
             troubles = ((trouble,) if trouble else ()) + self._troubles
@@ -241,11 +241,11 @@ class GroupListener:
 
     def _note(self, news: News) -> None:
         with self._lock:
-            if news.beat is None:
+            if news.report is None:
                 self._known.pop(news.key, None)
                 return
             heard_at = self._clock() - news.seconds
-            self._known.setdefault(news.key, _Known()).take(news.beat, heard_at)
+            self._known.setdefault(news.key, _Known()).take(news.report, heard_at)
             if len(self._known) > MOST:
                 longest = min(self._known, key=lambda key: self._known[key].heard_at)
                 del self._known[longest]
@@ -255,8 +255,8 @@ class GroupListener:
         with self._lock:
             for key in [k for k, each in self._known.items() if now - each.heard_at > FORGOTTEN]:
                 del self._known[key]
-            beats = [each.beat for each in self._known.values() if each.beat is not None]
-        topics = sorted({topic for beat in beats for topic in beat.topics})
+            reports = [each.report for each in self._known.values() if each.report is not None]
+        topics = sorted({topic for report in reports for topic in report.topics})
         if topics == self._sized and now - self._sizes_at < SIZES_EVERY:
             return
         self._sized, self._sizes_at = topics, now

@@ -1,7 +1,7 @@
-"""The group view, a pure function of beats, and its rules.
+"""The group view, a pure function of reports, and its rules.
 
-Beats are of different moments. So the view compares instances (duplicate owners, slow instances)
-only while the group is at rest. At rest, no partition has moved for two beats.
+Reports are of different moments. So the view compares instances (duplicate owners, slow instances)
+only while the group is at rest. At rest, no partition has moved for two reports.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from kafka_keyshared.observability.web.group.report import InstanceReport
 
 VERSION = 1
 
-SILENT_BEATS = 3
-"""Number of missing beats after which an instance is silent."""
+SILENT_REPORTS = 3
+"""Number of missing reports after which an instance is silent."""
 FORGOTTEN = 600.0
 """Seconds after which a silent instance is no longer shown."""
-REST_BEATS = 2
-"""Beats after a move of partitions until every instance has reported its current ones."""
+REST_REPORTS = 2
+"""Reports after a move of partitions until every instance has reported its current ones."""
 SLOW_SHARE = 1 / 3
 """An instance is slow below this share of the others' rate per partition."""
 SLOW_BEHIND = 10.0
@@ -46,15 +46,15 @@ NOT_CONFIGURED = (
 
 
 class Heard(NamedTuple):
-    """The last beat of an instance, its age in seconds, and the instance's rate."""
+    """The last report of an instance, its age in seconds, and the instance's rate."""
 
-    beat: InstanceReport
+    report: InstanceReport
     seconds: float
     per_second: float | None = None
 
 
 class SeenInstance(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance of the group. ``beat`` is the last one, received ``heard_seconds`` ago.
+    """An instance of the group. ``report`` is the last one, received ``heard_seconds`` ago.
 
     ``label`` is a name that is unique here. ``here`` marks the instance that answers. It settles
     ``per_second`` records, None if unknown. ``slow`` is a text if this is less than others do, else
@@ -68,7 +68,7 @@ class SeenInstance(msgspec.Struct, frozen=True, kw_only=True):
     held_partitions: int
     per_second: float | None
     slow: str
-    beat: InstanceReport
+    report: InstanceReport
 
 
 class Remark(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,10 +85,10 @@ class Remark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupView(msgspec.Struct, frozen=True, kw_only=True):
-    """The instances of a group, by their beats. ``version`` is that of this layout.
+    """The instances of a group, by their reports. ``version`` is that of this layout.
 
     ``source`` is the kind of source and ``place`` its name. ``remarks`` are in order of repair, and
-    ``text`` is the first in a line. ``troubles`` are the reasons why beats are not written or
+    ``text`` is the first in a line. ``troubles`` are the reasons why reports are not written or
     received. ``partitions`` is the number of held ones. ``unheld`` is the number of those without
     an instance, None if unknown.
     """
@@ -123,29 +123,29 @@ class Looker(NamedTuple):
 
 def group_view(heard: Sequence[Heard], sizes: Mapping[str, int], looker: Looker) -> GroupView:
     """Return the group. ``sizes`` are the known numbers of partitions of topics."""
-    shown = [each for each in heard if each.beat.group == looker.group and not _over(each)]
-    shown.sort(key=lambda each: (each.beat.name, each.beat.started_at, each.beat.instance))
-    labels = _labels([each.beat for each in shown])
+    shown = [each for each in heard if each.report.group == looker.group and not _over(each)]
+    shown.sort(key=lambda each: (each.report.name, each.report.started_at, each.report.instance))
+    labels = _labels([each.report for each in shown])
     live = [each for each in shown if _state(each) != "silent"]
     rest = at_rest(live)
     slow = slow_ones(live) if rest else {}
     seen = tuple(
         SeenInstance(
-            label=labels[each.beat.instance],
-            here=each.beat.instance == looker.here,
+            label=labels[each.report.instance],
+            here=each.report.instance == looker.here,
             state=_state(each),
             heard_seconds=each.seconds,
-            held_partitions=each.beat.held_partitions,
+            held_partitions=each.report.held_partitions,
             per_second=None if _state(each) == "silent" else each.per_second,
-            slow=slow.get(each.beat.instance, ""),
-            beat=_linked(each.beat, looker.host),
+            slow=slow.get(each.report.instance, ""),
+            report=_linked(each.report, looker.host),
         )
         for each in shown
     )
-    missing = unheld([each.beat for each in live], sizes) if rest and sizes else None
+    missing = unheld([each.report for each in live], sizes) if rest and sizes else None
     remarks = tuple(_remarks(seen, missing or [], rest=rest))
     rates = [each.per_second for each in live if each.per_second is not None]
-    backlogs = [each.beat.backlog for each in live if each.beat.backlog is not None]
+    backlogs = [each.report.backlog for each in live if each.report.backlog is not None]
     return GroupView(
         version=VERSION,
         group=looker.group,
@@ -168,28 +168,28 @@ def group_view(heard: Sequence[Heard], sizes: Mapping[str, int], looker: Looker)
 
 
 def _state(each: Heard) -> State:
-    beat = each.beat
-    if each.seconds > SILENT_BEATS * beat.every:
+    report = each.report
+    if each.seconds > SILENT_REPORTS * report.every:
         return "silent"
-    if beat.phase in {"stopping", "stopped"}:
+    if report.phase in {"stopping", "stopped"}:
         return "stopping"
-    if beat.rebalance_seconds is not None:
+    if report.rebalance_seconds is not None:
         return "rebalancing"
-    return "running" if beat.phase == "running" and beat.joined else "starting"
+    return "running" if report.phase == "running" and report.joined else "starting"
 
 
 def _over(each: Heard) -> bool:
     """Return whether it is no longer shown: silent after a stop, or silent for long."""
     if _state(each) != "silent":
         return False
-    return each.seconds > FORGOTTEN or each.beat.phase in {"stopping", "stopped"}
+    return each.seconds > FORGOTTEN or each.report.phase in {"stopping", "stopped"}
 
 
-def _labels(beats: Sequence[InstanceReport]) -> dict[str, str]:
-    names = Counter(each.name for each in beats)
-    exact = Counter((each.name, each.pid) for each in beats)
+def _labels(reports: Sequence[InstanceReport]) -> dict[str, str]:
+    names = Counter(each.name for each in reports)
+    exact = Counter((each.name, each.pid) for each in reports)
     labels = {}
-    for each in beats:
+    for each in reports:
         label = each.name
         if names[each.name] > 1:
             label += f" ({each.pid})"
@@ -199,31 +199,31 @@ def _labels(beats: Sequence[InstanceReport]) -> dict[str, str]:
     return labels
 
 
-def _linked(beat: InstanceReport, host: str) -> InstanceReport:
-    """Return the beat, without its address if a page served at ``host`` must not link to it.
+def _linked(report: InstanceReport, host: str) -> InstanceReport:
+    """Return the report, without its address if a page served at ``host`` must not link to it.
 
     Any writer to the topic can set the address. And another machine's 127.0.0.1 is not this one.
     """
     try:
-        parts = urlsplit(beat.url)
+        parts = urlsplit(report.url)
         fits = parts.scheme in {"http", "https"} and bool(parts.hostname)
-        fits = fits and (beat.host == host or parts.hostname not in LOOPBACK)
+        fits = fits and (report.host == host or parts.hostname not in LOOPBACK)
     except ValueError:
         fits = False
-    return beat if fits else msgspec.structs.replace(beat, url="")
+    return report if fits else msgspec.structs.replace(report, url="")
 
 
 # --- several together ---
 
 
 def at_rest(live: Sequence[Heard]) -> bool:
-    """Return whether no partition has moved since all instances sent their beats."""
-    return all(_state(each) == "running" and _rested(each.beat) for each in live)
+    """Return whether no partition has moved since all instances sent their reports."""
+    return all(_state(each) == "running" and _rested(each.report) for each in live)
 
 
-def _rested(beat: InstanceReport) -> bool:
-    moved = beat.rebalanced_at
-    return moved is None or beat.at - moved > REST_BEATS * beat.every
+def _rested(report: InstanceReport) -> bool:
+    moved = report.rebalanced_at
+    return moved is None or report.at - moved > REST_REPORTS * report.every
 
 
 def slow_ones(live: Sequence[Heard]) -> dict[str, str]:
@@ -232,20 +232,20 @@ def slow_ones(live: Sequence[Heard]) -> dict[str, str]:
     Only an instance with a backlog is judged. Without one, it processes all that arrives.
     """
     rates = {
-        each.beat.instance: each.per_second / each.beat.held_partitions
+        each.report.instance: each.per_second / each.report.held_partitions
         for each in live
-        if each.per_second is not None and each.beat.held_partitions
+        if each.per_second is not None and each.report.held_partitions
     }
     found = {}
     for each in live:
-        own = rates.get(each.beat.instance)
-        others = [rate for name, rate in rates.items() if name != each.beat.instance]
+        own = rates.get(each.report.instance)
+        others = [rate for name, rate in rates.items() if name != each.report.instance]
         if own is None or each.per_second is None or not others:
             continue
         usual = median(others)
-        behind = (each.beat.backlog or 0) > SLOW_BEHIND * each.per_second
+        behind = (each.report.backlog or 0) > SLOW_BEHIND * each.per_second
         if behind and own < SLOW_SHARE * usual:
-            found[each.beat.instance] = (
+            found[each.report.instance] = (
                 f"settles {own:,.1f} records a second for each partition, others {usual:,.1f}"
             )
     return found
@@ -255,21 +255,21 @@ def _holders(live: Sequence[Heard] | Sequence[SeenInstance]) -> dict[tuple[str, 
     """Return the instances that hold each partition."""
     found: dict[tuple[str, int], list[str]] = {}
     for each in live:
-        for topic, numbers in each.beat.partitions.items():
+        for topic, numbers in each.report.partitions.items():
             for number in numbers:
-                found.setdefault((topic, number), []).append(each.beat.instance)
+                found.setdefault((topic, number), []).append(each.report.instance)
     return found
 
 
-def unheld(beats: Sequence[InstanceReport], sizes: Mapping[str, int]) -> list[tuple[str, int]]:
+def unheld(reports: Sequence[InstanceReport], sizes: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return the partitions of the read topics that no instance holds."""
     held = {
         (topic, number)
-        for beat in beats
-        for topic, numbers in beat.partitions.items()
+        for report in reports
+        for topic, numbers in report.partitions.items()
         for number in numbers
     }
-    read = sorted({topic for beat in beats for topic in beat.topics})
+    read = sorted({topic for report in reports for topic in report.topics})
     return [
         (topic, number)
         for topic in read
@@ -292,20 +292,20 @@ def _remarks(
         yield from _twice(live, held)
         if missing:
             names = some((f"{topic}-{number}" for topic, number in missing), NAMED)
-            text = f"nobody has {names}: no instance that is heard says that it holds them"
+            text = f"no instance holds {names}: no report of the group names them"
             yield Remark(code="unheld", level="fail", sentence=text)
     # A rebalance is reported below, earlier than a diagnosis would report it.
-    wrong = [each for each in live if each.beat.level and each.beat.code != REBALANCE.code]
-    for each in sorted(wrong, key=lambda one: one.beat.healthy):
-        level: Level = "warn" if each.beat.healthy else "fail"
-        text = f"{each.label}: {each.beat.text}"
+    wrong = [each for each in live if each.report.level and each.report.code != REBALANCE.code]
+    for each in sorted(wrong, key=lambda one: one.report.healthy):
+        level: Level = "warn" if each.report.healthy else "fail"
+        text = f"{each.label}: {each.report.text}"
         yield Remark(code="diagnosis", level=level, sentence=text, labels=(each.label,))
     for each in live:
         if each.slow:
             text = f"{each.label} {each.slow}"
             yield Remark(code="slow", level="warn", sentence=text, labels=(each.label,))
     for each in live:
-        seconds = each.beat.rebalance_seconds
+        seconds = each.report.rebalance_seconds
         if seconds is not None:
             text = f"{each.label} has been in a rebalance for {in_words(seconds)}"
             yield Remark(code="rebalancing", level="warn", sentence=text, labels=(each.label,))
@@ -317,12 +317,14 @@ def _silent(
 ) -> Iterator[Remark]:
     for each in silent:
         own = [
-            (topic, number) for topic, numbers in each.beat.partitions.items() for number in numbers
+            (topic, number)
+            for topic, numbers in each.report.partitions.items()
+            for number in numbers
         ]
         kept = sum(partition not in held for partition in own)
         text = f"{each.label} has not been heard for {in_words(each.heard_seconds)}"
         if kept:
-            text += f"; it had {counted(kept, 'partition')} that nobody else has taken over"
+            text += f"; it had {counted(kept, 'partition')} that no other instance has taken over"
         yield Remark(
             code="silent",
             level="fail" if kept else "warn",
@@ -334,7 +336,7 @@ def _silent(
 def _twice(
     live: Sequence[SeenInstance], held: Mapping[tuple[str, int], list[str]]
 ) -> Iterator[Remark]:
-    labels = {each.beat.instance: each.label for each in live}
+    labels = {each.report.instance: each.label for each in live}
     twice = {partition: names for partition, names in held.items() if len(names) > 1}
     if not twice:
         return
@@ -345,7 +347,7 @@ def _twice(
 
 
 def _releases(live: Sequence[SeenInstance]) -> Iterator[Remark]:
-    releases = sorted({each.beat.software for each in live})
+    releases = sorted({each.report.software for each in live})
     if len(releases) > 1:
         text = f"they are of different releases: {', '.join(releases)}"
         yield Remark(code="releases", level="warn", sentence=text)
@@ -357,7 +359,7 @@ def _text(looker: Looker, seen: Sequence[SeenInstance], remarks: Sequence[Remark
     if not seen:
         return "no instance has been heard yet"
     if not remarks and looker.troubles:
-        return f"not everybody is heard: {looker.troubles[0]}"
+        return f"some instances may be missing: {looker.troubles[0]}"
     if not remarks:
         return f"{HEALTHY}: {counted(len(seen), 'instance')}"
     more = f" (and {len(remarks) - 1} more)" if len(remarks) > 1 else ""

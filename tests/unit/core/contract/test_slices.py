@@ -234,7 +234,7 @@ def test_of_what_ended_before_its_partition_went_each_counts_and_the_rest_is_sta
     harness.core.handle(ev.Reported([ev.SliceEnded(id_, 0.1)]), harness.now)
     harness.core.check()
     counts = harness.sub().counts
-    assert (counts.ok, counts.stale) == (3, 2)
+    assert (counts.ok, counts.stale_results) == (3, 2)
     assert harness.core.unsettled_count() == 0
 
 

@@ -276,5 +276,5 @@ def test_what_is_said_of_a_lease_of_an_old_epoch_settles_nothing_and_is_counted(
     harness.tell(reported(*SAID_LATE[how](busy)))
     counts = harness.sub().counts
     assert (counts.ok, counts.dropped, counts.failed) == (settled, 0, 2)
-    assert counts.stale == 1
+    assert counts.stale_results == 1
     assert harness.core.unsettled_count() == held_before - 1, "and the window has its room again"

@@ -46,7 +46,7 @@ def test_the_record_is_archived_once_and_its_lane_stays_closed_while_others_go_o
     assert harness.committed() == (0, [(1, 2), (3, 4)]), "an archived record is not settled"
     counts = harness.sub().counts
     assert (counts.dead_lettered, counts.dropped) == (0, 0)
-    assert counts.letters.counts == {"orders": {"acknowledged": 1}}
+    assert counts.dlq_writes.counts == {"orders": {"acknowledged": 1}}
     assert harness.said("key b'a' is blocked at orders-0@0")
     assert harness.said("Its copy is in the dead-letter topic")
 

@@ -420,7 +420,7 @@ def test_a_revoke_waits_for_it_and_gives_up_in_time_and_nothing_overtakes_it() -
     assert case.others() == [2], "the key still runs from before"
     case.end()
     assert case.others() == [0, 1]
-    assert case.sub.counts.stale == 1
+    assert case.sub.counts.stale_results == 1
     assert case.harness.committed() == (3, [])
 
 

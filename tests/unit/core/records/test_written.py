@@ -81,7 +81,7 @@ def test_the_topics_of_a_slice_are_those_that_its_records_came_from() -> None:
     records[2].set_topic("elsewhere")
     assert [leased.slice.came.topic_of(index) for index in (2, 0)] == ["other", TOPIC]
     counts = OutcomeCounts()
-    counts.settled(leased, range(3), [0], [2])
+    counts.settled(leased, range(3), [0], [2], unrun=False)
     assert counts.processed.counts == {TOPIC: {"ok": 1}, "other": {"dropped": 1}}
 
 
@@ -155,7 +155,7 @@ def test_a_written_record_that_outlives_its_partition_settles_nothing(write: Wri
     harness.assign(position=0)
     harness.worker().finish()
     harness.work()
-    assert (harness.sub().counts.stale, harness.sub().counts.ok) == (1, 0)
+    assert (harness.sub().counts.stale_results, harness.sub().counts.ok) == (1, 0)
 
 
 @pytest.mark.parametrize("write", WRITES)

@@ -39,8 +39,8 @@ def test_offsets_lag_and_backlog_of_a_partition_behind_a_blocked_record() -> Non
     harness.now += 7.0
     first, second = status_of(harness, log_ends={P0: 15, P1: 0}, paused=frozenset({P1})).partitions
     assert (first.topic, first.partition) == P0
-    assert (first.fetched, first.safe, first.completed, first.committed) == (10, 2, 10, 2)
-    assert first.incomplete == 1
+    assert (first.fetched, first.safe, first.settled_max, first.committed) == (10, 2, 10, 2)
+    assert first.unsettled == 1
     # 13 offsets are not committed; of these 7 are settled, the blocked one and 5 more are not.
     assert (first.log_end, first.lag, first.backlog) == (15, 13, 6)
     assert first.oldest_seconds >= 7.0
@@ -119,7 +119,7 @@ def test_what_can_be_counted_is_there_before_the_first_event() -> None:
     assert (status.fetched, status.stalls) == (both, both)
     assert set(status.commits.values()) == set(status.rebalances.values()) == {0}
     sub = status.subscriptions[0]
-    for counted in (sub.processed, sub.retried, sub.letters):
+    for counted in (sub.processed, sub.retried, sub.dlq_writes):
         assert counted.keys() == both.keys()
         assert all(labels and set(labels.values()) == {0} for labels in counted.values())
     assert "dead_lettered" in sub.processed["orders"]
@@ -198,7 +198,7 @@ def test_where_workers_filter_a_draining_slot_is_shown_by_its_own_number() -> No
     running = {key.start() for key in harness.pool.workers.values()}
     harness.tell(ev.Resize("default", ["worker-0", "worker-2"]))
     found = status_of(harness, pending=True).subscriptions[0]
-    drains = {each.hash: each for worker in found.workers for each in worker.draining}
+    drains = {each.slot: each for worker in found.workers for each in worker.draining}
     theirs = {slot_of(each.key()) for each in running if each is not None}
     assert drains
     assert set(drains) <= theirs

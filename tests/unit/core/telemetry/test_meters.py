@@ -16,6 +16,7 @@ from kafka_keyshared.core.telemetry.meters import (
     ErrorCounts,
     Histogram,
     Meters,
+    OutcomeCounts,
 )
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import Drop, TopicPartition
@@ -89,11 +90,45 @@ def test_one_topic_and_several_are_counted_alike() -> None:
         harness.work(verdicts)
         harness.later(10)
         harness.work()
-    expected = {"ok": 4, "dropped": 1, "failed": 1}
-    assert alone.sub().counts.processed.counts["orders"] == expected
-    assert several.sub().counts.processed.counts["orders"] == expected
+    for counts in (alone.sub().counts, several.sub().counts):
+        assert counts.processed.counts["orders"] == {"ok": 4, "dropped": 1}
+        assert counts.attempts.counts["orders"] == {"ok": 4, "dropped": 1, "failed": 1}
     assert alone.core.meters.fetched == several.core.meters.fetched == {"orders": 5}
     assert alone.sub().counts.retried.counts == {"orders": {"ValueError": 1}}
+
+
+def test_a_record_that_takes_three_attempts_is_processed_once() -> None:
+    harness = Harness(SubscriptionSettings(retry=RetryPolicy(attempts=5)))
+    harness.assign()
+    harness.fetch(record(0))
+    for _ in range(2):
+        harness.work({0: [ERROR]})
+        harness.later(60.0)
+    harness.work()
+    counts = harness.sub().counts
+    assert counts.processed.counts == {"orders": {"ok": 1}}
+    assert counts.attempts.counts == {"orders": {"failed": 2, "ok": 1}}
+
+
+def test_an_attempt_that_the_ack_timeout_ended_has_a_result_of_its_own() -> None:
+    counts = OutcomeCounts()
+    counts.failed_attempt(TOPIC, timed_out=True)
+    counts.failed_attempt(TOPIC, timed_out=False)
+    assert counts.attempts.counts == {TOPIC: {"timed_out": 1, "failed": 1}}
+    assert counts.processed.counts == {}
+
+
+def test_records_that_no_handler_has_run_count_as_no_attempt() -> None:
+    harness = Harness()
+    harness.assign()
+    harness.fetch(record(0))
+    leased = next(
+        each for worker in harness.sub().workers.values() for each in worker.slices.values()
+    )
+    counts = harness.sub().counts
+    counts.settled(leased, [0], [], [0], unrun=True)
+    assert counts.processed.counts == {"orders": {"dropped": 1}}
+    assert counts.attempts.counts == {}
 
 
 def test_records_of_a_slice_with_several_topics_count_for_their_own() -> None:
@@ -119,7 +154,7 @@ def test_a_dead_letter_is_counted_by_its_answer_and_settles_once() -> None:
     harness.later(10)
     harness.dead_letter()
     counts = harness.sub().counts
-    assert counts.letters.counts == {"orders": {"failed": 1, "acknowledged": 1}}
+    assert counts.dlq_writes.counts == {"orders": {"failed": 1, "acknowledged": 1}}
     assert counts.processed.counts["orders"]["dead_lettered"] == 1
 
 
@@ -180,7 +215,7 @@ def test_rebalances_count_by_event_and_take_their_time() -> None:
     harness.tell(ev.Forget([P0], lost=True))
     meters = harness.core.meters
     assert meters.rebalances == {"assigned": 2, "revoked": 1, "lost": 1}
-    assert meters.drain_seconds.total == pytest.approx(1.5)
+    assert meters.revoke_seconds.total == pytest.approx(1.5)
 
 
 def test_a_record_that_ends_after_its_partition_has_gone_is_stale_and_not_ok() -> None:
@@ -193,7 +228,7 @@ def test_a_record_that_ends_after_its_partition_has_gone_is_stale_and_not_ok() -
     worker.finish()
     harness.work()
     counts = harness.sub().counts
-    assert (counts.stale, counts.ok) == (1, 0)
+    assert (counts.stale_results, counts.ok) == (1, 0)
 
 
 def test_what_ended_before_a_revoke_is_ok_although_its_slice_still_runs() -> None:
@@ -212,7 +247,7 @@ def test_what_ended_before_a_revoke_is_ok_although_its_slice_still_runs() -> Non
     worker.finish()
     harness.work()
     counts = harness.sub().counts
-    assert (counts.ok, counts.dropped, counts.stale) == (2, 1, 0)
+    assert (counts.ok, counts.dropped, counts.stale_results) == (2, 1, 0)
 
 
 def test_what_ends_between_the_last_commit_and_the_end_of_a_revoke_is_stale() -> None:
@@ -230,7 +265,7 @@ def test_what_ends_between_the_last_commit_and_the_end_of_a_revoke_is_stale() ->
     harness.tell(ev.Forget([P0], progress=harness.progress))
     harness.work()
     counts = harness.sub().counts
-    assert (counts.ok, counts.stale) == (1, 1)
+    assert (counts.ok, counts.stale_results) == (1, 1)
 
 
 def test_a_worker_without_work_starves_and_a_busy_one_does_not() -> None:
@@ -283,5 +318,5 @@ def test_of_a_slice_that_outlasts_a_loss_what_still_ran_is_stale_and_nothing_els
     worker.finish()
     harness.work()
     counts = harness.sub().counts
-    assert (counts.stale, counts.ok, counts.dropped) == (1, 1, 1)
+    assert (counts.stale_results, counts.ok, counts.dropped) == (1, 1, 1)
     assert counts.processed.counts == {TOPIC: {"ok": 1, "dropped": 1}}

@@ -25,7 +25,7 @@ from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.lab.simulator.stepped import SteppedWorker
 from kafka_keyshared.model import Record, Retry
-from kafka_keyshared.status import DrainingHash
+from kafka_keyshared.status import DrainingSlot
 from tests.support.core_harness import Harness
 from tests.support.core_status import status_of
 from tests.support.records import ERROR, P0, P1, FakeRecord, colliding_keys, record
@@ -660,16 +660,16 @@ def test_the_status_names_what_drains_where_and_what_waits_for_it() -> None:
     harness.move(B="low")
     harness.fetch(record(1, LOW[0]), record(2, LOW[0]), record(3, LOW[1]))
     (sub,) = status_of(harness).subscriptions
-    assert [sub.draining_hashes_count, sub.draining_hashes_pending_messages] == [1, 1]
-    assert [sub.draining_hashes_blocked_messages, sub.draining_hashes_cleared_total] == [2, 0]
+    assert [sub.draining_slots, sub.draining_pending_records] == [1, 1]
+    assert [sub.draining_blocked_records, sub.drained_slots] == [2, 0]
     at_a, *others = sub.workers
-    assert at_a.draining == (DrainingHash(hash=slot_of(LOW[0]), pending=1, blocked=2, owner="B"),)
+    assert at_a.draining == (DrainingSlot(slot=slot_of(LOW[0]), pending=1, blocked=2, owner="B"),)
     assert [each.draining for each in others] == [(), ()]
     harness.of("A").finish()
     harness.work()
     (sub,) = status_of(harness).subscriptions
-    assert [sub.draining_hashes_count, sub.draining_hashes_pending_messages] == [0, 0]
-    assert [sub.draining_hashes_blocked_messages, sub.draining_hashes_cleared_total] == [0, 1]
+    assert [sub.draining_slots, sub.draining_pending_records] == [0, 0]
+    assert [sub.draining_blocked_records, sub.drained_slots] == [0, 1]
     assert {each.draining for each in sub.workers} == {()}
 
 

@@ -48,7 +48,7 @@ STOOD = {
     "process": True,
     "records": ["orders-1@17 on worker-0"],
 }
-DRAINING = {"hash": 7, "pending": 1, "blocked": 5, "owner": "worker-1", "seconds": judge.DRAINING}
+DRAINING = {"slot": 7, "pending": 1, "blocked": 5, "owner": "worker-1", "seconds": judge.DRAINING}
 RIGHT = {
     "topic": "orders",
     "seconds": judge.REFUSED,
@@ -84,7 +84,7 @@ def hot_held(seconds: float = hot.HELD, **more: Any) -> dict[str, Any]:
 
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
-    "loop-silent": ({"silent_seconds": judge.SILENT}, "has not turned for 10 s"),
+    "loop-silent": ({"silent_seconds": judge.SILENT}, "has run no round for 10 s"),
     "brokers-away": (
         {"brokers_away_seconds": judge.AWAY, "client_error": "refused"},
         "no broker has answered for 2 s (refused)",
@@ -114,7 +114,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "loop-held": (
         {"standstill": STOOD},
-        "the process stood still for 21 s, until 4 s ago; orders-1@17 on worker-0 ran meanwhile",
+        "the process stood still for 21 s, until 4 s ago; orders-1@17 on worker-0 ran in that time",
     ),
     "dlq-refusing": (
         {"own": {"closed": [lane("dead_lettering", refused=judge.LETTERS, refusal="away")]}},
@@ -122,7 +122,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "dlq-limit": ({"partitions": [held_back(Reason.DLQ_LIMIT, 0.0)]}, "nothing more of orders-0"),
     "key-unreadable": (
-        {"own": {"unread": [UNREAD]}},
+        {"own": {"unreadable_keys": [UNREAD]}},
         "the key of orders-1@17 cannot be read, for 3 s: OSError: registry; 4 records",
     ),
     "handler-stuck": (
@@ -139,7 +139,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "rebalance-in-progress": (
         {"rebalance_seconds": judge.REBALANCING},
-        "has been giving out its partitions for 5 s",
+        "a rebalance has been in progress for 5 s",
     ),
     "no-partitions": (
         {"partitions": [], "started_at": 1_800_000_000.0 - judge.RESERVE},
@@ -167,9 +167,9 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "(3 attempts, next try in 4 s): TimeoutError",
     ),
     "paused-by-hand": ({"partitions": [held_back(Reason.BY_HAND, 0.0)]}, "paused by hand"),
-    "beats-failing": (
-        {"beats_failing_seconds": judge.BEATS, "beats_error": "may not write"},
-        "the group has not heard this instance for 15 s: may not write",
+    "report-failing": (
+        {"report_failing_seconds": judge.REPORTS, "report_error": "may not write"},
+        "the group has had no report of this instance for 15 s: may not write",
     ),
     "hot-key": (
         {"partitions": [behind()], "lately": lately(busy=0.1, full=1.0), "own": HOT},
@@ -278,7 +278,7 @@ def test_without_a_success_the_time_without_one_is_said() -> None:
     text = sentence(ok=0, window_seconds=130.0, error_share=1.0)
     assert text.startswith("no attempt has succeeded for 2 min: 388 failed; ")
     assert "; all with ConnectionError at app.py:9: refused" in text
-    assert "388 were put off" in sentence(ok=0, put_off=True)
+    assert "388 were postponed" in sentence(ok=0, put_off=True)
 
 
 def test_how_bad_a_rate_is_decides_whether_the_instance_is_healthy() -> None:
@@ -371,7 +371,7 @@ EVERY_DAY: dict[str, dict[str, Any]] = {
         "workers": [running(9.0, draining=[DRAINING | {"blocked": 0}])]
     },
     "a worker that restarts": {"own": AWAY | {"away_seconds": 5.0}},
-    "a key that could not be read once": {"own": {"unread": [UNREAD | {"seconds": 1.0}]}},
+    "a key that could not be read once": {"own": {"unreadable_keys": [UNREAD | {"seconds": 1.0}]}},
     "a member that has only just come": {"partitions": []},
     "a group without a coordinator yet": {"client": {"coordinator": "init"}},
     "a coordinator that moves": {"client": COORDINATOR | {"coordinator_seconds": 5.0}},

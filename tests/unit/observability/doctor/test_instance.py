@@ -42,7 +42,7 @@ def test_blocked_keys_are_named_with_record_time_and_error() -> None:
     named = "key 'customer-0' at orders-1@0 for 12 min (5 attempts, last: KeyError at app.py:6"
     assert f"20 keys are blocked: {named}" in check.why
     assert "and 15 more" in check.why
-    assert "mend the handler and restart" in check.cure
+    assert "fix the handler and restart" in check.cure
     assert "3 keys waiting, 20 keys blocked" in check.seen
 
 

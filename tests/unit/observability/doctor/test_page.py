@@ -28,6 +28,7 @@ from kafka_keyshared.observability.doctor import (
     instance,
     instance_checks,
     key_checks,
+    rule_checks,
     view_checks,
 )
 from kafka_keyshared.observability.doctor.checks import PartitionFacts, Stamp, TopicFacts
@@ -276,6 +277,9 @@ EXAMPLES: dict[FindingKind, Callable[[], Check]] = {
     FindingKind.NOT_READY: lambda: of_instance(phase="stopping"),
     FindingKind.KEY_BLOCKED: lambda: of_instance(lanes={"blocked": 2}, blocked=[blocked(4)]),
     FindingKind.RECORD_RUNNING_LONG: lambda: of_instance(workers=[worker(0, 17, 61.0)]),
+    FindingKind.METRIC_RENAMED: lambda: rule_checks.rules(
+        "rules.yaml", "keyshared_draining_hashes > 0"
+    ),
     FindingKind.SPARK_UNFIT: lambda: spark("3.5.6"),
     FindingKind.SPARK_JAVA_UNFIT: lambda: spark(java="25"),
     FindingKind.SPARK_JARS_UNFIT: lambda: spark(connector="3.5.6"),

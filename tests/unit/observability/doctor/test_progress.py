@@ -206,7 +206,7 @@ def test_the_first_record_behind_a_gap_is_named_as_such() -> None:
 def test_what_is_held_is_named_with_its_keys() -> None:
     why = progress(HELD, age=720.0).why
     assert "written 12 min ago" in why
-    assert "while what follows is, up to 33, but for 4 more records" in why
+    assert "while later records are, up to 33, but for 4 more records" in why
     assert "(20 key b'customer-20', 23 key b'customer-23', 24 key b'customer-24', …)" in why
 
 
@@ -221,8 +221,8 @@ def test_a_position_behind_which_there_is_no_record_is_not_stuck() -> None:
 def test_a_record_that_does_not_come_in_time_is_not_one_that_is_not_there() -> None:
     check = progress(SILENT, found=UnreadPosition("it did not come within 4 s"))
     assert (check.status, check.page) == (CheckStatus.WARN, page_of("record-unknown"))
-    assert "what is there could not be read (it did not come within 4 s)" in check.why
-    assert "whether the group has anything left to do is not known" in check.why
+    assert "the record there could not be read (it did not come within 4 s)" in check.why
+    assert "so it is unknown whether the group has work left" in check.why
     held = progress(HELD, found=UnreadPosition("it did not come within 4 s"))
     assert held.page == page_of("offsets-held"), "the metadata tells that it is there"
     assert "the record there (it could not be read: it did not come within 4 s)" in held.why
@@ -231,7 +231,7 @@ def test_a_record_that_does_not_come_in_time_is_not_one_that_is_not_there() -> N
 def test_an_open_transaction_is_no_fault_of_the_group() -> None:
     check = progress(SILENT, found=Nothing(20))
     assert (check.status, check.page) == (CheckStatus.WARN, page_of("transaction-open"))
-    assert "what begins at 20 is of a transaction that is open" in check.why
+    assert "the records from 20 on are of an open transaction" in check.why
 
 
 # --- what an instance says ---
@@ -253,7 +253,7 @@ def test_a_key_that_its_instance_says_is_blocked_is_stuck_at_once() -> None:
     assert "its instance says: its key is blocked, for 12 min (last: KeyError at app.py:6" in (
         check.why
     )
-    assert check.cure.startswith("mend the handler and restart")
+    assert check.cure.startswith("fix the handler and restart")
     assert "--status-url" not in check.cure
 
 
@@ -299,7 +299,7 @@ def test_what_somebody_has_paused_is_not_stuck_however_long_it_stands() -> None:
     check = told_of(Reason.BY_HAND)
     assert check.status is CheckStatus.WARN
     assert "its instance says: it has not fetched it; it is paused by hand" in check.why
-    assert check.cure.startswith("whoever has paused it resumes it")
+    assert check.cure.startswith("resume it (app.resume())")
     assert told_of().status is CheckStatus.FAIL
 
 

@@ -11,7 +11,7 @@ from kafka_keyshared.observability.web.group import goodbye
 from kafka_keyshared.observability.web.group.goodbye import Farewell
 from kafka_keyshared.observability.web.group.subscribe import GroupListener
 from kafka_keyshared.observability.web.group.view import Looker
-from tests.support.instance_reports import GROUP, beat
+from tests.support.instance_reports import GROUP, report
 
 STOPPING = {"phase": "stopping"}
 
@@ -27,7 +27,7 @@ class Leaving:
 
     def asked(self, *askers: str, **more: Any) -> None:
         for asker in askers:
-            self.farewell.answered(asker, beat("a", **more))
+            self.farewell.answered(asker, report("a", **more))
 
     def wait(self, looks: int = 1_000) -> float:
         """How long it waits; after so many looks it is told to wait no more."""
@@ -98,7 +98,7 @@ def test_no_number_of_askers_takes_the_memory(
 
 
 def test_an_instance_does_not_wait_for_itself() -> None:
-    own = beat("a", 0)
+    own = report("a", 0)
     group = GroupListener(
         lambda: own, None, Looker(GROUP, own.instance, "a"), clock=lambda: 1_000.0
     )
@@ -108,9 +108,9 @@ def test_an_instance_does_not_wait_for_itself() -> None:
         looked.append(True)
         return True
 
-    assert group.beat(own.instance) is own
+    assert group.report(own.instance) is own
     group.part(over)
     assert looked == []
-    assert group.beat("b-1-0") is own
+    assert group.report("b-1-0") is own
     group.part(over)
     assert looked == [True]

@@ -1,4 +1,4 @@
-"""Beats that are asked for over HTTP: what is asked, with what, and what is made of the answer."""
+"""Reports that are requested over HTTP: the request, its token, and the use of the answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka_keyshared.observability.web.commands import NAME_HEADER
 from kafka_keyshared.observability.web.group import pull_reports
 from kafka_keyshared.observability.web.group.pull_reports import Address, AddressesEar, address_of
 from kafka_keyshared.observability.web.group.report import MOST_BYTES, packed
-from tests.support.instance_reports import GROUP, beat
+from tests.support.instance_reports import GROUP, report
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -37,7 +37,7 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[Any]:
     made: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    made.asked, made.askers, made.answer = [], [], (200, packed(beat("b", 0)))
+    made.asked, made.askers, made.answer = [], [], (200, packed(report("b", 0)))
     thread = threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield made
@@ -50,7 +50,7 @@ def heard(server: Any, token: str | None = None) -> tuple[list[str], tuple[str, 
     """Who has answered, and what is wrong, after one round."""
     ear = AddressesEar([f"127.0.0.1:{server.server_port}"], GROUP, token)
     try:
-        found = [each.beat for each in ear.hear(0.0)]
+        found = [each.report for each in ear.hear(0.0)]
         assert ear.caught_up
         assert ear.hear(0.0) == [], "it is not yet time again"
         return [each.name for each in found if each is not None], ear.troubles
@@ -58,10 +58,10 @@ def heard(server: Any, token: str | None = None) -> tuple[list[str], tuple[str, 
         ear.close()
 
 
-def test_a_beat_is_asked_for_with_the_own_token(server: Any) -> None:
+def test_a_report_is_asked_for_with_the_own_token(server: Any) -> None:
     assert heard(server, "secret") == (["b"], ())
     assert heard(server) == (["b"], ())
-    assert server.asked == [("/api/v1/beat", "Bearer secret"), ("/api/v1/beat", None)]
+    assert server.asked == [("/api/v1/report", "Bearer secret"), ("/api/v1/report", None)]
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_a_beat_is_asked_for_with_the_own_token(server: Any) -> None:
         (401, b'{"refused": "this needs the token"}', "401: this needs the token"),
         (404, b"Not Found", "404: Not Found"),
         (503, b"it has only just begun\n", "503: it has only just begun"),
-        (200, b"<html>", "no beat: what is no beat"),
+        (200, b"<html>", "no report: not a report"),
         (200, b" " * (MOST_BYTES + 1), "it answers more than 262,144 bytes"),
-        (200, packed(beat("b", group="shipping")), "it is of the group 'shipping'"),
+        (200, packed(report("b", group="shipping")), "it is of the group 'shipping'"),
     ],
 )
-def test_what_is_no_beat_is_told_with_the_address(
+def test_what_is_no_report_is_told_with_the_address(
     status: int, body: bytes, why: str, server: Any
 ) -> None:
     server.answer = (status, body)
@@ -88,7 +88,7 @@ def test_what_is_no_beat_is_told_with_the_address(
 def test_nobody_is_led_to_another_address(server: Any) -> None:
     server.answer = (302, b"")
     names, (trouble,) = heard(server)
-    assert (names, [path for path, _ in server.asked]) == ([], ["/api/v1/beat"])
+    assert (names, [path for path, _ in server.asked]) == ([], ["/api/v1/report"])
     assert ": 302: " in trouble
 
 
@@ -130,7 +130,7 @@ def test_one_that_a_name_has_forgotten_is_asked_until_it_answers_no_more(
         return [(0, 0, 0, "", (each, port)) for each in named]
 
     def answer(_ear: AddressesEar, address: Address) -> Any:
-        return beat(address.host) if address.host in there else f"{address}: no"
+        return report(address.host) if address.host in there else f"{address}: no"
 
     monkeypatch.setattr("socket.getaddrinfo", resolved)
     monkeypatch.setattr(AddressesEar, "_ask", answer)
@@ -138,7 +138,7 @@ def test_one_that_a_name_has_forgotten_is_asked_until_it_answers_no_more(
 
     def round_() -> list[str]:
         now[0] += pull_reports.EVERY
-        return [each.beat.name for each in ear.hear(0.0) if each.beat is not None]
+        return [each.report.name for each in ear.hear(0.0) if each.report is not None]
 
     try:
         assert round_() == ["10.0.0.1", "10.0.0.2"]

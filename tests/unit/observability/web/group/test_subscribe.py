@@ -13,7 +13,7 @@ from kafka_keyshared.observability.web.group import subscribe
 from kafka_keyshared.observability.web.group.report import InstanceReport, key_of
 from kafka_keyshared.observability.web.group.subscribe import GroupListener, News, ReportSource
 from kafka_keyshared.observability.web.group.view import Looker
-from tests.support.instance_reports import GROUP, beat
+from tests.support.instance_reports import GROUP, report
 
 Eventually = Callable[..., None]
 
@@ -68,7 +68,7 @@ class Here:
         self.ear = MadeUpEar()
         self.group = GroupListener(
             lambda: self.own,
-            ReportSource("topic", "beats", self.ear.open),
+            ReportSource("topic", "reports", self.ear.open),
             Looker(GROUP, "a-1-0", "a"),
             sizes=lambda topics: {each: self.sizes[each] for each in topics},
             trouble=lambda: self.trouble,
@@ -88,7 +88,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterable[Here]:
 
 
 def news(name: str, *numbers: int, ago: float = 0.0, at: float = 100.0, settled: int = 0) -> News:
-    said = beat(name, *numbers, at=at, settled=settled)
+    said = report(name, *numbers, at=at, settled=settled)
     return News(key_of(GROUP, said.instance), said, ago)
 
 
@@ -99,25 +99,25 @@ def test_the_first_look_waits_for_what_others_have_said(here: Here) -> None:
         ("b", "running"),
         ("c", "silent"),
     ]
-    assert (view.source, view.place, view.taken_at) == ("topic", "beats", 1_000.0)
+    assert (view.source, view.place, view.taken_at) == ("topic", "reports", 1_000.0)
 
 
 def test_an_instance_knows_of_itself_without_having_heard_itself(here: Here) -> None:
-    here.own = beat("a", 0, 1)
+    here.own = report("a", 0, 1)
     here.ear.tell()
     (found,) = here.group.view().instances
     assert (found.here, found.state) == (True, "running")
 
 
 def test_one_that_had_stopped_cleanly_before_anybody_looked_is_not_shown(here: Here) -> None:
-    here.ear.tell(news("b", 0), news("c", 1), news("b", 0)._replace(beat=None))
+    here.ear.tell(news("b", 0), news("c", 1), news("b", 0)._replace(report=None))
     assert here.labels() == ["c"]
 
 
 def test_one_that_has_stopped_cleanly_is_gone(here: Here, eventually: Eventually) -> None:
     here.ear.tell(news("b", 0), news("c", 1))
     assert here.labels() == ["b", "c"]
-    here.ear.tell(news("b", 0)._replace(beat=None))
+    here.ear.tell(news("b", 0)._replace(report=None))
     eventually(lambda: here.labels() == ["c"])
 
 
@@ -126,19 +126,19 @@ def test_a_rate_is_that_of_the_last_half_minute(here: Here, eventually: Eventual
         return here.group.view().instances[0].per_second
 
     here.ear.tell(news("b", at=100.0, settled=1_000))
-    assert rate() is None, "one beat says nothing of it"
+    assert rate() is None, "one report says nothing of it"
     here.ear.tell(news("b", at=105.0, settled=1_050))
     eventually(lambda: rate() == 10.0)
     here.ear.tell(*(news("b", at=105.0 + 5 * n, settled=1_050 + 500 * n) for n in range(1, 9)))
     eventually(lambda: rate() == 100.0)
 
 
-def test_an_older_beat_does_not_take_the_place_of_a_later_one(
+def test_an_older_report_does_not_take_the_place_of_a_later_one(
     here: Here, eventually: Eventually
 ) -> None:
     here.ear.tell(news("b", 0, at=105.0), news("b", 1, at=100.0), news("c"))
     (b, _) = here.group.view().instances
-    assert b.beat.partitions == {"orders": (0,)}
+    assert b.report.partitions == {"orders": (0,)}
 
 
 def test_it_is_asked_how_many_partitions_there_are(here: Here, eventually: Eventually) -> None:
@@ -166,11 +166,11 @@ def test_nobody_listens_a_minute_after_the_last_look_and_the_next_begins_anew(
 def test_what_keeps_it_from_hearing_is_told_until_it_is_over(
     here: Here, eventually: Eventually
 ) -> None:
-    here.ear.failing = "topic 'beats' does not exist"
+    here.ear.failing = "topic 'reports' does not exist"
     here.trouble = "nobody hears this one"
-    here.own = beat("a", 0)
+    here.own = report("a", 0)
     view = here.group.view()
-    assert view.troubles == ("nobody hears this one", "topic 'beats' does not exist")
+    assert view.troubles == ("nobody hears this one", "topic 'reports' does not exist")
     assert [each.label for each in view.instances] == ["a"]
     here.ear.failing = here.trouble = ""
     here.ear.tell(news("b", 1))

@@ -1,4 +1,4 @@
-"""What a group looks like, by the beats of its instances: a test for each rule."""
+"""What a group looks like, by the reports of its instances: a test for each rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafka_keyshared.observability.web.group import view
 from kafka_keyshared.observability.web.group.view import Looker, group_view
-from tests.support.instance_reports import EVERY, beat, codes, heard, seen
+from tests.support.instance_reports import EVERY, codes, heard, report, seen
 
 
 def test_a_group_of_which_nothing_is_to_be_said_is_healthy() -> None:
@@ -29,14 +29,14 @@ def test_without_a_setting_it_says_what_to_set() -> None:
     assert found.healthy
 
 
-def test_one_that_has_missed_three_beats_is_silent_and_not_before() -> None:
-    last = view.SILENT_BEATS * EVERY
+def test_one_that_has_missed_three_reports_is_silent_and_not_before() -> None:
+    last = view.SILENT_REPORTS * EVERY
     assert seen(heard("a", 0), heard("b", 1, ago=last)).instances[1].state == "running"
     found = seen(heard("a", 0), heard("b", 1, 2, ago=last + 1))
     assert [each.state for each in found.instances] == ["running", "silent"]
     assert not found.healthy
     assert found.text == (
-        "b has not been heard for 16 s; it had 2 partitions that nobody else has taken over"
+        "b has not been heard for 16 s; it had 2 partitions that no other instance has taken over"
     )
 
 
@@ -59,9 +59,11 @@ def test_one_that_was_on_its_way_out_is_shown_until_it_is_silent(phase: Any) -> 
 
 
 def test_who_does_not_hear_everybody_does_not_say_that_all_is_well() -> None:
-    looker = Looker("billing", "a-1-0", "a", "topic", "beats", troubles=("may not read 'beats'",))
+    looker = Looker(
+        "billing", "a-1-0", "a", "topic", "reports", troubles=("may not read 'reports'",)
+    )
     found = group_view([heard("a", 0)], {}, looker)
-    assert found.text == "not everybody is heard: may not read 'beats'"
+    assert found.text == "some instances may be missing: may not read 'reports'"
     worse = group_view([heard("a", 0), heard("b", 1, ago=60.0)], {}, looker)
     assert worse.text.startswith("b has not been heard for 60 s"), "what to see to stands first"
 
@@ -80,7 +82,7 @@ def test_a_partition_that_two_hold_is_named() -> None:
 def test_a_partition_that_nobody_holds_is_named() -> None:
     found = seen(heard("a", 0), heard("b", 2), size=5)
     assert codes(found) == ["unheld"]
-    assert found.text.startswith("nobody has orders-1, orders-3, orders-4")
+    assert found.text.startswith("no instance holds orders-1, orders-3, orders-4")
     assert found.unheld == 3
 
 
@@ -88,7 +90,7 @@ def test_a_partition_that_nobody_holds_is_named() -> None:
     "moving",
     [
         {"rebalance_seconds": 1.0},
-        {"at": 100.0, "rebalanced_at": 100.0 - view.REST_BEATS * EVERY},
+        {"at": 100.0, "rebalanced_at": 100.0 - view.REST_REPORTS * EVERY},
         {"joined": False},
     ],
 )
@@ -144,7 +146,7 @@ def test_names_are_told_apart() -> None:
         heard("c", 2, **same, pid=8, instance="pod-8-cc"),
         heard("other", 3),
     ]
-    labels = {each.beat.instance: each.label for each in seen(*those).instances}
+    labels = {each.report.instance: each.label for each in seen(*those).instances}
     assert labels == {
         "pod-7-aa": "pod (7)",
         "pod-8-bb": "pod (bb)",
@@ -171,7 +173,7 @@ def test_only_an_address_of_the_web_that_others_reach_is_a_link(
     host: str, url: str, shown: bool
 ) -> None:
     (found,) = seen(heard("b", 0, host=host, url=url)).instances
-    assert found.beat.url == (url if shown else "")
+    assert found.report.url == (url if shown else "")
 
 
 def test_a_sum_is_known_only_where_all_have_told() -> None:
@@ -202,7 +204,7 @@ def test_whatever_is_heard_each_partition_is_counted_once_and_none_is_lost(
     ]
     found = seen(*told, size=size)
     live = [each for each in found.instances if each.state != "silent"]
-    held = {number for each in live for number in each.beat.partitions.get("orders", ())}
+    held = {number for each in live for number in each.report.partitions.get("orders", ())}
     assert found.partitions == len(held)
     if found.unheld is not None:
         read = range(size if live else 0)
@@ -216,7 +218,7 @@ def test_whatever_is_heard_each_partition_is_counted_once_and_none_is_lost(
     assert found.healthy == all(each.level != "fail" for each in found.remarks)
 
 
-def test_a_beat_of_a_status_says_who_holds_what() -> None:
-    found = beat("a", 2, 0)
+def test_a_report_of_a_status_says_who_holds_what() -> None:
+    found = report("a", 2, 0)
     assert found.partitions == {"orders": (0, 2)}
     assert (found.topics, found.held_partitions) == (("orders",), 2)
