@@ -1,4 +1,4 @@
-"""Check of ``keyshared doctor`` on a file of Prometheus rules or a dashboard."""
+"""Check of ``keyshared doctor`` on a dashboard or Prometheus rules."""
 
 from __future__ import annotations
 

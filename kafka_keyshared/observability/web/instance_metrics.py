@@ -1,4 +1,4 @@
-"""The metrics of an instance as a whole: its diagnosis, its group and its Kafka client."""
+"""Metrics of a whole instance: its diagnosis, group and Kafka client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics of records, positions and workers, and the table of all metrics.
+"""Metrics of records, positions and workers, and the table of all.
 
 Labels are few and bounded: never a key, a slot, an offset or a process id. Only gauges have the
 label ``partition``, and it can be left out. The collector adds the label ``group``.
