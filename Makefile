@@ -69,8 +69,8 @@ faults: $(VENV)/.installed-test ## Measure what each kind of fault costs by itse
 coverage: $(VENV)/.installed-test parts ## Measure what the tests reach of each module
 	@$(BIN)/python tests/setup/covered.py
 
-mutants: $(VENV)/.installed-test ## Plant faults, one at a time, and see the tests catch each (K=… picks)
-	$(BIN)/python -m tests.setup.mutants $(if $(K),-k '$(K)')
+mutants: $(VENV)/.installed-test ## Plant faults, one at a time, and see the tests catch each (K=… picks, MATRIX=1 names all that do)
+	$(BIN)/python -m tests.setup.mutants $(if $(K),-k '$(K)') $(if $(MATRIX),--matrix)
 
 docs: $(VENV)/.installed-test ## Write the generated pages and build the documents into build/site
 	@$(BIN)/python tests/setup/cli_page.py

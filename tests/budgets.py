@@ -8,19 +8,16 @@ seconds of those beside it go on. A run in one process takes fewer.
 Over its budget a suite is named in the summary, and that is all: a budget is there so that a suite
 does not grow unnoticed, and seconds say as much about the machine as about the suite. A run that is
 merely slow is never red; a test that does not end is (:mod:`tests.timeouts`), and so is a suite
-that nobody gave a budget. Where seconds say nothing at all, because the run was measured or the
-machine had more work than the run makes, they are shown and not judged.
+without a budget.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -63,51 +60,38 @@ def unbudgeted(suites: Iterable[str], budgets: Mapping[str, float]) -> list[str]
     return sorted(set(suites) - set(budgets))
 
 
+def house_table(pyproject: Path, name: str) -> dict[str, Any]:
+    """The table ``[tool.keyshared.NAME]``; empty where there is none."""
+    tool = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("tool", {})
+    found: dict[str, Any] = tool.get("keyshared", {}).get(name, {})
+    return found
+
+
+def read_seconds(pyproject: Path, name: str) -> dict[str, float]:
+    """The seconds of each suite in a table.
+
+    Raises:
+        pytest.UsageError: they are not a positive number.
+    """
+    table = house_table(pyproject, name)
+    for suite, seconds in table.items():
+        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
+            raise pytest.UsageError(
+                f"{pyproject}: [tool.keyshared.{name}] {suite} = {seconds!r}; give seconds above 0"
+            )
+    return {suite: float(seconds) for suite, seconds in table.items()}
+
+
 def read_budgets(pyproject: Path) -> dict[str, float]:
     """The budgets in seconds by suite.
 
     Raises:
         pytest.UsageError: the table is missing, or a budget is not a positive number.
     """
-    tool = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("tool", {})
-    table = tool.get("keyshared", {}).get("budgets")
-    if not table:
+    budgets = read_seconds(pyproject, "budgets")
+    if not budgets:
         raise pytest.UsageError(f"{pyproject}: [tool.keyshared.budgets] is missing")
-    for suite, seconds in table.items():
-        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
-            raise pytest.UsageError(
-                f"{pyproject}: the budget of {suite!r} is {seconds!r}; give seconds above 0"
-            )
-    return {suite: float(seconds) for suite, seconds in table.items()}
-
-
-def excuse(*, traced: bool, load: float, usual: float) -> str | None:
-    """Why the seconds of this run are not judged; None when they are.
-
-    ``load`` is the average number of processes that wanted to run of late, this run's included,
-    ``usual`` what the run makes at most when the machine has no other work.
-    """
-    if traced:
-        return "the run is measured"
-    if load > usual:
-        return f"the machine has other work (load {load:.1f}, and up to {usual:g} is the run's)"
-    return None
-
-
-def excuse_now(config: pytest.Config) -> str | None:
-    """Why the seconds of the run that is ending are not judged."""
-    processes = config.getoption("numprocesses", default=None) or 1
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    # A test starts a broker and members, but seldom are more than two of those at work at once.
-    return excuse(traced=_traced(), load=load, usual=max(2 * processes, os.cpu_count() or 1))
-
-
-def _traced() -> bool:
-    """Whether something watches every line: coverage, a profiler, a debugger."""
-    if sys.gettrace() is not None or sys.getprofile() is not None:
-        return True
-    monitoring = getattr(sys, "monitoring", None)  # Python 3.12 and later; tools 0 to 5
-    return monitoring is not None and any(map(monitoring.get_tool, range(6)))
+    return budgets
 
 
 class BudgetPlugin:
@@ -132,22 +116,18 @@ class BudgetPlugin:
         if suite is not None:
             self.spent[suite] += report.duration
 
-    def pytest_terminal_summary(
-        self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
-    ) -> None:
-        for line in self.lines(excuse_now(config)):
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for line in self.lines():
             terminalreporter.write_line(line, yellow=not line.startswith("suite seconds"))
 
-    def lines(self, excused: str | None) -> list[str]:
-        """What is said at the end: the seconds, and which are too many unless ``excused``."""
+    def lines(self) -> list[str]:
+        """The lines of the summary: the seconds, and which of them are too many."""
         if not self.spent:
             return []
         times = ", ".join(
             f"{suite} {seconds:.1f}/{self.budgets[suite]:g}"
             for suite, seconds in sorted(self.spent.items())
         )
-        if excused is not None:
-            return [f"suite seconds: {times} (not judged: {excused})"]
         return [f"suite seconds: {times}", *map(str, overruns(self.spent, self.budgets))]
 
 

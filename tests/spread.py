@@ -12,7 +12,6 @@ seconds that the budget of their suite has for so many tests.
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
-from tests.budgets import read_budgets, suite_of
+from tests.budgets import house_table, read_budgets, suite_of
 
 
 def in_order(
@@ -41,36 +40,26 @@ def in_order(
 
 
 def read_first(pyproject: Path) -> list[str]:
-    """Return the files that start before all others.
-
-    Raises:
-        pytest.UsageError: one of them is not there.
-    """
-    tool = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("tool", {})
-    first: list[str] = tool.get("keyshared", {}).get("first", {}).get("files", [])
-    if gone := [file for file in first if not (pyproject.parent / file).is_file()]:
-        raise pytest.UsageError(
-            f"{pyproject}: [tool.keyshared.first] names {', '.join(gone)}, which is not there: "
-            "give its new name or take it out"
-        )
-    return first
+    """Return the files that start before all others."""
+    return _there(pyproject, "first", house_table(pyproject, "first").get("files", []))
 
 
 def read_together(pyproject: Path) -> dict[str, str]:
-    """Return the name of its group for each file that stays with others in one process.
-
-    Raises:
-        pytest.UsageError: one of them is not there.
-    """
-    tool = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("tool", {})
-    groups: dict[str, list[str]] = tool.get("keyshared", {}).get("together", {})
+    """Return the name of its group for each file that stays with others in one process."""
+    groups = house_table(pyproject, "together")
     found = {file: name for name, files in groups.items() for file in files}
-    if gone := [file for file in found if not (pyproject.parent / file).is_file()]:
+    _there(pyproject, "together", [*found])
+    return found
+
+
+def _there(pyproject: Path, name: str, files: list[str]) -> list[str]:
+    """Return the files; raises :class:`pytest.UsageError` for one that is not there."""
+    if gone := [file for file in files if not (pyproject.parent / file).is_file()]:
         raise pytest.UsageError(
-            f"{pyproject}: [tool.keyshared.together] names {', '.join(gone)}, which is not there: "
+            f"{pyproject}: [tool.keyshared.{name}] names {', '.join(gone)}, which is not there: "
             "give its new name or take it out"
         )
-    return found
+    return files
 
 
 class SpreadPlugin:

@@ -17,36 +17,18 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import tomllib
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 
 from tests import reaper
-from tests.budgets import suite_of
+from tests.budgets import read_seconds, suite_of
 
 HARD_FACTOR = 2.0
 """How many of its time-outs a test lasts at most."""
 
 EXIT_SECONDS = 60.0
 """How long the process may take to end after its last test."""
-
-
-def read_timeouts(pyproject: Path) -> dict[str, float]:
-    """Return the suites' own time-outs, in seconds.
-
-    Raises:
-        pytest.UsageError: a time-out is not a positive number.
-    """
-    tool = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("tool", {})
-    table = tool.get("keyshared", {}).get("timeouts", {})
-    for suite, seconds in table.items():
-        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
-            raise pytest.UsageError(
-                f"{pyproject}: the time-out of {suite!r} is {seconds!r}; give seconds above 0"
-            )
-    return {suite: float(seconds) for suite, seconds in table.items()}
 
 
 class TimeoutPlugin:
@@ -96,7 +78,7 @@ class TimeoutPlugin:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    timeouts = read_timeouts(config.rootpath / "pyproject.toml")
+    timeouts = read_seconds(config.rootpath / "pyproject.toml", "timeouts")
     # One of several processes waits for the others, and is ended by the one that gives them work.
     end = 0.0 if hasattr(config, "workerinput") else EXIT_SECONDS
     # A copy: the one that is open now may be a test's capture, or closed, at the end.

@@ -27,10 +27,13 @@ def banner(
     if subscription.dlq:
         failed += f" to {', '.join(sorted({options.dlq_topic(each) for each in topics}))}"
     if options.pool == "split":
-        failed = "the loops say what is done"
+        failed = "the loops settle records"
     commits = f"commit every {options.commit_interval:g} s"
     if not subscription.at_least_once:
-        commits, failed = "nothing is committed", "what fails or finds its worker full is dropped"
+        commits, failed = (
+            "nothing is committed",
+            "failed records, and records for full workers, are dropped",
+        )
     workers = options.coroutines or len(subscription.workers)
     return (
         f"group {group} · topics {', '.join(topics)} · "

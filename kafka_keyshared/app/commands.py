@@ -1,4 +1,4 @@
-"""The orders a program can give to its running app."""
+"""Orders that a program gives to its running app."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kafka_keyshared.app.command_targets import those_of
 from kafka_keyshared.app.pools import limit_to
+from kafka_keyshared.client.patterns import is_pattern, matching
 from kafka_keyshared.config import Options
 from kafka_keyshared.config.worker_options import refuse_more
 from kafka_keyshared.core.contract.events import AssignRange, LaneAction, LaneOrder, SetFilters
@@ -15,6 +15,7 @@ from kafka_keyshared.core.offsets.commit_metadata import DEFAULT_SUBSCRIPTION
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.former_names import RefusesFormerNames
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.platform.forks import refuse_in_child
 from kafka_keyshared.platform.reentry_guard import refuse_inside_handler
@@ -23,6 +24,7 @@ from kafka_keyshared.runtime.flush import Positions, flush
 from kafka_keyshared.runtime.instance import Instance
 from kafka_keyshared.runtime.lane_orders import closed_lanes, give, lift_dlq_limit
 from kafka_keyshared.runtime.pause_commands import pause, resume
+from kafka_keyshared.runtime.pauses import Those
 from kafka_keyshared.runtime.scaling import Moving, Ordered, assign, bring_to, set_filters
 from kafka_keyshared.status import LaneStatus
 
@@ -32,18 +34,19 @@ ANSWERED_WITHIN = 10.0
 _PLACE = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)@(?P<offset>\d+)")
 
 
-class Orderable:
-    """Lists closed lanes, decides about them, and changes the running app.
+class Orderable(RefusesFormerNames):
+    """The orders of an app: about its closed keys, its fetching and its workers.
 
-    Call it from any thread but a worker's. A lane is named by its subscription and its key. Instead
-    of the key, the coordinates of its first record will do, as the log names it (``orders-3@17``).
-    Each decision returns its result as text.
+    Call the methods from any thread but a worker's. A closed key is one whose records wait for one
+    record of it, its first. It is named by its subscription and itself, or by the coordinates of
+    that record as in the log (``orders-3@17``). Each decision about a key returns its result as
+    text.
 
     A refused call raises :class:`OrderRefusedError` with the reason:
 
     - the app does not run;
-    - there is no such subscription, or no such lane is closed;
-    - the state of the lane does not allow it.
+    - there is no such subscription, or no such key is closed;
+    - the state of the key does not allow it.
     """
 
     instance: Instance | None
@@ -51,19 +54,20 @@ class Orderable:
     conf: dict[str, Any]
     topics: list[str]
 
-    def lanes(self) -> list[LaneStatus]:
-        """Return every closed lane, those first that need an operator."""
-        return self._running("lanes").ask("lanes", closed_lanes, ANSWERED_WITHIN)
+    def closed_keys(self) -> list[LaneStatus]:
+        """Return the status of every closed key, the most urgent first."""
+        name = "closed_keys"
+        return self._running(name).ask(name, closed_lanes, ANSWERED_WITHIN)
 
-    def release(
+    def unblock(
         self,
         key: bytes | str | None = None,
         *,
         at: str = "",
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> str:
-        """Release a lane: its blocked record runs again, or it is no longer diverted."""
-        return self._order(LaneAction.RELEASE, key, at, subscription)
+        """Unblock a key: its blocked record runs again, or the key is no longer diverted."""
+        return self._order(LaneAction.UNBLOCK, key, at, subscription)
 
     def drop(
         self,
@@ -72,7 +76,7 @@ class Orderable:
         at: str = "",
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> str:
-        """Drop the record that keeps a lane closed. It is settled and counted, but not kept."""
+        """Drop the record that keeps a key closed. It is settled and counted, but not kept."""
         return self._order(LaneAction.DROP, key, at, subscription)
 
     def dead_letter(
@@ -82,7 +86,7 @@ class Orderable:
         at: str = "",
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> str:
-        """Send the record that keeps a lane closed to the dead-letter topic."""
+        """Send the record that keeps a key closed to the dead-letter topic."""
         return self._order(LaneAction.DEAD_LETTER, key, at, subscription)
 
     def lift_dlq_limit(self) -> list[TopicPartition]:
@@ -172,7 +176,7 @@ class Orderable:
             order = limit_to(workers, subscription)
             return self._running("scale").ask(f"scale({workers})", order, ANSWERED_WITHIN)
         if not self.options.serial:
-            raise ConfigError(f"scale({workers}): an app with members has those that join it")
+            raise ConfigError(f"scale({workers}): the members of an app join by themselves")
         moving = Moving()
         order = bring_to(subscription, worker_names(workers), moving)
         return self._moved(f"scale({workers})", order, moving, timeout)
@@ -253,7 +257,7 @@ class Orderable:
     ) -> str:
         name = action.value
         if (key is None) == (not at):
-            raise ConfigError(f"{name}: give the key of a lane, or at='TOPIC-PARTITION@OFFSET'")
+            raise ConfigError(f"{name}: give a key, or at='TOPIC-PARTITION@OFFSET'")
         raw = key.encode() if isinstance(key, str) else key
         order = LaneOrder(subscription, action, raw)
         if at:
@@ -269,3 +273,40 @@ class Orderable:
             raise OrderRefusedError(f"{what}: the app does not run")
         refuse_in_child(self.instance.pid, what)
         return self.instance
+
+
+def those_of(
+    call: str,
+    read: Sequence[str],
+    topics: Sequence[str] | None,
+    partitions: Iterable[tuple[str, int]] | None,
+) -> Those:
+    """Return the target of an order. ``read`` are names and patterns of the consumed topics.
+
+    Raises :class:`ConfigError` for an invalid list of topics or partitions, and inside a handler.
+    Raises :class:`OrderRefusedError` for a topic that is not consumed.
+    """
+    refuse_inside_handler(f"{call}()")
+    if isinstance(topics, str):
+        raise ConfigError(f"{call}(topics={topics!r}): give a list of names")
+    named = None if topics is None else list(topics)
+    found: list[TopicPartition] | None = None
+    if partitions is not None:
+        try:
+            found = [_partition(topic, number) for topic, number in partitions]
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{call}(partitions={partitions!r}): give pairs such as ('orders', 3)"
+            ) from error
+    for topic in dict.fromkeys([*(named or ()), *(each.topic for each in found or ())]):
+        if not any(matching(each, [topic]) if is_pattern(each) else each == topic for each in read):
+            raise OrderRefusedError(
+                f"{call}: the app does not read {topic!r}; it reads {', '.join(map(repr, read))}"
+            )
+    return Those(named, found)
+
+
+def _partition(topic: object, number: object) -> TopicPartition:
+    if not isinstance(topic, str) or not isinstance(number, int) or number < 0:
+        raise ValueError(f"({topic!r}, {number!r})")
+    return TopicPartition(topic, number)

@@ -60,7 +60,7 @@ def _topic(app: Orderable, named: str) -> str:
     """Return the dead-letter topic of the order; raise if it is not one of the app's."""
     options = app.options
     if options.dlq is False:
-        raise ConfigError("there is no dead-letter topic: it is made with dlq")
+        raise ConfigError("there is no dead-letter topic; set dlq")
     own = sorted({options.dlq_topic(each) for each in app.topics if not _unknown(options, each)})
     source = named.removesuffix(DLQ_SUFFIX)
     meant = [options.dlq_topic(each) for each in topics_meant(app.topics, [source])]
@@ -68,7 +68,7 @@ def _topic(app: Orderable, named: str) -> str:
         return named
     if named or len(own) != 1:
         which = some([*own, *filter(is_pattern, app.topics)])
-        said = f"{named!r} is none of this instance's dead-letter topics" if named else "name it"
+        said = f"{named!r} is not a dead-letter topic of this instance" if named else "name it"
         raise ConfigError(f"dlq: {said}: {which}")
     return own[0]
 
@@ -83,7 +83,7 @@ def _would(plan: ReplayPlan) -> str:
     refused = plan.refused
     left = _those(
         (refused.already, "replayed before"),
-        (refused.copies, "of a record that is another letter's too"),
+        (refused.copies, "another letter of the same record"),
         (refused.guarded, "replayed too often"),
     )
     if not plan.rows:
@@ -117,7 +117,7 @@ def _left(outcome: ReplayOutcome) -> str:
         why.append(outcome.halted)
     told = _those(
         (outcome.refused, "refused"),
-        (outcome.behind, "behind one of their key that was"),
+        (outcome.behind, "behind a refused record of the same key"),
         (outcome.left, "left for the next replay"),
     )
     return f"{told}{': ' if why else ''}{'; '.join(why)}"

@@ -68,8 +68,8 @@ def refuse_own_topic(options: Options, topics: Sequence[str]) -> None:
     topic = options.group_view_topic
     if topic is not None and topic in topics_meant(topics, [topic]):
         raise ConfigError(
-            f"group_view_topic={topic!r} is consumed here too, so every word of an instance would "
-            "be handled as a record; name another topic"
+            f"group_view_topic={topic!r} is consumed here too, so the handler would get every beat "
+            "as a record; name another topic"
         )
 
 
@@ -116,7 +116,11 @@ class ReportSender:
     def trouble(self) -> str:
         """Return why other instances get no reports of this one; empty while they do."""
         failing = self._failing
-        return "" if failing is None else f"the others do not hear this instance: {failing[1]}"
+        return (
+            ""
+            if failing is None
+            else f"the other instances get no reports of this one: {failing[1]}"
+        )
 
     def close(self, *, clean: bool) -> None:
         """Stop sending reports. After a clean stop a last message tells that the instance left."""
@@ -147,14 +151,14 @@ class ReportSender:
             self._failing = since, reason
             self._said |= self._seldom.warning(
                 reason,
-                f"the group does not hear how this instance is: {reason}. Records are consumed all "
-                f"the same, and it is tried again every {self._every:g} s (group_view_topic)",
+                f"the report of this instance was not written: {reason}. Records are still "
+                f"consumed, and the write is retried every {self._every:g} s (group_view_topic)",
             )
             return
         self._written += 1
         self._failing = None
         if self._said:
-            log.info("the group hears again how this instance is")
+            log.info("the reports of this instance are written again")
             self._said = False
 
 

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kafka_keyshared.app.commands import Orderable
 from kafka_keyshared.app.pools import specs_of
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options
@@ -34,9 +33,10 @@ from kafka_keyshared.executors.thread_state import WorkerSpec
 H = TypeVar("H", bound=Callable[..., Any])
 
 
-class Handling(Orderable):
+class Handling:
     """Takes the handler of an app. With ``workers_unsaid`` the handler decides the pool."""
 
+    options: Options
     subscription: SubscriptionSettings
     called: Callable[..., Any] | None = None
     workers_unsaid: bool = False
@@ -82,8 +82,7 @@ class Handling(Orderable):
         """
         if bare:
             raise ConfigError(
-                "batch_handler: it stands with parentheses, and names what it takes: "
-                "@app.batch_handler(size=100)"
+                "batch_handler: call the decorator with its size: @app.batch_handler(size=100)"
             )
         rule = BatchRule(size, wait, same_key)
 
@@ -100,9 +99,9 @@ class Handling(Orderable):
             check_batches(handler, rule, options.pool)
             if size > options.window_records:
                 raise ConfigError(
-                    f"batch_handler(size={size}): no more than window_records="
-                    f"{options.window_records} records are here at a time; give a smaller size, or "
-                    "a larger window"
+                    f"batch_handler(size={size}): the window has only window_records="
+                    f"{options.window_records} records; give a smaller size, or a larger "
+                    "window"
                 )
             found = replace(
                 subscription_settings(options),

@@ -12,7 +12,6 @@ from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import TopicPartition, counted, some
 from kafka_keyshared.observability.web.command_list import (
     DeadLetterOrder,
-    DrainOrder,
     DropOrder,
     FilterOrder,
     LaneOrderRequest,
@@ -20,12 +19,13 @@ from kafka_keyshared.observability.web.command_list import (
     LimitOrder,
     LogLevelOrder,
     PauseOrder,
+    QuiesceOrder,
     RangeOrder,
-    ReleaseOrder,
     ReplayOrder,
     ResumeOrder,
     ScaleOrder,
     SlotOrder,
+    UnblockOrder,
 )
 from kafka_keyshared.observability.web.commands import Acting, read_token
 
@@ -64,16 +64,16 @@ def _fetching(app: Orderable, order: PauseOrder | ResumeOrder) -> Did:
     return f"paused by hand: {some(held)}", {"paused": held}
 
 
-def _drain(app: Orderable, order: DrainOrder) -> Did:
+def _quiesce(app: Orderable, order: QuiesceOrder) -> Did:
     """Pause, then flush. After a timeout the app stays paused, and the error says so."""
     held = _names(app.pause())
     try:
         positions = app.flush(order.timeout)
     except (TimeoutError, KeySharedError) as error:
-        more = f"{error}; it stays paused until it is resumed"
+        more = f"{error}; the partitions stay paused until resumed"
         raise type(error)(more) from None
     committed = {str(each): at for each, at in sorted(positions.items())}
-    what = f"paused by hand: {some(held)}; what was fetched has ended and is committed"
+    what = f"paused by hand: {some(held)}; the fetched records have ended and are committed"
     return what, {"paused": held, "committed": committed}
 
 
@@ -91,9 +91,9 @@ def _slots(app: Orderable, order: RangeOrder | SlotOrder) -> Did:
         timeout=order.timeout,
         subscription=order.subscription,
     )
-    which = f"slot {first:,} is" if first == last else f"slots {first:,} to {last:,} are"
-    whose = "nobody's" if order.worker is None else f"those of {order.worker}"
-    return f"{which} {whose}", {"ranges": dict(ranges)}
+    which = f"slot {first:,}" if first == last else f"slots {first:,} to {last:,}"
+    owner = "without a worker" if order.worker is None else f"assigned to {order.worker}"
+    return f"{which}: {owner}", {"ranges": dict(ranges)}
 
 
 _KEY = re.compile(r" \(key b.*\)(?=, [a-z_-]+: )", re.DOTALL)
@@ -106,7 +106,7 @@ The last such place in the text is the key's end, since a key may contain any by
 def _lane(app: Orderable, order: LaneOrderRequest, *, keys: bool) -> Did:
     """Decide about a lane. Leave a key out of the answer if the caller may not see it."""
     do, done = {
-        ReleaseOrder: (app.release, "is released"),
+        UnblockOrder: (app.unblock, "is unblocked"),
         DropOrder: (app.drop, "is dropped"),
         DeadLetterOrder: (app.dead_letter, "goes to the dead-letter topic"),
     }[type(order)]
@@ -126,26 +126,26 @@ def _log_level(app: Orderable, order: LogLevelOrder) -> Did:
     logger = logging.getLogger(name)
     before = logging.getLevelName(logger.getEffectiveLevel()).lower()
     logger.setLevel(level.upper())
-    what = f"{name} logs from {level} on"
+    what = f"{name}: log level {level}"
     return what, {"logger": name, "level": level, "before": before}
 
 
 def _scale(app: Orderable, order: ScaleOrder) -> Did:
     names = app.scale(order.workers, order.timeout, subscription=order.subscription)
-    return f"it has {counted(order.workers, 'worker')}", {"workers": list(names)}
+    return f"the instance has {counted(order.workers, 'worker')}", {"workers": list(names)}
 
 
 def _filter(app: Orderable, order: FilterOrder) -> Did:
     found = app.set_filters(
         order.worker, order.patterns, timeout=order.timeout, subscription=order.subscription
     )
-    return f"{order.worker} has other filters", {"filters": dict(found)}
+    return f"{order.worker}: filters changed", {"filters": dict(found)}
 
 
 def _lift(app: Orderable, order: LimitOrder) -> Did:
     del order
     lifted = _names(app.lift_dlq_limit())
-    return f"behind their dead-letter limit go on: {some(lifted)}", {"lifted": lifted}
+    return f"resumed behind their dead-letter limit: {some(lifted)}", {"lifted": lifted}
 
 
 def _names(partitions: Iterable[TopicPartition]) -> list[str]:
@@ -155,7 +155,7 @@ def _names(partitions: Iterable[TopicPartition]) -> list[str]:
 _DO: Mapping[type[Any], Callable[[Orderable, Any], Did]] = {
     PauseOrder: _fetching,
     ResumeOrder: _fetching,
-    DrainOrder: _drain,
+    QuiesceOrder: _quiesce,
     ScaleOrder: _scale,
     RangeOrder: _slots,
     SlotOrder: _slots,

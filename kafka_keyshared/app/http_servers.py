@@ -44,8 +44,8 @@ def check_served(options: Options) -> None:
         return
     if options.http_token_file is None:
         raise ConfigError(
-            f"console_host={options.console_host!r}: others than this machine could ask; give "
-            "http_token_file, a file with the token that they have to show, or listen at 127.0.0.1"
+            f"console_host={options.console_host!r}: other machines could connect; set "
+            "http_token_file to a file with a token, or listen on 127.0.0.1"
         )
 
 
@@ -149,7 +149,7 @@ class Served:
             from kafka_keyshared.observability.web.admin.server import AdminServer
         except ModuleNotFoundError as error:
             log.error(  # noqa: TRY400 - a stack would say nothing more
-                "no admin API: %s is not installed; records are consumed all the same. "
+                "no admin API: %s is not installed; records are still consumed. "
                 "pip install 'kafka-keyshared[console]', or leave console_port out",
                 error.name,
             )

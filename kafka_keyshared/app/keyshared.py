@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 
 from kafka_keyshared.app.async_run import awaited_run, refuse_in_a_handlers_task
 from kafka_keyshared.app.banner import banner
+from kafka_keyshared.app.commands import Orderable
 from kafka_keyshared.app.dlq_setup import publisher, refuse_own, refuse_to_skip, seen_by
 from kafka_keyshared.app.group import refuse_own_topic
 from kafka_keyshared.app.handler_binding import Handling
@@ -101,7 +102,7 @@ class Hooks:
     outputs: Take | None = None
 
 
-class KeyShared(Handling, Looked):
+class KeyShared(Handling, Orderable, Looked):
     """Runs a handler over topics of a consumer group: each key in order, many keys at once.
 
     - ``conf`` is the dict that ``confluent_kafka.Consumer`` takes.
@@ -201,7 +202,7 @@ class KeyShared(Handling, Looked):
         refused too.
         """
         if self.instance is not None:
-            raise ConfigError(f"{origin}: settings are laid over an app before it runs")
+            raise ConfigError(f"{origin}: settings can be overridden only before the app runs")
         if self._of_a_consumer or (self._pull is not None and self._pull.cells):
             raise ConfigError(
                 f"{origin}: an app with members, or around a consumer, keeps the settings that it "
@@ -290,8 +291,8 @@ class KeyShared(Handling, Looked):
         """Add a member's cell, the basis of :meth:`join` and ``split``."""
         if self._pull is None:
             raise ConfigError(
-                f"join({name!r}): the app has workers={self.options.workers!r}, which a handler is "
-                "for; make it with workers='pull'"
+                f"join({name!r}): the app has workers={self.options.workers!r}, which need a "
+                "handler; make it with workers='pull'"
             )
         if self.instance is not None:
             raise ConfigError(f"join({name!r}): members join before the app runs")

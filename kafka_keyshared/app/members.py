@@ -62,8 +62,9 @@ class PulledRecord:
     def _refuse_late(self, in_time: bool) -> None:
         if not in_time:
             raise LeaseOverError(
-                f"{self.topic()}-{self.partition()}@{self.offset()}: {self._cell.name} has it no "
-                "more (settled, timed out, or its partition has gone); it may run again elsewhere"
+                f"{self.topic()}-{self.partition()}@{self.offset()}: {self._cell.name} no longer "
+                "has it (settled, timed out, or its partition was revoked); it may run again "
+                "elsewhere"
             )
 
     def topic(self) -> str:

@@ -220,8 +220,8 @@ class Reader:
         why = error.reason if isinstance(error, UnknownFormat) else error.__cause__
         self._seldom.warning(
             "key",
-            f"{name_of(record)}: its key cannot be read just now "
-            f"({why or 'its function says so'}); it is asked for again and again",
+            f"{name_of(record)}: its key cannot be read yet "
+            f"({why or 'its function says so'}); the read is retried",
         )
         seconds = KEY_AGAIN_AFTER if delay is None else delay
         if self._stopping.wait(seconds):
@@ -233,7 +233,7 @@ class Reader:
         others = f", and {len(refused) - 1} more of the same batch" if len(refused) > 1 else ""
         self._seldom.warning(
             "undecodable",
-            f"{name_of(first.record)} is left out, its key cannot be read: {first.reason}{others}",
+            f"{name_of(first.record)} is left out: its key cannot be read: {first.reason}{others}",
         )
 
 

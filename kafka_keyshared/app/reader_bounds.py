@@ -23,7 +23,7 @@ def bound_of(name: str, given: Any, topics: Sequence[str], now: float) -> Readin
         case "earliest" | "latest":
             return ReadingBound(name, given)
         case datetime() if given.tzinfo is None:
-            raise ConfigError(f"{name}={given!r} has no time zone: give it one, such as UTC")
+            raise ConfigError(f"{name}={given!r} has no time zone; give one, such as UTC")
         case datetime():
             return ReadingBound(name, moment_of(name, int(given.timestamp() * 1_000), now))
         case bool():
@@ -43,7 +43,7 @@ def bound_of(name: str, given: Any, topics: Sequence[str], now: float) -> Readin
 def moment_of(name: str, milliseconds: int, now: float) -> Moment:
     """Return a time as a bound; raise :class:`ConfigError` for one in the future."""
     if milliseconds > now * 1_000:
-        raise ConfigError(f"{name} is a time in the future: nothing was written then yet")
+        raise ConfigError(f"{name} is a time in the future")
     return Moment(milliseconds)
 
 

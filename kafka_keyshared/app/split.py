@@ -196,7 +196,7 @@ class Split(Sequence[SplitMember]):
 
     def forked(self) -> None:
         """Fail in the child of a fork: the instance stays with the parent."""
-        self._error = KeySharedError("it stayed with the process that this one was forked from")
+        self._error = KeySharedError("it belongs to the parent of this forked process")
         self._ended = threading.Event()
         self._ended.set()
 
@@ -322,7 +322,7 @@ def split(
     """
     refuse_to_begin("split()")
     if members < 1:
-        raise ConfigError(f"split into {members} members: there must be at least 1")
+        raise ConfigError(f"split into {members} members: give at least 1")
     app = KeyShared.wrap(
         consumer,
         conf=conf,

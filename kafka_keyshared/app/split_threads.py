@@ -126,10 +126,12 @@ class Loops:
             return  # result() raises it, once for all loops
         what = in_short(describe(error, cell.clock))
         if self._error is not None:
-            log.error("%s: its loop has failed as well: %s", cell.name, what)
+            log.error("%s: its loop failed, too: %s", cell.name, what)
             return
         self._error = error
         held = some(names_of(slice_.records[0] for slice_ in cell.held()))
-        log.error("%s: its loop has failed, so the program stops: %s", cell.name, what)
-        log.info("%s: received and not settled, so it runs at the next start: %s", cell.name, held)
+        log.error("%s: its loop failed, so the program stops: %s", cell.name, what)
+        log.info(
+            "%s: received but not settled; it runs again at the next start: %s", cell.name, held
+        )
         self._end()

@@ -1,28 +1,44 @@
 """The command line as a whole.
 
-Each verb imports its modules when it is called, so that help stays fast.
+Each command imports its modules when it is called, so that help stays fast.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from kafka_keyshared.cli.output import write_error
-from kafka_keyshared.cli.verbs import acting, bench, demo, dlq, ring, spark, spark_dlq, spark_tools
-from kafka_keyshared.cli.verbs import advise as advising
-from kafka_keyshared.cli.verbs import config as configuring
-from kafka_keyshared.cli.verbs import read as reading
-from kafka_keyshared.cli.verbs import run as running
-from kafka_keyshared.cli.verbs import simulate as simulating
-from kafka_keyshared.cli.verbs import status as looking
-from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.cli.verbs import bench, config, demo, dlq, instance, routing, spark
+from kafka_keyshared.cli.verbs.advise import advise, init
+from kafka_keyshared.cli.verbs.read import read
+from kafka_keyshared.cli.verbs.run import doctor, run_command
+from kafka_keyshared.cli.verbs.simulate import simulate
+from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.former_names import FORMER_COMMANDS
+
+
+class Commands(TyperGroup):
+    """The commands; a former name of a command is refused with its successor."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that ``args`` name; raise :class:`ConfigError` for a former name."""
+        former, *rest = args
+        if former in FORMER_COMMANDS:
+            import shlex
+
+            now = shlex.join(["keyshared", FORMER_COMMANDS[former], *rest])
+            raise ConfigError(f"the command {former!r} is {FORMER_COMMANDS[former]!r} now: {now}")
+        return super().resolve_command(ctx, args)
+
 
 app = typer.Typer(
     name="keyshared",
+    cls=Commands,
     help="Per-key order with more workers than partitions, on Kafka consumer groups.",
     no_args_is_help=True,
     add_completion=False,
@@ -33,7 +49,7 @@ app = typer.Typer(
 )
 
 
-def _tell_version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
@@ -45,34 +61,33 @@ def _tell_version(asked: bool) -> None:
 def before_every_verb(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_tell_version, is_eager=True, help="Print it and end."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
-    """Take what stands before the verb."""
+    """Handle the options before the command."""
 
 
+app.command("run")(run_command)
+app.command("doctor")(doctor)
+app.command("status")(instance.status)
+app.command("lag")(instance.lag)
+app.command("top")(instance.top)
+app.command("pause")(instance.pause)
+app.command("resume")(instance.resume)
+app.command("quiesce")(instance.quiesce)
+app.command("scale")(instance.scale)
+app.command("read")(read)
+app.command("advise")(advise)
+app.command("init")(init)
+app.command("simulate")(simulate)
 app.add_typer(demo.verbs, name="demo")
-app.command("run")(running.run_command)
-app.command("doctor")(running.doctor)
-app.command("status")(looking.status)
-app.command("lag")(acting.lag)
-app.command("top")(acting.top)
-app.command("pause")(acting.pause)
-app.command("resume")(acting.resume)
-app.command("drain")(acting.drain)
-app.command("scale")(acting.scale)
-app.add_typer(configuring.verbs, name="config")
-app.command("read")(reading.read)
-app.command("advise")(advising.advise)
-app.command("init")(advising.init)
-app.add_typer(ring.verbs, name="ring")
+app.add_typer(config.verbs, name="config")
+app.add_typer(routing.verbs, name="routing")
 app.add_typer(bench.verbs, name="bench")
-app.command("simulate")(simulating.simulate)
 app.add_typer(dlq.verbs, name="dlq")
 app.add_typer(spark.verbs, name="spark")
-spark.verbs.command("audit")(spark_tools.spark_audit)
-spark.verbs.command("skew")(spark_tools.spark_skew)
-spark.verbs.command("dlq")(spark_dlq.spark_dlq)
 
 INTERRUPTED = 130
 """typer's status for Ctrl-C. Here it is an ordinary failure, because the work was not done."""

@@ -16,7 +16,7 @@ from kafka_keyshared.cli.settings import client_settings, load_object
 from kafka_keyshared.config import Layers
 from kafka_keyshared.errors import ConfigError
 
-NOT_BESIDE = "the app has settings of its own; leave it out, or leave --app out"
+NOT_BESIDE = "the app has its own settings; leave out one of the two"
 
 
 def app_layers(spec: str, settings: Sequence[str], **others: object) -> Layers:

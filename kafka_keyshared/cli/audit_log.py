@@ -71,8 +71,7 @@ def require_folder(folder: Path) -> None:
             raise PermissionError(EACCES, os.strerror(EACCES))
     except OSError as error:
         raise ConfigError(
-            f"--audit-log {folder}: {error.strerror}; give a folder that can be written, or "
-            f"{TOPIC}NAME"
+            f"--audit-log {folder}: {error.strerror}; give a writable folder, or {TOPIC}NAME"
         ) from error
 
 
@@ -89,7 +88,7 @@ def require_log_topic(place: str, conf: Mapping[str, Any] | None) -> str:
     except TopicMissingError as error:
         raise TopicMissingError(
             f"--audit-log {place}: there is no such topic; create it first, with the retention "
-            "that the log is to have"
+            "of the log"
         ) from error
     return name
 

@@ -83,7 +83,7 @@ def check_verb(arguments: RunArguments, output: OutputFormat) -> int:
     """Print everything that a run would refuse; return 0 without a fault, else 2."""
     faults, conf = _found(arguments)
     error = SettingsError(faults)
-    notes = [f"{name} is heeded by producers only" for name in without_effect(conf)]
+    notes = [f"{name} has an effect on producers only" for name in without_effect(conf)]
     if output is not OutputFormat.TABLE:
         told = [
             {"settings": list(each.settings), "text": each.text, "origins": dict(each.origins)}
@@ -94,7 +94,7 @@ def check_verb(arguments: RunArguments, output: OutputFormat) -> int:
     elif faults:
         write_error(str(error))
     else:
-        sys.stdout.write("ok: a run would start, as far as can be told without a broker\n")
+        sys.stdout.write("ok: the settings are valid; no broker was queried\n")
     for note in notes:
         write_note(f"note: {note}")
     return ConfigError.exit_code if faults else 0

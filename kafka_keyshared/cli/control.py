@@ -1,4 +1,4 @@
-"""``keyshared pause``, ``resume``, ``drain`` and ``scale``: plan and execution."""
+"""``keyshared pause``, ``resume``, ``quiesce`` and ``scale``: plan and execution."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import counted, some
 from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.web.command_list import (
-    DrainOrder,
     OrderRequest,
     PauseOrder,
+    QuiesceOrder,
     ResumeOrder,
     ScaleOrder,
 )
@@ -44,12 +44,12 @@ def act_verb(
         plan = planned(AdminClient(url).status(), order)
         _print("plan", plan, output)
         if output is OutputFormat.TABLE:
-            write_note("nothing has changed; --execute does it")
+            write_note("nothing has changed; add --execute to make the change")
         return 0
     if token_file is None:
         raise ConfigError(
-            "--execute: give --token-file (or KEYSHARED_HTTP_TOKEN_FILE), a file with the token "
-            "that the instance has as http_token_file"
+            "--execute: give --token-file (or KEYSHARED_HTTP_TOKEN_FILE), the file that is "
+            "http_token_file of the instance"
         )
     instance = AdminClient(url, read_token(str(token_file)), name=_who())
     done = instance.order(order)
@@ -64,18 +64,15 @@ def planned(status: Status, order: OrderRequest) -> str:
     """Return a text for the change that an order would make to an instance."""
     if isinstance(order, ScaleOrder):
         now = sum(each.state != "gone" for sub in status.subscriptions for each in sub.workers)
-        return f"from {counted(now, 'worker')} to {order.workers:,}; slots that move drain first"
+        return f"from {counted(now, 'worker')} to {order.workers:,}; moved slots drain first"
     sums = totals(status)
-    if isinstance(order, DrainOrder):
+    if isinstance(order, QuiesceOrder):
         held = counted(sums.held, "record")
-        return (
-            f"nothing more would be fetched from {_which(status, PauseOrder())}; {held} that are "
-            "held would run to their end and be committed"
-        )
+        return f"would pause {_which(status, PauseOrder())}, finish {held} and commit"
     if isinstance(order, PauseOrder):
-        return f"nothing more would be fetched from {_which(status, order)}"
+        return f"would pause {_which(status, order)}"
     if isinstance(order, ResumeOrder):
-        return f"records would be fetched again from {_which(status, order)}"
+        return f"would resume {_which(status, order)}"
     raise TypeError(type(order).__name__)
 
 
@@ -87,7 +84,7 @@ def _which(status: Status, order: PauseOrder | ResumeOrder) -> str:
         or each.topic in (order.topics or ())
         or (each.topic, each.partition) in (order.partitions or ())
     ]
-    return some(names, none="nothing that this instance has just now")
+    return some(names, none="no partition of this instance")
 
 
 def _print(what: str, text: str, output: OutputFormat) -> None:

@@ -27,9 +27,9 @@ from kafka_keyshared.observability.audit.processed import TOPIC as TOPIC_PLACE
 
 NOT_SHOWN = ("findings", "differences")
 
-JUDGING = "All is committed. Now a judge reads what happened, record by record."
+JUDGING = "All records are committed. Now a judge checks them record by record."
 
-HELD = "All is committed. The console stays open; Ctrl-C ends it, and then the judge reads."
+HELD = "All records are committed. The console stays open until Ctrl-C; then the judge checks them."
 
 CONSOLE_NEEDS = ("starlette", "uvicorn")
 """The packages of the extra ``console``."""
@@ -47,19 +47,19 @@ WORDS = {
     "partitions": "partitions",
     "workers": "workers",
     "calls": f"late flights, each a wait of {CALL_SECONDS * 1000:g} ms",
-    "at_once": "  most waits at the same time",
-    "one_by_one_s": "  seconds of waiting, one after the other",
-    "per_partition_s": f"  the same with {PARTITIONS} consumers, one a partition",
-    "elapsed_s": "seconds that all of it took here",
-    "order_violations": "records that overtook one of their aircraft",
-    "overlaps": "records that ran beside one of their aircraft",
+    "at_once": "  maximum of concurrent waits",
+    "one_by_one_s": "  seconds of waiting in sequence",
+    "per_partition_s": f"  seconds with {PARTITIONS} consumers, one per partition",
+    "elapsed_s": "seconds of this run",
+    "order_violations": "records out of order for their aircraft",
+    "overlaps": "records that overlapped for their aircraft",
     "lost": "records lost",
-    "duplicates": "records that ran again after they were done",
-    "commits_past_unsettled": "commits of what was not done yet",
-    "commit_sequence_falls": "commits that went back",
-    "commits_without_ownership": "commits for a partition of somebody else",
-    "oracle_match": "same answer as straight from the file",
-    "ok": "all as promised",
+    "duplicates": "settled records that ran again",
+    "commits_past_unsettled": "commits of unsettled records",
+    "commit_sequence_falls": "commits that went backwards",
+    "commits_without_ownership": "commits for a partition of another member",
+    "oracle_match": "same result as from the file",
+    "ok": "contract kept",
 }
 """The rows of the table, in this order; ``-o json`` has the names and all other values."""
 
@@ -80,7 +80,9 @@ def demo_verb(
     """
     _check_console(console)
     if log is not None and log.startswith(TOPIC_PLACE):
-        raise ConfigError(f"--audit-log {log}: give a folder; the demo's Kafka ends with it")
+        raise ConfigError(
+            f"--audit-log {log}: give a folder; the Kafka of the demo ends with the demo"
+        )
     watcher: _Bars | _Lines = _Bars() if sys.stderr.isatty() else _Lines()
     with nullcontext() if log is None else audit_log(log) as rows:
         watch = _Console(watcher).watch if console else watcher.watch
@@ -106,7 +108,7 @@ def story_verb(output: OutputFormat, *, console: bool, others: tuple[object, ...
     from kafka_keyshared.cli.demo_story import tell_story
 
     if any(each is not None for each in others):
-        raise ConfigError("--story: it has records of its own; leave out --audit-log and --workers")
+        raise ConfigError("--story has its own records; leave out --audit-log and --workers")
     _check_console(console)
     return tell_story(output, console=console)
 
@@ -159,7 +161,7 @@ def judging(say: Callable[[str], None], every: float = SPEAK_EVERY) -> Iterator[
         seconds = 0.0
         while not over.wait(every):
             seconds += every
-            say(f"  the judge is still reading, {seconds:.0f} s")
+            say(f"  the judge is still working, {seconds:.0f} s")
 
     def begin() -> None:
         if not begun.is_set():
@@ -249,7 +251,7 @@ class _Bars:
         )
         for task, completed in zip(self._bars.task_ids, done, strict=True):
             self._bars.update(task, completed=completed)
-        note = "" if progress.judging else f"{progress.calls} wait at once"
+        note = "" if progress.judging else f"{progress.calls} concurrent waits"
         self._bars.update(self._bars.task_ids[1], note=note)
         if progress.judging:
             self._judge()
@@ -259,7 +261,7 @@ def _line(progress: DemoProgress) -> str:
     return (
         f"written {progress.produced:,}, done {progress.settled:,}, committed "
         f"{progress.committed:,}, dead letters {progress.dead_letters_read:,}, "
-        f"{progress.calls} wait at once"
+        f"{progress.calls} concurrent waits"
     )
 
 

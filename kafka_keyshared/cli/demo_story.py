@@ -12,14 +12,14 @@ from kafka_keyshared.logs import only_from
 def tell_story(output: OutputFormat, *, console: bool) -> int:
     """Run the story; the chapters are the result."""
     write_note(
-        "An instance handles orders, on a Kafka inside this process. Four things go wrong with\n"
+        "An instance handles orders, on a Kafka inside this process. Four problems occur in\n"
         "it. Its diagnosis names each, and is healthy again once that is mended."
     )
     with only_from(logging.CRITICAL):  # the story itself reports the problems
         told = Story(write_note, console=console).run()
     if output is OutputFormat.TABLE:
         write_table(
-            "what went wrong",
+            "problem",
             {"": "left", "cause": "left", "named after": "right", "gone after": "right"},
             [_row(each) for each in told],
         )

@@ -1,28 +1,42 @@
-"""``keyshared dlq ls`` and ``show``: the content of a dead-letter topic."""
+"""``keyshared dlq ls``, ``show`` and ``export``: the content of a dead-letter topic."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
+
+from confluent_kafka import Consumer
 
 from kafka_keyshared.cli.dlq_options import (
     LetterTopicOptions,
+    ProgressPlace,
     cut,
     hint,
+    loaded,
     moment,
+    others,
     printable,
     reading,
     words,
 )
-from kafka_keyshared.cli.dlq_progress import ProgressPlace, loaded, others
 from kafka_keyshared.cli.no_broker import Away
-from kafka_keyshared.cli.output import Justify, OutputFormat, write_note, write_result, write_table
-from kafka_keyshared.dlq import scan
+from kafka_keyshared.cli.output import (
+    Justify,
+    OutputFormat,
+    standard_output,
+    write_note,
+    write_result,
+    write_table,
+)
+from kafka_keyshared.dlq import avro, scan
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.json_view import in_a_line, when, whole
-from kafka_keyshared.dlq.letter import LetterForm
+from kafka_keyshared.dlq.letter import Letter, LetterForm, as_avro
 from kafka_keyshared.dlq.payload import Decoder
 from kafka_keyshared.dlq.replay_plan import is_replayed
 from kafka_keyshared.dlq.summary import NO_LETTERS, Summary
@@ -168,8 +182,9 @@ def show_verb(where: LetterTopicOptions, place: str, decoder: Decoder, output: O
     match = _PLACE.fullmatch(place)
     if match is None:
         raise ConfigError(
-            f"{place!r}: give PARTITION:OFFSET as ls lists them, such as 0:12, or the place as the "
-            "log names it, such as orders.dlq-0@12"
+            f"{place!r}: give PARTITION:OFFSET as in dlq ls, such as 0:12, or a place as "
+            "in the log, "
+            "such as orders.dlq-0@12"
         )
     topic = match[1] or where.name()
     choice = Choice(partition=int(match[2]), offset=int(match[3]))
@@ -181,7 +196,7 @@ def show_verb(where: LetterTopicOptions, place: str, decoder: Decoder, output: O
     if letter is None:
         raise KeySharedError(
             f"{topic!r} has no record at {place}: it may be deleted, compacted away, a transaction "
-            "marker, or still to come; see `keyshared dlq ls`"
+            "marker, or not written yet; see `keyshared dlq ls`"
         )
     found = whole(letter, decoder)
     if output is OutputFormat.TABLE:
@@ -202,3 +217,103 @@ def _plain(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{value['topic']}-{value['partition']}@{value['offset']}"
     return "" if value is None else str(value)
+
+
+# --- export ---
+
+
+FORMATS = ("jsonl", "avro")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportArguments:
+    """The values from the command line; with ``outstanding``, replayed ones are left out."""
+
+    where: LetterTopicOptions
+    choice: Choice
+    file: Path | None
+    form: str
+    decoder: Decoder
+    outstanding: ProgressPlace | None
+
+
+def export_verb(arguments: ExportArguments) -> int:
+    """Write the chosen dead letters to a file or to standard output."""
+    topic = arguments.where.name()
+    form, decoder = arguments.form, arguments.decoder
+    if form not in FORMATS:
+        raise ConfigError(f"--format {form}: give jsonl or avro")
+    if form == "avro" and not decoder.is_default:
+        raise ConfigError(
+            "--format avro exports keys and values as bytes: leave out --payload and --schema"
+        )
+    counted = _Counted()
+    conf = arguments.where.conf()
+    away = Away(write_note)
+    with reading(conf, away) as consumer, _opened(arguments.file) as out:
+        letters = counted.all(_meant(arguments, conf, consumer, topic, away))
+        if form == "avro":
+            avro.write_file(out, (as_avro(letter) for letter in counted.told(letters)))
+        else:
+            for letter in letters:
+                line = json.dumps({"topic": topic, **whole(letter, decoder)})
+                out.write(line.encode("ascii") + b"\n")
+    left_out = (
+        f", {counted.left_out:,} records that are no dead letters left out"
+        if counted.left_out
+        else ""
+    )
+    write_note(f"{topic}: {counted.taken - counted.left_out:,} dead letters exported{left_out}")
+    return 0
+
+
+def _meant(
+    arguments: ExportArguments,
+    conf: Mapping[str, Any],
+    consumer: Consumer,
+    topic: str,
+    away: Away,
+) -> Iterator[Letter]:
+    bounds = scan.bounds_of(consumer, topic)
+    letters = scan.letters(consumer, topic, arguments.choice, bounds, patience=away)
+    if arguments.outstanding is None:
+        return letters
+    progress = arguments.outstanding.of(conf, topic, away).load()
+    return (each for each in letters if each.told is not None and not is_replayed(each, progress))
+
+
+class _Counted:
+    """Counts dead letters in a stream."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.left_out = 0
+
+    def all(self, letters: Iterable[Letter]) -> Iterator[Letter]:
+        for letter in letters:
+            self.taken += 1
+            yield letter
+
+    def told(self, letters: Iterable[Letter]) -> Iterator[Letter]:
+        for letter in letters:
+            if letter.told is None:
+                self.left_out += 1
+            else:
+                yield letter
+
+
+@contextlib.contextmanager
+def _opened(file: Path | None) -> Iterator[IO[bytes]]:
+    """Open the output; a file gets its name only when it is complete."""
+    if file is None:
+        with standard_output() as out:
+            yield out
+        return
+    part = file.with_name(f"{file.name}.part")
+    try:
+        out = part.open("wb")
+    except OSError as error:
+        raise ConfigError(f"--file {file}: {error.strerror}") from error
+    with out:
+        yield out
+    part.replace(file)

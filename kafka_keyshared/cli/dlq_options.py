@@ -1,4 +1,4 @@
-"""Shared parts of the dead-letter verbs: topic, selection and display."""
+"""Shared parts of the dead-letter commands: topic, selection, progress and display."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from confluent_kafka import Consumer
 
@@ -24,6 +24,8 @@ from kafka_keyshared.config.options import AUTO
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.filter import Choice
 from kafka_keyshared.dlq.payload import Decoder, PayloadFormat
+from kafka_keyshared.dlq.replay_file import Journal
+from kafka_keyshared.dlq.replay_log import DEFAULT_ID, KafkaProgress
 from kafka_keyshared.dlq.selection import LetterSelection
 from kafka_keyshared.errors import ConfigError
 
@@ -79,7 +81,7 @@ class LetterTopicOptions:
     def told(self) -> Self:
         """Print the name of the settings file found in this folder, if there is one."""
         if self.app is None and self.config is None and (path := file_here()) is not None:
-            write_note(f"settings of {path}, which is in this folder")
+            write_note(f"using the settings of {path} in this folder")
         return self
 
     def name(self) -> str:
@@ -142,8 +144,9 @@ def absent(choice: Choice) -> str | None:
     if not (missing := len(selection) - selection.met):
         return None
     return (
-        f"{missing:,} of {len(selection):,} selected letters are not there: deleted since, or the "
-        "topic was made anew"
+        f"{missing:,} of {len(selection):,} selected letters do not exist: they were "
+        "deleted, or the "
+        "topic was created again"
     )
 
 
@@ -166,7 +169,7 @@ def hint(consumer: Consumer, topic: str) -> None:
     there = consumer.list_topics(timeout=scan.ANSWER_TIMEOUT).topics
     if (name := scan.meant(topic, there)) is not None:
         write_note(
-            f"nothing in {topic!r} is a dead letter; its own dead letters are in {name!r}: give "
+            f"{topic!r} contains no dead letters; its dead letters are in {name!r}: give "
             f"-t {topic}, or --dlq {name}"
         )
 
@@ -205,3 +208,55 @@ def words(shown: Mapping[str, Any] | None) -> str:
     text = inner if isinstance(inner, str) else json.dumps(inner, indent=2)
     text = text if name in {"text", "json", "avro"} else f"{name}:{text}"
     return f"{text} ({rest[0][1]})" if rest else text
+
+
+# --- replay progress ---
+
+
+Progress: TypeAlias = Journal | KafkaProgress
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressPlace:
+    """The location of the replay progress, as given on the command line."""
+
+    id: str | None = None
+    state: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.id is not None and self.state is not None:
+            raise ConfigError("--id names progress in Kafka, --state a file: give one of them")
+
+    def of(self, conf: Mapping[str, Any], topic: str, away: Away) -> Progress:
+        """Return the progress of the replays of a dead-letter topic, not yet read."""
+        if self.state is not None:
+            return Journal(self.state, topic)
+        id_ = self.id or DEFAULT_ID
+        return KafkaProgress(conf, lambda: scan.connected(conf, away), topic, id_, patience=away)
+
+
+def loaded(progress: Progress) -> bool:
+    """Read the progress; return False with a message if it cannot be read."""
+    try:
+        progress.load()
+    except ConfigError as error:
+        write_note(f"the replay progress is unknown: {error}")
+        return False
+    return True
+
+
+def others(progress: Progress) -> list[str]:
+    """Return notes about other replays of the topic."""
+    if not isinstance(progress, KafkaProgress):
+        return []
+    notes = [
+        f"another replay has the id {name!r}, with {count:,} letters"
+        for name, count in sorted(progress.others.items())
+        if name != progress.id
+    ]
+    if progress.foreign:
+        notes.append(
+            f"{progress.topic} has records that are no replay's progress, such as "
+            f"{progress.foreign[0]}: they were passed over"
+        )
+    return notes

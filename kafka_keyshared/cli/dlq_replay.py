@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_keyshared.cli.dlq_options import LetterTopicOptions, absent, hint, reading
-from kafka_keyshared.cli.dlq_plan import ReplayProgressLog, write_outcome, write_plan
-from kafka_keyshared.cli.dlq_progress import Progress, ProgressPlace, loaded, others
+from kafka_keyshared.cli.dlq_options import (
+    LetterTopicOptions,
+    Progress,
+    ProgressPlace,
+    absent,
+    cut,
+    hint,
+    loaded,
+    others,
+    printable,
+    reading,
+)
 from kafka_keyshared.cli.no_broker import AFTER_STOP, Away
-from kafka_keyshared.cli.output import OutputFormat, write_note, write_result
+from kafka_keyshared.cli.output import Justify, OutputFormat, write_note, write_result, write_table
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.filter import Choice
+from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.dlq.payload import Decoder, PayloadFormat
-from kafka_keyshared.dlq.replay import BATCH, Replay, ReplayOutcome
+from kafka_keyshared.dlq.replay import BATCH, Keeper, Replay, ReplayOutcome
 from kafka_keyshared.dlq.replay_log import KafkaProgress
 from kafka_keyshared.dlq.replay_plan import Order, ReplayPlan
 from kafka_keyshared.dlq.send import PARTITIONERS, KafkaSender
@@ -74,7 +85,9 @@ def replay_verb(arguments: ReplayArguments, output: OutputFormat) -> int:
         if not arguments.execute:
             if output is not OutputFormat.TABLE:
                 write_result(told, output, "replay")
-            write_note("nothing was sent: give --execute to do it" if plan.rows else _NOTHING)
+            write_note(
+                "nothing was sent: give --execute to send the records" if plan.rows else _NOTHING
+            )
             return 0
         sender = KafkaSender(conf, arguments.to, partitions, arguments.partitioner, away)
         keeper = ReplayProgressLog(progress, len(plan.rows), write_note)
@@ -110,9 +123,9 @@ def _write_outcome(
 ) -> None:
     became = _became(outcome, interrupted=interrupted)
     if outcome.halted is not None:
-        write_note(f"it ended early: {outcome.halted}")
+        write_note(f"the replay ended early: {outcome.halted}")
     if outcome.left:
-        write_note("the same command goes on from there")
+        write_note("run the same command again to continue")
     if output is OutputFormat.TABLE:
         write_outcome(became)
     else:
@@ -187,9 +200,9 @@ def _notes(
     """Return notes for the user before the execution."""
     notes = others(progress)
     if not known:
-        notes.append("what was replayed before is counted here as well; --execute is refused")
+        notes.append("letters that were replayed before are counted, too; --execute is refused")
     elif not len(progress):
-        notes.append(f"nothing is known of a replay before this one ({progress})")
+        notes.append(f"no earlier replay is recorded ({progress})")
     if isinstance(progress, KafkaProgress) and (why := progress.forgotten()):
         notes.append(why)
     for name in sorted(_targets(arguments, plan.targets())):
@@ -207,7 +220,7 @@ def _notes(
     if plan.refused.guarded:
         notes.append(
             f"{plan.refused.guarded:,} letters were replayed {arguments.max_replays} times or more "
-            "and are refused: see why they fail, or raise --max-replays"
+            "and are skipped: find out why they fail, or raise --max-replays"
         )
     notes.append(f"a crash or a kill repeats at most {BATCH} letters")
     return notes
@@ -239,9 +252,131 @@ def _interrupts(away: Away) -> Iterator[Callable[[], bool]]:
         stopped = True
         away.stop()
         write_note(
-            f"stopping: what is on its way is waited for, {AFTER_STOP:g} s at most; Ctrl-C again "
-            "to hurry"
+            f"stopping: waiting up to {AFTER_STOP:g} s for records in flight; press Ctrl-C "
+            "again to "
+            "stop at once"
         )
 
     with stop_signals(stop):
         yield lambda: stopped
+
+
+# --- tables and progress ---
+
+
+TELL_EVERY = 10.0
+"""Seconds between two progress messages of a replay."""
+
+KEY_SHOWN = 50
+MOST_PLACES = 5
+"""Characters of a key, and number of places, in a cell."""
+
+_NOT_SENT: Mapping[str, str] = {
+    "already_replayed": "replayed before",
+    "copies": "another dead letter of the same record",
+    "guarded": "replayed too often (--max-replays)",
+    "foreign": "not a dead letter of this package",
+    "unreadable": "unreadable dead letter",
+}
+
+_BECAME: Mapping[str, str] = {
+    "replayed": "sent and acknowledged",
+    "refused": "refused",
+    "behind_refused": "not sent: behind a refused record of the same key",
+    "gone": "no longer in the topic",
+    "left": "left for the next replay",
+}
+
+
+def write_plan(told: Mapping[str, Any]) -> None:
+    """Print the planned dead letters by target, and those not sent."""
+    lanes = "keys" if "key" in told["order"] else "source partitions"
+    if told["to"]:
+        keyless: dict[str, Justify] = {"without a key": "right"} if told["without_order"] else {}
+        _table(
+            f"{told['topic']}: to replay",
+            {"to": "left", "partitions": "right", "letters": "right", lanes: "right", **keyless},
+            [
+                (
+                    to,
+                    "none" if told["partitions"][to] is None else told["partitions"][to],
+                    count,
+                    told["lanes_to"][to],
+                    *([told["keyless_to"][to]] if keyless else []),
+                )
+                for to, count in told["to"].items()
+            ],
+        )
+    not_sent = [
+        (words, told[why], _places(told["examples"].get(why, ())))
+        for why, words in _NOT_SENT.items()
+        if told[why]
+    ]
+    if not_sent:
+        columns: dict[str, Justify] = {"why": "left", "letters": "right", "such as": "left"}
+        _table(f"{told['topic']}: not sent", columns, not_sent)
+    if told["most"]:
+        rows = [
+            (cut(str(next(iter(each["key"].values()))), KEY_SHOWN), each["letters"])
+            for each in told["most"]
+        ]
+        _table("", {"keys with the most letters": "left", "letters": "right"}, rows)
+
+
+def write_outcome(became: Mapping[str, Any]) -> None:
+    """Print the outcome of the planned dead letters."""
+    rows = [(words, became[what]) for what, words in _BECAME.items() if became[what]]
+    if rows:
+        _table("outcome", {"": "left", "letters": "right"}, rows)
+    if became["why"]:
+        places: dict[str, list[str]] = {}
+        for at, why in became["refused_examples"].items():
+            places.setdefault(why, []).append(at)
+        _table(
+            "refused",
+            {"why": "left", "letters": "right", "such as": "left"},
+            [(why, count, _places(places.get(why, ()))) for why, count in became["why"].items()],
+        )
+
+
+def _table(title: str, columns: Mapping[str, Justify], rows: Iterable[tuple[Any, ...]]) -> None:
+    cells = (
+        tuple(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row) for row in rows
+    )
+    write_table(title, columns, list(map(printable, cells)))
+
+
+def _places(places: Iterable[str]) -> str:
+    some = list(places)
+    return ", ".join(some[:MOST_PLACES]) + (", …" if len(some) > MOST_PLACES else "")
+
+
+class ReplayProgressLog:
+    """Stores progress, and prints it from time to time."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        wanted: int,
+        note: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._keeper = keeper
+        self._wanted = wanted
+        self._note = note
+        self._clock = clock
+        self._kept = 0
+        self._began = self._told_at = clock()
+
+    def add(self, letters: Iterable[tuple[LetterPlace, int]]) -> None:
+        """Store a batch."""
+        batch = list(letters)
+        self._keeper.add(batch)
+        self._kept += len(batch)
+        now = self._clock()
+        if now - self._told_at >= TELL_EVERY and self._kept < self._wanted:
+            self._told_at = now
+            left = (now - self._began) * (self._wanted / self._kept - 1)
+            self._note(
+                f"replayed {self._kept:,} of {self._wanted:,} letters, about {left:.0f} s left"
+            )

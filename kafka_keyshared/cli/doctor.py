@@ -151,7 +151,7 @@ class Doctor:
         alone = looking.spark or self._rules is not None
         if arguments.handler is None and not self._named and not alone:
             raise ConfigError(
-                "doctor: nothing to look at; name an app (MODULE:ATTR), or give -b host:port, or "
+                "doctor: nothing to check; name an app (MODULE:ATTR), or give -b host:port, or "
                 "a file with --config, or set KEYSHARED_BOOTSTRAP"
             )
 
@@ -189,9 +189,9 @@ class Doctor:
                 blocking = [needed for needed in needs if needed in failed]
                 if self._gone is not None and needs:
                     blocking = ["broker"]
-                check = skipped(name, f"not looked at: needs {blocking[0]}") if blocking else look()
+                check = skipped(name, f"needs {blocking[0]}") if blocking else look()
                 if needs and not blocking and self._lost(name, found):
-                    check = skipped(name, "not looked at: needs broker")
+                    check = skipped(name, "needs broker")
                 if blocking or check.status is CheckStatus.FAIL:
                     failed.add(name)
                 found.append(check)
@@ -216,7 +216,7 @@ class Doctor:
             return False
         said = client_checks.unanswered(self._survey.address, self._gone, lambda: False)
         at = list(CHECKS).index("broker")
-        found[at] = said._replace(seen=f"answered at first and no more: {said.seen}")
+        found[at] = said._replace(seen=f"answered at first, but not again: {said.seen}")
         return True
 
     # --- on this machine ---
@@ -224,7 +224,7 @@ class Doctor:
     def _check_handler(self) -> Check:
         spec = self._arguments.handler
         if spec is None:
-            return skipped("handler", "none was named")
+            return skipped("handler", "none was given")
         try:
             # Output of the module during its import is not part of this command's result.
             with contextlib.redirect_stdout(sys.stderr):
@@ -303,7 +303,7 @@ class Doctor:
 
     def _check_topics(self) -> Check:
         if not self._topics or self._metadata is None:
-            return skipped("topics", "none was named (-t)")
+            return skipped("topics", "none was given (-t)")
         options = self._running.options
         names = list(self._metadata.topics)
         meant: set[str] = set()
@@ -326,7 +326,7 @@ class Doctor:
         app = self._running
         key_of = app.subscription.key_of
         if key_of is None:
-            return skipped("keys", "records go by their own key (--key record)")
+            return skipped("keys", "the key is the record's own (--key record)")
         if not self._counts:
             return skipped("keys", "needs a topic (-t)")
         starts = key_sample.newest(self._asked.bounds(self._counts))
@@ -335,13 +335,13 @@ class Doctor:
         for topic, those in key_sample.by_topic(records).items():
             found.keys(topic, list[Any](those))
         if not found.topics:
-            return skipped("keys", "no record came that could be looked at")
+            return skipped("keys", "no record arrived to check")
         named = app.options.key
         return key_checks.keys("a function" if named == "record" else named, found.topics)
 
     def _check_group(self) -> Check:
         if self._group is None:
-            return skipped("group", "none was named (-g)")
+            return skipped("group", "none was given (-g)")
         answer = self._asked.group(self._group)
         if isinstance(answer, KafkaError):
             cure = "see that this user may DESCRIBE it"
@@ -371,7 +371,7 @@ class Doctor:
 
     def _check_retention(self) -> Check:
         if not self._partitions:
-            return skipped("retention", "no positions to look at")
+            return skipped("retention", "no positions to check")
         return checks.retention(self._partitions)
 
     def _check_progress(self) -> Check:
@@ -384,14 +384,16 @@ class Doctor:
         members = self._members
         if not behind:
             unknown = sum(bool(each.unknown) for each in self._partitions)
-            more = f"; {counted(unknown, 'partition')} could not be looked at" if unknown else ""
+            more = f"; {counted(unknown, 'partition')} could not be checked" if unknown else ""
             return skipped("progress", f"there is no lag, or no position{more}")
         if members is None:
-            return skipped("progress", "whether anybody is in the group is not known")
+            return skipped("progress", "the members of the group are unknown")
         if not members.members:
-            return skipped("progress", f"nobody is in the group {self._group}, so nothing moves")
+            return skipped(
+                "progress", f"the group {self._group} has no member, so no position moves"
+            )
         if members.rebalancing:
-            return skipped("progress", "partitions are given out anew, so nothing moves")
+            return skipped("progress", "a rebalance is in progress, so no position moves")
         asked = self._asked
         ask = ProgressQueries(asked.watch, asked.read, self._told, asked.now_ms, write_note)
         seen = observe(behind, self._looking, ask)
@@ -411,7 +413,7 @@ class Doctor:
     def _check_dead_letters(self) -> Check:
         options = self._running.options
         if options.dlq is False:
-            return skipped("dlq", "no dead-letter topic is asked for (--dlq)")
+            return skipped("dlq", "no dead-letter topic was given (--dlq)")
         # A missing topic still has a dead-letter topic, for the time when it is created.
         pairs = [
             (self._there.get(name, checks.TopicFacts(name, 0)), options.dlq_topic(name))
@@ -431,7 +433,7 @@ class Doctor:
         options = self._running.options
         topic = options.group_view_topic
         if topic is None:
-            return skipped("group-view", "no topic for it is named (group_view_topic)")
+            return skipped("group-view", "no topic was given (group_view_topic)")
         if not self._there:
             return skipped("group-view", "needs a topic (-t)")
         there, create = self._there.get(topic), options.group_view_create
@@ -440,7 +442,7 @@ class Doctor:
 
     def _check_metadata(self) -> Check:
         if not self._limits:
-            text = "the brokers do not tell their offset.metadata.max.bytes"
+            text = "the brokers do not return offset.metadata.max.bytes"
             return skipped("metadata", text)
         return checks.commit_metadata(self._limits)
 
@@ -454,7 +456,7 @@ class Doctor:
 
     def _check_instance(self) -> Check:
         if self._address is None:
-            return skipped("instance", "no address of one was given (--status-url)")
+            return skipped("instance", "no address was given (--status-url)")
         answer = ask_status(self._address)
         if answer.status is None:
             return conclude("instance", self._address, filter(None, [answer.wrong]))

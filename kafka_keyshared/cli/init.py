@@ -20,8 +20,9 @@ def init_verb(directory: Path, bootstrap: str | None, topic: str, group: str | N
     paths = {directory / name: text for name, text in texts.items()}
     if there := [path for path in paths if path.exists()]:
         raise ConfigError(
-            f"nothing written: {', '.join(map(str, there))} {'are' if there[1:] else 'is'} there "
-            "already; move what is there, or give another directory: keyshared init DIR"
+            f"nothing was written: {', '.join(map(str, there))} already "
+            f"exist{'' if there[1:] else 's'}"
+            "; move the files, or give another directory: keyshared init DIR"
         )
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -31,15 +32,15 @@ def init_verb(directory: Path, bootstrap: str | None, topic: str, group: str | N
             sys.stdout.write(f"{path}\n")
     except OSError as error:
         raise ConfigError(
-            f"{error.filename}: {error.strerror}; give a directory that may be written to"
+            f"{error.filename}: {error.strerror}; give a writable directory"
         ) from error
     commands = {
-        "pytest": "passes, and needs no Kafka",
-        f"keyshared doctor {HANDLER}:handle --config {CONFIG}": "is everything there?",
+        "pytest": "passes without Kafka",
+        f"keyshared doctor {HANDLER}:handle --config {CONFIG}": "checks the setup",
         f"keyshared run {HANDLER}:handle --config {CONFIG}": "until Ctrl-C",
     }
     if find_spec("pytest") is None:
-        commands = {"python -m pip install pytest": "what the test needs", **commands}
+        commands = {"python -m pip install pytest": "for the test", **commands}
     if directory.resolve() != Path.cwd():
         commands = {f"cd {directory}": "", **commands}
     width = max(map(len, commands))

@@ -35,12 +35,11 @@ def may_order(
     Raises :class:`ConfigError` when an option for that is missing.
     """
     if url is None:
-        raise ConfigError(f"{verb}: give --status-url, where the instance's --http-port is")
+        raise ConfigError(f"{verb}: give --status-url, the address of the instance's --http-port")
     if not execute:
         return url, None
     if token_file is None:
         raise ConfigError(
-            f"{verb} --execute: give --token-file, a file with the token that the instance has "
-            "as http_token_file"
+            f"{verb} --execute: give --token-file, the file that is http_token_file of the instance"
         )
     return url, read_token(str(token_file))

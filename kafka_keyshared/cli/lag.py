@@ -35,7 +35,7 @@ def lag_verb(url: str, output: OutputFormat) -> int:
         return 0
     write_table(f"group {found['group']}", COLUMNS, [_row(each) for each in found["partitions"]])
     sys.stdout.write(
-        f"lag {number(found['lag'])}, of which {number(found['backlog'])} are not settled; "
+        f"lag {number(found['lag'])}, of which {number(found['backlog'])} are unsettled; "
         f"{seconds(found['lag_seconds'])} behind\n"
     )
     return 0

@@ -45,7 +45,7 @@ class Away(ReadTimeout):
             self._answers,
             clock,
             tell=lambda _level, text: note(text),
-            meanwhile=f"trying for up to {LONGEST / 60:g} minutes; Ctrl-C ends it",
+            meanwhile=f"trying for up to {LONGEST / 60:g} minutes; press Ctrl-C to stop",
         )
 
     def heard(self, error: KafkaError) -> None:

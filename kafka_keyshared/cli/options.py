@@ -1,4 +1,4 @@
-"""Shared options of the verbs, each with one name and help text."""
+"""Options that several commands share, each with one name and help text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import typer
 from kafka_keyshared.cli.output import OutputFormat
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Short for -o json.")]
-OutputFlag = Annotated[
-    OutputFormat, typer.Option("-o", "--output", help="How to print the result.")
-]
+OutputFlag = Annotated[OutputFormat, typer.Option("-o", "--output", help="Format of the result.")]
 Bootstrap = Annotated[
     str | None,
     typer.Option(
@@ -21,7 +19,7 @@ Bootstrap = Annotated[
 ]
 ClientSettings = Annotated[
     list[str] | None,
-    typer.Option("-X", metavar="KEY=VALUE", help="A setting of the Kafka client; repeatable."),
+    typer.Option("-X", metavar="KEY=VALUE", help="A Kafka client setting; repeatable."),
 ]
 Handler = Annotated[
     str,
@@ -31,16 +29,16 @@ Handler = Annotated[
     ),
 ]
 OptionalHandler = Annotated[
-    str | None, typer.Argument(metavar="MODULE:ATTR", help="As for run; may be left out.")
+    str | None, typer.Argument(metavar="MODULE:ATTR", help="As for run; optional.")
 ]
 Topics = Annotated[
     list[str] | None,
-    typer.Option("-t", "--topic", metavar="TEXT", help="Topic to read; repeatable."),
+    typer.Option("-t", "--topic", metavar="TEXT", help="A topic to read; repeatable."),
 ]
 Group = Annotated[str | None, typer.Option("-g", "--group", metavar="TEXT", help="Consumer group.")]
 RunKey = Annotated[
     str | None,
-    typer.Option(metavar="PLACE", help="Source of the key: record, header:NAME, json:/POINTER."),
+    typer.Option(metavar="PLACE", help="Where the key is: record, header:NAME or json:/POINTER."),
 ]
 RunWorkers = Annotated[
     str | None,
@@ -56,7 +54,10 @@ DeadLettersCreate = Annotated[
 ]
 FromBeginning = Annotated[
     bool,
-    typer.Option("--from-beginning", help="Read from the beginning if the group has no position."),
+    typer.Option(
+        "--from-beginning",
+        help="Read a partition from its start if the group has no committed position there.",
+    ),
 ]
 Attempts = Annotated[
     int | None,
@@ -66,37 +67,40 @@ OnExhausted = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="Policy after the last attempt: block, drop, dead_letter, block_and_dlq or divert.",
+        help="Action after the last attempt: block, drop, dead_letter, block_and_dlq or divert.",
     ),
 ]
 RoutingFlag = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="Rule that assigns keys: ring, sticky, auto-split, exclusive or unordered.",
+        help="Assignment of keys to workers: ring, sticky, auto-split, exclusive or unordered.",
     ),
 ]
 RingWeights = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", help="File with the weight of each worker, from spark skew."),
+    typer.Option(
+        metavar="PATH", help="File with the weight of each worker, written by spark skew."
+    ),
 ]
 OnUnmatchedFlag = Annotated[
     str | None,
     typer.Option(
-        metavar="TEXT", help="Policy for records that no worker takes: skip, hold or error."
+        metavar="TEXT", help="Action for records that no worker accepts: skip, hold or error."
     ),
 ]
 UnblockingInterval = Annotated[
     float | None,
     typer.Option(
-        metavar="SECONDS", help="How long drained keys wait to continue together; 0: not at all."
+        metavar="SECONDS",
+        help="Interval at which moved keys continue together; 0: each on its own.",
     ),
 ]
 NewWorkersWait = Annotated[
     bool,
     typer.Option(
         "--new-workers-wait",
-        help="A joining worker gets no new record before all older ones are settled.",
+        help="A joining worker gets no new records until all earlier ones are settled.",
     ),
 ]
 LogLevel = Annotated[
@@ -105,36 +109,34 @@ LogLevel = Annotated[
 ]
 LogFormat = Annotated[
     Literal["text", "json"],
-    typer.Option(
-        help="Lines of text, or JSON objects for a collector.", envvar="KEYSHARED_LOG_FORMAT"
-    ),
+    typer.Option(help="Log format: text lines, or JSON objects.", envvar="KEYSHARED_LOG_FORMAT"),
 ]
 HttpPort = Annotated[
     int | None,
     typer.Option(
         metavar="INT",
-        help="Serve /metrics, /livez, /readyz, /status on 127.0.0.1 there; 0: any port.",
+        help="Serve /metrics, /livez, /readyz and /status on this port of 127.0.0.1; 0: any port.",
     ),
 ]
 ConsolePort = Annotated[
     int | None,
     typer.Option(
         metavar="INT",
-        help="Serve the console and the admin API on 127.0.0.1 there; 0: any port.",
+        help="Serve the console and the admin API on this port of 127.0.0.1; 0: any port.",
     ),
 ]
 AuditLog = Annotated[
     str | None,
     typer.Option(
         metavar="PLACE",
-        help="Write the outcome of each record to a folder, or to topic:NAME.",
+        help="Log the outcome of each record to a folder, or to topic:NAME.",
     ),
 ]
 Outputs = Annotated[
     str | None,
     typer.Option(
         metavar="PLACE",
-        help="Target of handler outputs: topic:NAME, or a folder; on Spark parquet:FOLDER.",
+        help="Where handler outputs go: topic:NAME or a folder; on Spark also parquet:FOLDER.",
     ),
 ]
 Watch = Annotated[
@@ -142,7 +144,7 @@ Watch = Annotated[
     typer.Option(
         metavar="SECONDS",
         min=0.0,
-        help="How long to watch whether positions move; else 6 s, and a minute if in doubt.",
+        help="Time to watch the positions. Default: 6 s, or a minute if one may be stuck.",
     ),
 ]
 HeldAfter = Annotated[
@@ -150,14 +152,14 @@ HeldAfter = Annotated[
     typer.Option(
         metavar="SECONDS",
         min=0.0,
-        help="A position that does not move for this long counts as stuck.",
+        help="A position without progress for this long counts as stuck.",
     ),
 ]
 StatusUrl = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Query an instance, too, at its --http-port: http://127.0.0.1:8787.",
+        help="Also query an instance, by the address of its --http-port: http://127.0.0.1:8787.",
     ),
 ]
 RulesFile = Annotated[
@@ -169,39 +171,44 @@ RulesFile = Annotated[
     ),
 ]
 SparkFlag = Annotated[
-    bool, typer.Option("--spark", help="Check what `keyshared spark` needs here, too.")
+    bool, typer.Option("--spark", help="Also check the requirements of `keyshared spark`.")
 ]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
         metavar="PATH",
-        help="A TOML file with the same settings; else $KEYSHARED_CONFIG, keyshared.toml.",
+        help="TOML file with the same settings. Default: $KEYSHARED_CONFIG, or keyshared.toml.",
     ),
 ]
-PayloadForm = Annotated[str, typer.Option(metavar="TEXT", help="auto, text, json, avro or hex.")]
+PayloadForm = Annotated[
+    str, typer.Option(metavar="TEXT", help="Format of the payload: auto, text, json, avro or hex.")
+]
 SchemaFile = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", help="The Avro schema of the values, for auto and avro."),
+    typer.Option(metavar="PATH", help="Avro schema of the values, for auto and avro."),
 ]
 SettingsOfApp = Annotated[
     str | None,
     typer.Option(
         "--app",
         metavar="MODULE:ATTR",
-        help="Take the settings of this app, also its oauth_cb, which no flag can give.",
+        help="Use the settings of this app, including its oauth_cb, which no flag can give.",
     ),
 ]
-AppDir = Annotated[Path, typer.Option(metavar="PATH", help="First on sys.path.")]
+AppDir = Annotated[Path, typer.Option(metavar="PATH", help="Folder to put first on sys.path.")]
 Workers = Annotated[int, typer.Option(metavar="INT", min=1, max=1_000, help="Number of workers.")]
 RoutingKind = Annotated[
-    str, typer.Option("--routing", metavar="TEXT", help="ring, sticky, auto-split or exclusive.")
+    str,
+    typer.Option(
+        "--routing", metavar="TEXT", help="Routing: ring, sticky, auto-split or exclusive."
+    ),
 ]
 SlotRanges = Annotated[
     list[str] | None,
     typer.Option(
         "--range",
         metavar="WORKER=RANGES",
-        help="For sticky: a worker's slots, as worker-0=0-99,200-299; repeatable.",
+        help="For sticky: the slots of a worker, as worker-0=0-99,200-299; repeatable.",
     ),
 ]
 Weights = Annotated[
@@ -209,9 +216,10 @@ Weights = Annotated[
     typer.Option(
         "--weight",
         metavar="WORKER=NUMBER",
-        help="For ring: a worker's share, relative to the others; repeatable.",
+        help="For ring: share of a worker relative to the others; repeatable.",
     ),
 ]
 Vnodes = Annotated[
-    int, typer.Option(metavar="INT", min=1, max=1_000, help="Points of each worker on the ring.")
+    int,
+    typer.Option(metavar="INT", min=1, max=1_000, help="Virtual nodes of each worker on the ring."),
 ]

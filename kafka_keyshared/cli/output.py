@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import enum
 import io
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, Literal, TypeAlias
 
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.logs import JsonFormatter
 
 Justify: TypeAlias = Literal["left", "right"]
 
@@ -38,6 +36,8 @@ def write_note(text: str) -> None:
 def write_result(result: Mapping[str, Any], output: OutputFormat, title: str) -> None:
     """Print a result as JSON on one line, as YAML, or as a table of names and values."""
     if output is OutputFormat.JSON:
+        import json
+
         sys.stdout.write(json.dumps(result) + "\n")
     elif output is OutputFormat.YAML:
         import yaml
@@ -64,7 +64,7 @@ def standard_output() -> Iterator[IO[bytes]]:
     except BrokenPipeError as error:
         # Otherwise the interpreter reports the error again when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise KeySharedError("standard output was closed before all was written") from error
+        raise KeySharedError("standard output was closed before the end of the result") from error
     finally:
         if out is not raw:
             out.detach()
@@ -100,6 +100,8 @@ def start_logging(level: str = "info", form: str = "text") -> None:
     it.
     """
     import logging
+
+    from kafka_keyshared.logs import JsonFormatter
 
     class ToStandardError(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

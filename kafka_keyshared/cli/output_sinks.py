@@ -71,8 +71,9 @@ def require_here(place: OutputTarget) -> None:
     """Raise :class:`ConfigError` for a place that a pod cannot write, only Spark."""
     if place.kind == PARQUET:
         raise ConfigError(
-            "--outputs parquet: a file of Parquet is there when it is closed, and a record is to "
-            "be done before; pods write topic:NAME, or JSON lines into a folder"
+            "--outputs parquet: a Parquet file is complete only when it is closed, which "
+            "is too late "
+            "for a record of a pod; give topic:NAME, or a folder for JSON lines"
         )
     if place.kind != TOPIC:
         _folder(place)
@@ -99,8 +100,7 @@ def outputs_to(place: OutputTarget, conf: Mapping[str, Any]) -> Iterator[Take]:
         file = LineFile(folder / f"{incarnation_name()}{LINES_SUFFIX}")
     except OSError as error:
         raise ConfigError(
-            f"--outputs {place.name}: {error.strerror}; give a folder that can be written, or "
-            "topic:NAME"
+            f"--outputs {place.name}: {error.strerror}; give a writable folder, or topic:NAME"
         ) from error
 
     def write(record: Record, outputs: Sequence[Output]) -> None:

@@ -57,9 +57,9 @@ class ReadArguments:
 def read_verb(arguments: ReadArguments, output: OutputFormat) -> int:
     """Print the chosen records, one per line."""
     if arguments.follow and arguments.until is not None:
-        raise ConfigError("--follow goes on and --until ends: give one of them")
+        raise ConfigError("--follow and --until exclude each other: give one of them")
     if arguments.run.config is None and (path := file_here()) is not None:
-        write_note(f"settings of {path}, which is in this folder")
+        write_note(f"using the settings of {path} in this folder")
     layers = layer(arguments.run)
     refuse(each for each in missing(layers) if each.settings != ("group",))
     ranges = _ranges(arguments.ranges)
@@ -92,7 +92,7 @@ def read_verb(arguments: ReadArguments, output: OutputFormat) -> int:
 def _ranges(text: str | None) -> tuple[SlotRange, ...]:
     if text is None:
         raise ConfigError(
-            "no range of slots is given: give --key-hash-range 0-10000,20001-30000, or "
+            "no slots are given: give --key-hash-range 0-10000,20001-30000, or "
             f"--key-hash-range 0-{SLOTS - 1} for all of them"
         )
     try:
@@ -114,7 +114,9 @@ def _reader(arguments: ReadArguments, layers: Layers, ranges: tuple[SlotRange, .
     elif not arguments.follow:
         until = ReadingBound("the end", "latest")
         if start.everywhere == "latest" and not start.single:
-            raise ConfigError("--from latest: nothing is there yet; give --follow to wait for it")
+            raise ConfigError(
+                "--from latest: the range is empty; give --follow to wait for new records"
+            )
     given = ("key", "key_schema", "slot_function")
     options = make_options({each: layers.options[each] for each in given if each in layers.options})
     try:
@@ -152,7 +154,7 @@ def parse_bound(
                 raise ConfigError(f"{flag} {text}: {twice.pop()} is given twice")
             single |= found
         elif everywhere is not None:
-            raise ConfigError(f"{flag} {text}: {piece!r} is one too many for all partitions")
+            raise ConfigError(f"{flag} {text}: {piece!r} is a second bound for all partitions")
         else:
             everywhere = _everywhere(flag, piece, clock)
     return ReadingBound(flag, everywhere, single)
@@ -180,11 +182,11 @@ def _tell_start(
     ranges: Iterable[SlotRange],
 ) -> None:
     slots = sum(each.last - each.first + 1 for each in ranges)
-    end = f"before {arguments.until}" if arguments.until else "where the logs end now"
+    end = f"before {arguments.until}" if arguments.until else "at the current ends of the logs"
     write_note(
         f"reading {counted(len(starts), 'partition')} of {', '.join(layers.topics)} at "
         f"{address_of(layers.conf)} for {slots / SLOTS:.1%} of the slots; "
-        f"{'goes on until Ctrl-C' if arguments.follow else f'ends {end}'}; joins no group and "
+        f"{'runs until Ctrl-C' if arguments.follow else f'ends {end}'}; joins no group and "
         "commits nothing"
     )
 
@@ -225,9 +227,9 @@ class _Reading:
         counts = self._reader.counts
         text = f"{counted(counts.read, 'record')} read, {self._written:,} printed"
         if counts.keyless and not keyless:
-            text += f"; {counts.keyless:,} without a key left out (--keyless takes them)"
+            text += f"; {counts.keyless:,} without a key left out (--keyless includes them)"
         if counts.undecodable:
-            text += f"; {counts.undecodable:,} left out whose key cannot be read"
+            text += f"; {counts.undecodable:,} with an unreadable key left out"
         return text + ("; ended by --limit" if self._written == self._limit else "")
 
 

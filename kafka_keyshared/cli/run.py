@@ -160,9 +160,9 @@ def settle_app(
         return layers
     if variables := package_variables(os.environ):
         log.warning(
-            "%s has its own settings; of the environment it heeds only what it reads itself "
-            "(kafka_keyshared.config.layered): %s. With --config FILE the file and the environment "
-            "are laid over its settings",
+            "%s has its own settings; the environment variables %s have an effect only if the app "
+            "reads them (kafka_keyshared.config.layered). With --config FILE the file and the "
+            "environment override its settings",
             arguments.handler,
             ", ".join(sorted(variables)),
         )
@@ -236,7 +236,7 @@ def gather(arguments: RunArguments) -> Layers:
         flags.append(from_flags({}, {START: EARLIEST}, "--from-beginning"))
     path = arguments.config
     if path is None and (path := file_here()) is not None:
-        log.info("settings of %s, which is in this folder", path)
+        log.info("using the settings of %s in this folder", path)
     return merge([*sources(path), *flags])
 
 

@@ -66,7 +66,7 @@ class InstanceProgress(NamedTuple):
             parts.append(f"{self.held:,} held")
         for count, what, how in (
             (self.running, "record", "running"),
-            (self.detached, "record", "running for long, others go on"),
+            (self.detached, "record", "detached"),
             (self.retrying, "key", "waiting for a retry"),
             (self.writing, "dead letter", f"on {_its(self.writing)} way"),
             (self.stuck, "key", "stuck"),
@@ -79,7 +79,7 @@ class InstanceProgress(NamedTuple):
     def _place(self, waiting: str) -> str:
         if not self.partitions:
             return "no partitions" if self.joined else f"waiting for partitions{waiting}"
-        lag = "not known yet" if self.lag is None else f"{self.lag:,}"
+        lag = "unknown" if self.lag is None else f"{self.lag:,}"
         return f"{counted(self.partitions, 'partition')}, lag {lag}"
 
     def end_line(self, seconds: float) -> str:
@@ -181,8 +181,8 @@ class StatusLine:
         if status.joined or self._waiting_since is None:
             return ""
         return (
-            f", {now - self._waiting_since:.0f} s so far; a member that died keeps its "
-            f"own for up to session.timeout.ms ({self._session:g} s)"
+            f" for {now - self._waiting_since:.0f} s; a crashed member keeps its "
+            f"partitions for up to session.timeout.ms ({self._session:g} s)"
         )
 
     def _rate(self, settled: int, now: float) -> float:

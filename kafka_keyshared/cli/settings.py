@@ -77,7 +77,7 @@ def typed_time(flag: str, text: str | None) -> int | None:
         return int(moment.timestamp() * 1_000)
     except (ValueError, OverflowError) as error:
         raise ConfigError(
-            f"{flag} {text}: give a time such as 2026-01-31T12:00Z (UTC unless it says otherwise), "
+            f"{flag} {text}: give a time such as 2026-01-31T12:00Z (UTC by default), "
             "or how long ago: 90s, 15m, 2h, 7d"
         ) from error
 
@@ -112,7 +112,7 @@ def _load_module(name: str, spec: str) -> Any:
         _show(error)
         raise ConfigError(
             f"{spec!r}: module {name!r} cannot be imported: {_named(error)}; "
-            "see the spelling, or give the folder it is in with --app-dir"
+            "check the spelling, or give its folder with --app-dir"
         ) from error
 
 

@@ -49,14 +49,14 @@ def _tell(report: SeedsReport) -> None:
     if report.whole:
         for name, count in seldom.items():
             write_error(
-                f"{name!r} was met {count} times; a run of {report.seeds} seeds has to meet it "
-                f"{OFTEN} times, or it has shown too little about it"
+                f"{name!r} occurred {count} times; a run of {report.seeds} seeds needs {OFTEN} "
+                "occurrences to be conclusive"
             )
     elif seldom:
         write_note(
-            f"{len(seldom)} of {len(report.sometimes)} rare states were met fewer than {OFTEN} "
-            f"times (-o json names them); {WHOLE_SEEDS} seeds of {WHOLE_STEPS} steps have to meet "
-            "each so often"
+            f"{len(seldom)} of {len(report.sometimes)} rare states occurred fewer than {OFTEN} "
+            f"times (-o json names them); {WHOLE_SEEDS} seeds of {WHOLE_STEPS} steps have to "
+            "reach that number"
         )
 
 
@@ -72,7 +72,7 @@ class _Progress:
         """Note a seed that has ended."""
         self._ended += 1
         if outcome.violations:
-            write_note(f"seed {outcome.seed} has broken something; more at the end")
+            write_note(f"seed {outcome.seed} violated a rule; details follow at the end")
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + TELL_EVERY
             write_note(f"{self._ended} of {self._count} seeds")

@@ -64,7 +64,9 @@ def audit_verb(arguments: AuditArguments, output: OutputFormat) -> int:
         spans = spans_of(conf, topics.topics, topics.group) if topics.topics else []
         _require_records([*log_spans], log_topic)
     elif not Path(arguments.log).exists():
-        raise ConfigError(f"{arguments.log}: not there; give the folder that --audit-log was given")
+        raise ConfigError(
+            f"{arguments.log}: the folder does not exist; give the folder of --audit-log"
+        )
     began = time.monotonic()
     with on_spark(arguments.spark) as spark:
         rows = processed_log(spark, arguments.log, conf, log_spans)
@@ -86,7 +88,9 @@ def audit_verb(arguments: AuditArguments, output: OutputFormat) -> int:
 
 def _require_records(spans: list[OffsetSpan], topic: str | None) -> None:
     if topic is not None and not any(span.end > span.begin for span in spans):
-        raise KeySharedError(f"topic:{topic}: there is not one row in it; was it written?")
+        raise KeySharedError(
+            f"topic:{topic}: the topic has no rows; check that the log was written"
+        )
 
 
 def _write(found: Audit) -> None:

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 from kafka_keyshared.cli.dlq_options import (
     LetterOptions,
     LetterTopicOptions,
+    ProgressPlace,
     cut,
     hint,
+    loaded,
     moment,
+    others,
     printable,
     reading,
     words,
 )
-from kafka_keyshared.cli.dlq_progress import ProgressPlace, loaded, others
 from kafka_keyshared.cli.no_broker import Away
 from kafka_keyshared.cli.output import OutputFormat, write_note, write_result, write_table
 from kafka_keyshared.cli.spark_tools import SparkPlaceArguments, on_spark
@@ -134,7 +136,7 @@ def _check(arguments: DlqArguments) -> None:
         raise ConfigError(f"--format {arguments.form}: give {' or '.join(FORMS)}")
     place = arguments.export
     if place is not None and "://" not in place and Path(place).exists():
-        raise ConfigError(f"--export {place}: there is such a folder; name one that is not there")
+        raise ConfigError(f"--export {place}: the folder exists; name a new one")
     file = arguments.select
     if file is not None and not file.parent.is_dir():
         raise ConfigError(f"--select {file}: there is no folder {file.parent}")
@@ -145,7 +147,7 @@ def _spans(conf: Mapping[str, Any], topic: str) -> list[OffsetSpan]:
     with reading(conf) as consumer:
         bounds = scan.bounds_of(consumer, topic)
     if not any(low < high for low, high in bounds.values()):
-        raise KeySharedError(f"{topic!r} has not one record, so there is no dead letter to look at")
+        raise KeySharedError(f"{topic!r} is empty: there are no dead letters")
     return [OffsetSpan(topic, partition, *bound) for partition, bound in bounds.items()]
 
 
@@ -156,7 +158,7 @@ def _write_out(
     if arguments.select is not None:
         if not found.letters:
             raise KeySharedError(
-                "not one letter is chosen, so --select has nothing to write: choose otherwise"
+                "no dead letter is selected, so --select has nothing to write: change the selection"
             )
         _write_places(arguments.select, on_letters.places(meant, topic))
     if arguments.export is not None:
@@ -262,15 +264,15 @@ def _notes(arguments: DlqArguments, result: Mapping[str, Any]) -> None:
     strange = result["foreign"] + result["unreadable"]
     if strange:
         write_note(
-            f"{strange:,} records are no letters of this package, or cannot be read; such as "
+            f"{strange:,} records are no dead letters of this package, or cannot be read; such as "
             f"{', '.join(each['at'] for each in result['not_letters'])}"
         )
     if others := result.get("same_keys"):
         write_note(
-            f"{others:,} of them are there for the sake of their keys"
+            f"{others:,} of them were added because of their keys"
             if arguments.whole_keys
-            else f"{others:,} more letters are of the same keys and are not chosen: --whole-keys "
-            "takes them too, so that a replay has all of a key in order"
+            else f"{others:,} more letters have the same keys and are not selected: --whole-keys "
+            "includes them, so that a replay has all of a key in order"
         )
     if arguments.export is not None:
         write_note(f"the letters are in {arguments.export}")

@@ -209,7 +209,7 @@ def _run(
                 "(--archives FILE#environment). The batch is not committed"
             ) from error
         raise KeySharedError(
-            f"Spark has failed, and the batch is not committed: {why}; look into {session.log}"
+            f"Spark has failed, and the batch is not committed: {why}; see {session.log}"
         ) from error
 
 
@@ -276,7 +276,7 @@ def _telling(spark: SparkSession) -> Iterator[SparkProgressLog]:
             try:
                 telling.tick()
             except Exception as error:  # noqa: BLE001 - whatever ends the run, its thread tells
-                log.debug("no progress is known: %s", error)
+                log.debug("the progress is unknown: %s", error)
                 return
 
     thread = threading.Thread(target=live, name="keyshared-spark-progress", daemon=True)

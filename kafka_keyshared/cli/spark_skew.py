@@ -63,7 +63,7 @@ def skew_verb(arguments: SkewArguments, output: OutputFormat) -> int:
     by = arguments.by or ("seconds" if found.totals["seconds"] else "records")
     if not found.totals[by]:
         needs = "--log LOG" if by == "seconds" else "-t TOPIC"
-        raise ConfigError(f"--by {by}: there are none to go by; give {needs}")
+        raise ConfigError(f"--by {by}: there are none; give {needs}")
     rings = {count: spread(found, by, count) for count in arguments.workers}
     most = arguments.workers[-1]
     weights = balanced(found, by, most)
@@ -71,11 +71,11 @@ def skew_verb(arguments: SkewArguments, output: OutputFormat) -> int:
     result = _told(found, by, rings, weights, after)
     if arguments.weights_file is not None:
         write_weights(arguments.weights_file, weights)
-        write_note(f"keyshared run --ring-weights {arguments.weights_file} loads them")
+        write_note(f"keyshared run --ring-weights {arguments.weights_file} uses them")
     if arguments.out is not None:
         before = rings[most]
         loads = {name: [before.by_worker[name], after.by_worker[name]] for name in weights}
-        plot = bars(f"load of {most} workers", loads, ["as it is", "with weights"], by)
+        plot = bars(f"load of {most} workers", loads, ["without weights", "with weights"], by)
         text = json.dumps(result, indent=2) + "\n"
         write_report(arguments.out, {"skew.json": text, "skew.svg": plot})
     if output is OutputFormat.TABLE:
@@ -139,7 +139,7 @@ def _write(result: dict[str, Any], by: str) -> None:
     rings = [(count, each) for count, each in result["workers"].items()]
     rings.append((f"{rings[-1][0]}, with weights", result["weighted"]))
     write_table(
-        f"what a ring makes of it, in {by}",
+        f"load of a ring, in {by}",
         {"workers": "left", "busiest": "right", "imbalance": "right", "speed-up": "right"},
         [
             (

@@ -78,20 +78,20 @@ def without_effect(app: KeyShared) -> list[str]:
     def changed(names: tuple[str, ...]) -> list[str]:
         return [each for each in names if getattr(options, each) != getattr(plain, each)]
 
-    note(changed(SERVERS), "a run there has no server of its own; its pages are Spark's")
-    note(changed(("tracing",)), "a run there makes no spans")
+    note(changed(SERVERS), "a Spark run has no server; use Spark's pages")
+    note(changed(("tracing",)), "a Spark run makes no spans")
     note(
         changed(("shards", "detach_after", "on_evict", "unblocking_interval", "new_workers_wait")),
-        "a task is one worker, and none comes or goes within a batch",
+        "a task is one worker, and the workers of a batch do not change",
     )
     limits = [f"ack_timeout={options.time_limit:g} s"] if options.time_limit else []
     note(
         limits + changed(("on_stuck",)),
-        "a task waits for its handler as long as that takes; have the handler limit its own calls",
+        "a task waits for its handler without a limit; set timeouts in the handler",
     )
     note(
         changed(STOPS),
-        "positions are committed behind each batch, and a stop or a rebalance waits for the batch",
+        "positions are committed after each batch, and a stop or a rebalance waits for the batch",
     )
     note(
         changed(("dlq_limit",)) and ["dlq_limit across workers"],

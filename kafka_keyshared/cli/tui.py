@@ -44,7 +44,7 @@ class Screen(App[None]):
 
     TITLE = "keyshared top"
     CSS = "Static { padding: 0 1; } DataTable { height: 1fr; border-top: solid $primary; }"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "quit", "end")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "quit", "quit")]
 
     def __init__(self, read: Callable[[], Status], *, where: str, keys: bool) -> None:
         super().__init__()

@@ -32,11 +32,11 @@ def read_weights(path: Path | None) -> dict[str, float] | None:
     except OSError as error:
         raise ConfigError(f"--ring-weights {path}: {error.strerror}") from error
     except ValueError as error:
-        raise ConfigError(f"--ring-weights {path}: it is no JSON: {error}") from error
+        raise ConfigError(f"--ring-weights {path}: not JSON: {error}") from error
     weights = found.get(WEIGHTS) if isinstance(found, dict) else None
     if not isinstance(weights, dict) or not weights:
         raise ConfigError(
-            f'--ring-weights {path}: it has no "{WEIGHTS}"; give what spark skew wrote with '
-            "--weights-file"
+            f'--ring-weights {path}: it has no "{WEIGHTS}"; give the file that spark skew '
+            "wrote with --weights-file"
         )
     return weights

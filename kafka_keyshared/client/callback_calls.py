@@ -136,7 +136,7 @@ class CallbackCalls:
         if (call, self.event) not in self._said:
             self._said.add((call, self.event))
             log.info(
-                "%s() in %s does nothing: the app has committed what is safe before it called it",
+                "%s() in %s does nothing: the app committed all safe positions before the callback",
                 call,
                 self.event,
             )

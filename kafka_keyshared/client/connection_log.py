@@ -59,7 +59,7 @@ class OutageLog:
         clock: Callable[[], float] = time.monotonic,
         *,
         tell: Callable[[int, str], None] = _to_log,
-        meanwhile: str = "what is held goes on, and they are tried again and again",
+        meanwhile: str = "held records still run; the connection is retried",
         no_token: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self._answers = answers

@@ -1,4 +1,4 @@
-"""Leaving the group in a way that lets the client close.
+"""The leave of a group, such that the client can close.
 
 ``close()`` of librdkafka may hang forever during a rebalance (librdkafka #4041 and #4884). It sends
 a LeaveGroup, and passes an assignment that still arrives to a rebalance callback. If the LeaveGroup

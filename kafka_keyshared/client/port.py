@@ -330,7 +330,7 @@ def unreachable(
 ) -> BrokerUnavailableError:
     """Return the error for a cluster that does not answer: address, reason and remedy.
 
-    ``conf`` allows a missing token to be told apart from a broker that does not answer.
+    ``conf`` tells a missing token from a broker that does not answer.
     """
     if (missing := no_token(conf, why)) is not None:
         return BrokerUnavailableError(
@@ -340,7 +340,7 @@ def unreachable(
     return BrokerUnavailableError(
         f"no broker answered at {bootstrap}: {why}; see that the address and port are right, that "
         "the broker runs, that it advertises an address that can be reached from here, and that "
-        "'security.protocol' is what it expects"
+        "'security.protocol' matches its listener"
     )
 
 

@@ -49,8 +49,8 @@ class Silence:
             return
         self._tell_at = now + SAY_EVERY
         self.told = True
-        reason = cause_in(self.reasons) or "no reason is told"
+        reason = cause_in(self.reasons) or "reason unknown"
         self._tell(
             f"nothing has come from {self._address} for {now - self._since:.0f} s ({reason}); "
-            "it is asked again and again"
+            "the request is repeated"
         )

@@ -1,4 +1,4 @@
-"""Settings of the Kafka client: defaults, refused settings, and what other clients share.
+"""Settings of the Kafka client: defaults, refusals, and shared settings.
 
 Each rule comes from the client's measured behavior (``docs/internals/client-behavior.md``), or from
 a named decision. The doctor warns of settings that are merely dangerous.

@@ -27,7 +27,8 @@ HttpHost: TypeAlias = Annotated[
 TokenFile: TypeAlias = Annotated[
     Annotated[str, Meta(min_length=1)] | None,
     Meta(
-        description="File with the token for commands over HTTP, such as `keyshared ring assign`. "
+        description="File with the token for commands over HTTP, such as `keyshared routing "
+        "assign`. "
         "Not set: these commands are refused.",
         extra={"allowed": "the path of a file"},
     ),

@@ -180,7 +180,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Meta(
             description="Hash function that maps a key to its 16-bit slot: this package's own "
             "(mmh3), 32-bit FNV-1a (fnv1a), Pulsar's (pulsar) or Celeriant's (blake3_u16: keys of "
-            "16 bytes, and the extra blake3). See `keyshared ring where`."
+            "16 bytes, and the extra blake3). See `keyshared routing where`."
         ),
     ] = "mmh3"
     routing: Annotated[

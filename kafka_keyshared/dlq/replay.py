@@ -151,8 +151,8 @@ class Replay:
             if index is not None and plan.state[index] == State.PENDING:
                 if not plan.is_of(index, letter):
                     self.outcome.halted = (
-                        f"at {letter.at} stands another letter than when this was planned: the "
-                        "topic was made anew; nothing more is sent"
+                        f"{letter.at} is another letter than in the plan: the topic was created "
+                        "again; the replay stops"
                     )
                     break
                 seen[index] = 1

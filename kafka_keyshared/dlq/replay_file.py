@@ -75,7 +75,7 @@ class Journal:
             self._marks.update(marks_in(found))
             return
         if (found.get("file"), found.get("version")) != (KIND, VERSION):
-            raise ValueError("its first line says something else")
+            raise ValueError("it has another first line")
         if found.get("topic") != self._topic:
             raise ConfigError(
                 f"{self.path} is the progress of replays of {found.get('topic')!r}, not of "
@@ -120,7 +120,7 @@ class Journal:
             os.fsync(self._descriptor)
         except OSError as error:
             raise KeySharedError(
-                f"{self.path}: {error.strerror}: what was replayed last could not be written down "
+                f"{self.path}: {error.strerror}: the last replayed letters could not be recorded "
                 "and will be replayed again; make room, or move the file and name it with --state"
             ) from error
 

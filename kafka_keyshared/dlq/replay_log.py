@@ -48,8 +48,9 @@ SILENCE = 15.0
 _PARTITION = 0
 _WAIT = 0.2
 _NEEDED = (
-    "nothing was replayed, because it could not be written down. That needs READ and WRITE on this "
-    "topic, and CREATE unless somebody has made it (one partition, cleanup.policy=compact)"
+    "nothing was replayed, because the progress cannot be recorded. That needs "
+    "READ and WRITE on this "
+    "topic, and CREATE if it does not exist (one partition, cleanup.policy=compact)"
 )
 _IN_A_FILE = "keep the progress in a file with --state PATH"
 
@@ -180,8 +181,8 @@ class KafkaProgress:
             return None
         hours = int(found["retention.ms"].value) / 3_600_000
         return (
-            f"{self.topic} has cleanup.policy={policy}, so after {hours:,.0f} h nothing of this is "
-            "known and letters are sent again: set cleanup.policy=compact"
+            f"{self.topic} has cleanup.policy={policy}, so the progress is lost after "
+            f"{hours:,.0f} h and letters are sent again: set cleanup.policy=compact"
         )
 
     # --- adding ---
@@ -225,7 +226,7 @@ class KafkaProgress:
         if self.foreign:
             raise ConfigError(
                 f"{self.topic} has records that are no replay's progress, such as "
-                f"{self.foreign[0]}: it seems to be somebody else's"
+                f"{self.foreign[0]}: another program seems to use it"
             )
 
     def _await_silence(self, consumer: Consumer, note: Callable[[str], None]) -> None:
@@ -263,7 +264,7 @@ class KafkaProgress:
                 if key.run != self._run and value.get("state") == "works":
                     self.lost = (
                         f"{value.get('who')} took this replay's place, because this one was "
-                        f"silent for {self._silence:g} s; what it had sent is written down"
+                        f"silent for {self._silence:g} s; its progress is recorded"
                     )
         finally:
             consumer.close()
@@ -297,7 +298,7 @@ class KafkaProgress:
         except KeySharedError as error:
             self._mute = True
             raise KeySharedError(
-                f"{error}; what was replayed last could not be written down and will be replayed "
+                f"{error}; the last replayed letters could not be recorded and will be replayed "
                 f"again. If this goes on, {_IN_A_FILE}"
             ) from error
         self._marks.update(marks.values())

@@ -128,7 +128,7 @@ def _hint(topic: str, there: Container[str]) -> str:
     if base.endswith(DLQ_SUFFIX) and base in there:
         source = base.removesuffix(DLQ_SUFFIX)
         return (
-            f"-t names the topic whose dead letters they are: give -t {source}, or for the "
+            f"-t names the source topic: give -t {source}, or for the "
             f"dead-letter topic itself --dlq {base}"
         )
     if base != topic and base in there:
@@ -136,7 +136,7 @@ def _hint(topic: str, there: Container[str]) -> str:
             f"no record of {base!r} was given up with the setting dlq=true; where its dead "
             "letters go to another topic, name that with --dlq"
         )
-    return "name the dead-letter topic with --dlq, or with -t the topic whose dead letters they are"
+    return "name the dead-letter topic with --dlq, or the source topic with -t"
 
 
 def letters(

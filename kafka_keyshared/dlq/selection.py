@@ -64,7 +64,7 @@ class LetterSelection:
         for partition, rows in self._rows.items():
             self._rows[partition] = sorted(set(rows))
         if not self._rows:
-            raise ConfigError(f"--selection {file}: there is not one letter in it")
+            raise ConfigError(f"--selection {file}: the file has no letters")
 
     def _add(self, line: _SelectionLine) -> None:
         place = _AT.fullmatch(line.at)

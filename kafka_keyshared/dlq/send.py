@@ -138,7 +138,7 @@ class KafkaSender:
             timeout = min(timeout, 0.01)
         self._poll(self._shared, timeout)
         if self._unanswered and (why := self._patience.over()) is not None:
-            self._given_up = f"{why}; whether they were written is not known"
+            self._given_up = f"{why}; they may or may not have been written"
             for producer in filter(None, (self._shared, self._alone)):
                 producer.purge()
 

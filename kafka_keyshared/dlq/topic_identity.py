@@ -95,8 +95,8 @@ class SameTopic:
         error = answer.exception()
         if error is None:
             changed = answer.result() not in {self._id, None}
-            return f"{self._topic} was made anew; nothing more is sent" if changed else None
+            return f"{self._topic} was created again; the replay stops" if changed else None
         reason = error.args[0] if error.args else None
         if isinstance(reason, KafkaError) and reason.code() in _GONE:
-            return f"{self._topic} was deleted; nothing more is sent"
+            return f"{self._topic} was deleted; the replay stops"
         return None  # it is asked again

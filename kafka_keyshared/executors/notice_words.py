@@ -59,7 +59,7 @@ def _attempts(attempts: int, failure: Failure | None) -> str:
 def _cure(*, dlq: bool) -> str:
     """Return the advice for blocked keys, with or without a dead-letter topic."""
     if dlq:
-        orders = "app.release(), app.drop() or app.dead_letter()"
+        orders = "app.unblock(), app.drop() or app.dead_letter()"
         return f"Mend the handler and restart, or say what becomes of it ({orders})"
     return "Mend the handler and restart, or give a dead-letter topic (dlq=True)"
 
@@ -119,7 +119,7 @@ def lane_diverted(fact: facts.LaneDiverted) -> FactWords:
     attempts = _attempts(fact.attempts, fact.failure)
     return FactWords(
         f"{named_key(fact.about.key)} is diverted from {_place(fact.about)} on: it failed "
-        f"({attempts}); until it is released, its later records go to the dead-letter topic "
+        f"({attempts}); until it is unblocked, its later records go to the dead-letter topic "
         "without an attempt"
     )
 
@@ -145,10 +145,10 @@ def lane_blocked(fact: facts.LaneBlocked) -> FactWords:
 
 def _blocked_cure(fact: facts.LaneBlocked) -> str:
     if fact.archived:
-        return "Its copy is in the dead-letter topic; mend the handler and restart, or release it"
+        return "Its copy is in the dead-letter topic; mend the handler and restart, or unblock it"
     if fact.diverted is not None:
         return (
-            f"It is not diverted, because {fact.diverted} keys of its partition are: release "
+            f"It is not diverted, because {fact.diverted} keys of its partition are: unblock "
             "one of them, or mend the handler and restart"
         )
     return _cure(dlq=fact.dlq)
@@ -173,7 +173,7 @@ def _blocked_lane(lane: BlockedLane) -> str:
 
 
 _ORDERED = {
-    Disposition.RETRY: "is released",
+    Disposition.RETRY: "is unblocked",
     Disposition.DROP: "is dropped",
     Disposition.DEAD_LETTER: "goes to the dead-letter topic",
 }

@@ -18,7 +18,7 @@ from kafka_keyshared.executors.handling.call_record import Called
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.handling.outputs import Take
 from kafka_keyshared.executors.lease import LeasedSlice, Together
-from kafka_keyshared.executors.port import Handover
+from kafka_keyshared.executors.port import Handover, take_back_all
 
 Handle: TypeAlias = Callable[[Any], Any]
 
@@ -77,6 +77,22 @@ class ThreadCell(ABC):
     def current(self) -> LeasedSlice | Together | None:
         """Return the slice or call that it runs."""
 
+    @abstractmethod
+    def is_in(self, id_: int) -> bool:
+        """Return whether the thread runs that slice, or a call with its record."""
+
+    @abstractmethod
+    def has_work(self) -> bool:
+        """Return whether records, fences or orders about state wait for the thread."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Have the thread end after its current work."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Clear the remaining work in a forked child: it ends after the current record."""
+
     def make(self) -> Made:
         """Make the handler, in the worker's own thread."""
         return self.spec.make()
@@ -111,6 +127,18 @@ class WorkerCell(ThreadCell):
         """Return a slice on its way through the worker."""
         return Handover(slice_)
 
+    def has_work(self) -> bool:
+        """Return whether its inbox has items."""
+        return not self.inbox.empty()
+
+    def finish(self) -> None:
+        """Put the end marker behind the items of its inbox."""
+        self.inbox.put(None)
+
+    def clear(self) -> None:
+        """Take back all unstarted records: each iterator ends after the current one."""
+        take_back_all(self.given)
+
     def is_in(self, id_: int) -> bool:
         """Return whether the thread runs that slice."""
         current = self.current  # read once: its own thread may leave the slice
@@ -139,6 +167,6 @@ class WorkerCell(ThreadCell):
         """
         while not self.inbox.empty():
             following.inbox.put(self.inbox.get())
-        self.inbox.put(None)
+        self.finish()
         if self.thread is not None:
             self.thread.name += " (stuck)"

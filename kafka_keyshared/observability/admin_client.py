@@ -21,12 +21,12 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.former_names import RefusesFormerNames
 from kafka_keyshared.observability.doctor.instance import PATH, ask_status, status_address
 from kafka_keyshared.observability.web.command_list import (
     VERBS,
     DeadLetterOrder,
     Done,
-    DrainOrder,
     DropOrder,
     FilterOrder,
     LettersOrder,
@@ -35,12 +35,13 @@ from kafka_keyshared.observability.web.command_list import (
     OrderRefused,
     OrderRequest,
     PauseOrder,
+    QuiesceOrder,
     RangeOrder,
-    ReleaseOrder,
     ReplayOrder,
     ResumeOrder,
     ScaleOrder,
     SlotOrder,
+    UnblockOrder,
 )
 from kafka_keyshared.observability.web.commands import ACTIONS, NAME_HEADER
 from kafka_keyshared.observability.web.group.view import GroupView
@@ -68,7 +69,7 @@ class _SnapshotLayout(msgspec.Struct):
     version: int
 
 
-class AdminClient:
+class AdminClient(RefusesFormerNames):
     """An instance, at the address of its admin API (``console_port``).
 
     The address of its metrics (``http_port``) takes orders too and has the status. Orders need
@@ -120,7 +121,7 @@ class AdminClient:
     def group(self) -> GroupView:
         """Return the instances of its group as it sees them; needs the port of the admin API.
 
-        The first call takes up to 5 s: it waits for the reports of the others.
+        The first call takes up to 5 s, because it waits for the reports of the others.
         """
         path = "/api/v1/group"
         answer = self._ask("GET", path)
@@ -159,9 +160,9 @@ class AdminClient:
         """Resume fetching from these topics and partitions; from all when neither is given."""
         return self.order(ResumeOrder(topics=_tuple(topics), partitions=_tuple(partitions)))
 
-    def drain(self, timeout: float = 30.0) -> Done:
+    def quiesce(self, timeout: float = 30.0) -> Done:
         """Pause everything, and let fetched records end and be committed."""
-        return self.order(DrainOrder(timeout=timeout))
+        return self.order(QuiesceOrder(timeout=timeout))
 
     def scale(self, workers: int, timeout: float = 30.0) -> Done:
         """Change the number of workers."""
@@ -189,16 +190,16 @@ class AdminClient:
         """Set the key patterns that a worker accepts. An empty list accepts every key."""
         return self.order(FilterOrder(worker=worker, patterns=tuple(patterns), timeout=timeout))
 
-    def release(self, key: str | None = None, *, at: str = "") -> Done:
-        """Release a closed lane, named by its key or coordinates such as ``orders-3@17``."""
-        return self.order(ReleaseOrder(key=key, at=at))
+    def unblock(self, key: str | None = None, *, at: str = "") -> Done:
+        """Unblock a closed key, named by itself or by coordinates such as ``orders-3@17``."""
+        return self.order(UnblockOrder(key=key, at=at))
 
     def drop(self, key: str | None = None, *, at: str = "") -> Done:
-        """Drop the record that keeps a lane closed."""
+        """Drop the record that keeps a key closed."""
         return self.order(DropOrder(key=key, at=at))
 
     def dead_letter(self, key: str | None = None, *, at: str = "") -> Done:
-        """Send the record that keeps a lane closed to the dead-letter topic."""
+        """Send the record that keeps a key closed to the dead-letter topic."""
         return self.order(DeadLetterOrder(key=key, at=at))
 
     def lift_dlq_limit(self) -> Done:

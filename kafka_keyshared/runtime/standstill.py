@@ -1,4 +1,4 @@
-"""Standstills of the owner thread or of the whole process, and the records that ran.
+"""Standstills of the owner thread or the process, and their running records.
 
 Two threads record the time: the owner after each round, and the caller of ``run()``, which checks
 once a second. If both have the same gap, no thread of the process ran. The process was stopped, its

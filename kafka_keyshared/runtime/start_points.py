@@ -1,4 +1,4 @@
-"""Start positions of assigned partitions: committed, chosen by the user, or by the reset policy."""
+"""Start positions of assigned partitions: committed, chosen, or by reset policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan of the owner's wait in a round: its length and its reason.
+"""Plan of the owner's wait in a round, with its reason.
 
 A round waits at most once, in one of two places. While work is under way the owner waits in its
 mailbox, because the next report can free a worker. While nothing is under way it waits in the

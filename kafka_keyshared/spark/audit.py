@@ -90,8 +90,8 @@ def audit(
     totals = totals_of(whole)
     if not totals["produced"]:
         raise KeySharedError(
-            "nothing says what was produced, so nothing can be called lost: the topics (-t) "
-            "have no record in this range, and the log has no rows of a producer"
+            "no produced records are known, so losses cannot be found: the topics (-t) have no "
+            "record in this range, and the log has no rows of a producer"
         )
     with suspects(whole, lane, by_record=totals.pop("suspects") > 0) as few:
         found = (

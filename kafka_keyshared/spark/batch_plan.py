@@ -125,8 +125,8 @@ def outcome(
     for partition, text in encoded.items():
         if text.truncated:
             raise InvariantError(
-                f"{partition}: what is settled beyond {entries[partition].position} does not fit "
-                "in the commit metadata, and the batch was planned so that it would"
+                f"{partition}: the settled set beyond {entries[partition].position} does not "
+                "fit in the commit metadata, although the batch was planned for it"
             )
     return entries
 

@@ -159,7 +159,7 @@ def _of_spark() -> Iterator[Misfit]:
         which = "no Spark" if core is None else f"Spark {core.version}"
         yield Misfit(
             SparkMismatch.SPARK,
-            f"pyspark {installed} would start what is in {spark_home()}, which is {which}",
+            f"pyspark {installed} would start {spark_home()}, which is {which}",
             f"unset SPARK_HOME, or set it to a Spark {installed}",
         )
 

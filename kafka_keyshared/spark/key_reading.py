@@ -60,7 +60,7 @@ def read_keys(
                     wait(READ_AGAIN_AFTER if after is None else after)
             except Undecodable as error:
                 found.append((None, str(error)))
-            except Exception as error:  # noqa: BLE001 - whatever it is, this record has no key
+            except Exception as error:  # noqa: BLE001 - after any error this record has no key
                 found.append((None, f"{type(error).__name__}: {error}"))
     return found
 

@@ -116,7 +116,7 @@ def look_around(modules: tuple[str, ...]) -> ExecutorReport:
     for name in modules:
         try:
             importlib.import_module(name)
-        except Exception as error:  # noqa: BLE001 - whatever a module raises is told
+        except Exception as error:  # noqa: BLE001 - any error of a module is reported
             missing.append(f"{name} ({type(error).__name__}: {error})")
     version = (sys.version_info[0], sys.version_info[1])
     return ExecutorReport(socket.gethostname(), sys.executable, version, tuple(missing))

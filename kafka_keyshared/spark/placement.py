@@ -62,8 +62,8 @@ class RecordPlacement:
         routing = settings.routing.of(settings.workers)
         if settings.routing.declared(settings.workers) is not None or routing.uncovered():
             raise ConfigError(
-                "filters, and ranges that leave slots to nobody, are not run on Spark: give every "
-                "key a worker, or stay with `keyshared run`"
+                "filters, and ranges that leave slots without a worker, do not run on Spark: give "
+                "every key a worker, or use `keyshared run`"
             )
         self.numbers = place_numbers(len(settings.workers))
         mode = settings.routing.mode

@@ -339,7 +339,7 @@ def _innermost(error: BaseException) -> str:
         while java.getCause() is not None:
             java = java.getCause()
         return str(java.getMessage() or java.toString())
-    except Exception as gone:  # noqa: BLE001 - nothing more is to be had of it, whatever it raises
+    except Exception as gone:  # noqa: BLE001 - any error means that Java is gone
         return f"Spark's Java has ended ({type(gone).__name__})"
 
 

@@ -90,7 +90,7 @@ def release(made: Made, mine: Sequence[tuple[int, int]], file: Path, *, go_on: b
         written = pickle.dumps(state)
     except Exception as error:
         raise KeySharedError(
-            f"what release() returned cannot be written: {type(error).__name__}: {error}; return "
+            f"release(): its result cannot be written: {type(error).__name__}: {error}; return "
             "what can be pickled"
         ) from error
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -58,7 +58,8 @@ TAKEN_BY_MYPYC = """
 WIDE = """
     runtime/*.py client/*.py model.py hashing.py headers.py executors/command_interpreter.py
     executors/threads/thread_lifecycle.py executors/failed_lanes.py executors/mailbox.py
-    executors/port.py executors/threads/pool.py executors/thread_state.py
+    executors/port.py executors/threads/handler_calls.py executors/threads/pool.py
+    executors/thread_state.py
 """
 
 SETUP = {

@@ -59,7 +59,7 @@ def test_the_embedded_cluster_gets_no_more_than_it_keeps(
     )
     (row,) = skew.measure(plan, embedded_cluster, said.append)["rows"]
     assert row["records"] == 60
-    assert "embedded cluster: 60 records, because it keeps no more" in said
+    assert "embedded cluster: 60 records, because it holds no more" in said
 
 
 def test_bare_threads_that_only_sleep_share_the_records(embedded_cluster: Cluster) -> None:

@@ -38,7 +38,7 @@ def test_a_run_that_reaches_no_record_is_no_measurement(tmp_path: Path) -> None:
 
 def test_help_is_measured_for_every_verb() -> None:
     every = start.verbs()
-    assert {(), ("run",), ("doctor",), ("ring", "where")} <= set(every)
+    assert {(), ("run",), ("doctor",), ("routing", "where")} <= set(every)
     assert len(every) == len(set(every))
     result = start.measure_help(1, [(), ("doctor",)])
     assert floors_of("help") <= result.keys()

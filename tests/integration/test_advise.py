@@ -403,7 +403,7 @@ def test_what_was_read_is_reported_although_the_brokers_have_gone_since(
         )
     assert tally.records == 100
     assert (found.arrivals, found.arrivals_from) == (None, None)
-    assert any("how much arrives is not told" in each for each in said)
+    assert any("the arrival rate is unknown" in each for each in said)
 
 
 def test_brokers_that_go_away_while_it_reads_are_told_and_waited_for(

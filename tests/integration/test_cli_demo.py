@@ -68,7 +68,7 @@ def test_an_audit_log_has_what_was_written_and_what_became_of_it(
     assert counts["handled", "ok"] == 3_000 - result["dead_lettered"]
     refused = in_process(capsys, "demo", "--audit-log", "topic:flights.log")
     assert refused.status == 2
-    assert "give a folder; the demo's Kafka ends with it" in refused.err
+    assert "give a folder; the Kafka of the demo ends with the demo" in refused.err
 
 
 def test_many_more_handlers_wait_at_once_than_there_are_partitions(
@@ -107,7 +107,7 @@ def test_the_table_is_in_words_and_whole_on_a_terminal_of_80_columns() -> None:
     assert not [line for line in table if "_" in line], "a name of the program, and not a word"
     assert re.search(r"partitions +│ +4 │", shown)
     assert re.search(r"workers +│ +16 │", shown)
-    assert re.search(r"all as promised +│ +yes │", shown)
+    assert re.search(r"contract kept +│ +yes │", shown)
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_on_a_terminal_there_is_live_progress_and_a_table() -> None:
     for name in ("written", "done", "committed"):
         assert re.search(rf"{name} \S+ 20,000 of 20,000", plain), plain[-3000:]
     assert re.search(r"dead letters \S+ 174 of 174", plain)
-    assert re.search(r"records that overtook one of their aircraft\s+│\s+0", plain)
-    assert re.search(r"same answer as straight from the file\s+│\s+yes", plain)
+    assert re.search(r"records out of order for their aircraft\s+│\s+0", plain)
+    assert re.search(r"same result as from the file\s+│\s+yes", plain)
 
 
 def test_a_demo_that_is_interrupted_judges_nothing() -> None:

@@ -94,7 +94,7 @@ def test_the_table_has_a_line_for_each(
     assert words[:2] == ["1", "0"]
     assert words[4:] == [str(slot_of(b"customer-7")), "customer-7", "{", '"amount":', "3", "}"]
     assert second.endswith("\u00e4 and b")
-    said = "5 records read, 4 printed; 1 without a key left out (--keyless takes them)"
+    said = "5 records read, 4 printed; 1 without a key left out (--keyless includes them)"
     assert ended.err.splitlines()[-1] == said
 
 
@@ -155,7 +155,7 @@ def test_key_and_slot_function_are_those_of_the_settings_file(
     found = json.loads(ended.out)
     assert (found["key"], found["record_key"]) == ({"text": "customer-7"}, {"text": "own"})
     assert found["slot"] == 53_910
-    assert "settings of keyshared.toml, which is in this folder" in ended.err
+    assert "using the settings of keyshared.toml in this folder" in ended.err
     ended = in_process(capsys, "read", *ALL, "--json", "--slot-function", "mmh3")
     assert json.loads(ended.out)["slot"] == slot_of(b"customer-7")
 
@@ -166,7 +166,7 @@ def test_follow_goes_on_until_ctrl_c_which_is_its_end(
     embedded_cluster.create_topic(topic, 1)
     named = ("-b", embedded_cluster.bootstrap, "-t", topic, *ALL, "--from", "latest", "--follow")
     with Running("read", *named, "--json") as running:
-        running.wait_for("goes on until Ctrl-C")
+        running.wait_for("runs until Ctrl-C")
         stdout = running.process.stdout
         assert stdout is not None
         for key in (b"a", b"b"):
@@ -203,5 +203,5 @@ def test_a_pipe_that_is_closed_ends_it_in_a_line(
     ended = as_user("-c", script, command=["bash"], env=env)
     assert len(ended.out.splitlines()) == 2
     assert ended.status == 1
-    assert "keyshared: standard output was closed before all was written" in ended.err
+    assert "keyshared: standard output was closed before the end of the result" in ended.err
     assert "Traceback" not in ended.err

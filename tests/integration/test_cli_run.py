@@ -273,7 +273,7 @@ def test_an_audit_log_that_cannot_be_written_is_refused_before_anything_is_read(
     (tmp_path / "file").write_text("")
     embedded_cluster.create_topic(topic, 1)
     for place, why in (
-        (str(tmp_path / "file"), "give a folder that can be written"),
+        (str(tmp_path / "file"), "give a writable folder"),
         ("topic:", "give topic:NAME, or a folder"),
     ):
         ended = as_user(

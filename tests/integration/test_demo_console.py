@@ -65,4 +65,4 @@ def test_the_console_is_live_while_the_year_runs_and_stays_open_at_the_end(
         demo.wait_for("The console stays open")
         eventually(lambda: (sums := console.snapshot().totals).ok > 0 == sums.held, 60)
         assert demo.process.poll() is None
-        assert demo.end(signal.SIGINT) == 0, "then the judge reads"
+        assert demo.end(signal.SIGINT) == 0, "then the judge checks"

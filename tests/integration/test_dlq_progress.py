@@ -141,7 +141,7 @@ def test_the_list_says_what_is_outstanding_wherever_it_is_asked(
 
     done = run("replay", "--execute", "--record-key", "key-0")
     assert done[0] == 0, done[2]
-    assert "nothing is known of a replay before this one" in done[2]
+    assert "no earlier replay is recorded" in done[2]
     found = json.loads(run("ls", "--json")[1])
     assert (found["letters"], found["outstanding"], found["replayed"]) == (6, 2, 4)
     assert (found["errors"][0]["source_group"], found["errors"][0]["outstanding"]) == ("billing", 2)

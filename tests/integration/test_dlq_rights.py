@@ -19,7 +19,7 @@ from tests.support.secured_broker import Secured
 Verb = Callable[..., Ended]
 LETTERS = [(0, number) for number in range(6)]
 FILE = "or keep the progress in a file with --state PATH"
-NEEDED = "That needs READ and WRITE on this topic, and CREATE unless somebody has made it"
+NEEDED = "That needs READ and WRITE on this topic, and CREATE if it does not exist"
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def replay_by_another(secured: Secured, topic: str, capsys: pytest.CaptureFixtur
 def assert_refused(ended: Ended, secured: Secured, topic: str, before: int) -> None:
     """It said what is missing and what to do, and has sent nothing."""
     assert (ended.status, ended.out) == (2, ""), ended.err
-    assert "nothing was replayed, because it could not be written down" in ended.err
+    assert "nothing was replayed, because the progress cannot be recorded" in ended.err
     assert NEEDED in ended.err
     assert FILE in ended.err
     assert len(ended.err.splitlines()) == 1
@@ -66,14 +66,14 @@ def test_without_a_right_on_the_progress_one_can_look_and_not_replay(
     assert listed.status == 0, listed.err
     found = json.loads(listed.out)
     assert (found["letters"], found["outstanding"], found["replayed"]) == (6, None, None)
-    assert "what was replayed is not known: " in listed.err
+    assert "the replay progress is unknown: " in listed.err
     assert "allow this user to READ it, if it is there" in listed.err
     assert verb("show", "0:0").status == 0
     plan = verb("replay", "--json")
     assert plan.status == 0, plan.err
     assert json.loads(plan.out)["to_replay"] == 6
     assert json.loads(plan.out)["already_replayed"] is None
-    assert "what was replayed before is counted here as well; --execute is refused" in plan.err
+    assert "letters that were replayed before are counted, too; --execute is refused" in plan.err
     assert_refused(verb("replay", "--execute"), secured, topic, before=3)
     export = verb("export", "--outstanding")
     assert (export.status, export.out) == (2, ""), "half-known is not outstanding"
@@ -108,7 +108,7 @@ def test_who_may_not_make_the_topic_is_told_what_to_ask_for(
         secured.allow(ResourceType.TOPIC, f"{topic}.dlq.replays", operation)
     plan = verb("replay", "--json")
     assert json.loads(plan.out)["to_replay"] == 6, plan.err
-    assert "nothing is known of a replay before this one" in plan.err
+    assert "no earlier replay is recorded" in plan.err
     refused = verb("replay", "--execute")
     assert_refused(refused, secured, topic, before=0)
     assert f"topic '{topic}.dlq.replays' cannot be made or seen by this user" in refused.err

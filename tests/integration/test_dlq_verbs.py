@@ -342,7 +342,7 @@ def test_an_export_that_nobody_reads_to_its_end_says_so_in_a_line(
         assert json.loads(export.process.stdout.readline())["at"] == "0:0"
         export.process.stdout.close()
         assert export.process.wait(120) == 1
-        export.wait_for("standard output was closed before all was written")
+        export.wait_for("standard output was closed before the end of the result")
     assert len(export.err.splitlines()) == 1, export.err
 
 

@@ -91,7 +91,7 @@ def test_a_place_that_cannot_be_written_to_is_refused(
     (tmp_path / "file").write_text("", "utf-8")
     ended = in_process(capsys, "init", tmp_path / "file" / "below")
     assert ended.status == 2
-    assert "give a directory" in ended.err
+    assert "give a writable directory" in ended.err
 
 
 @pytest.mark.parametrize("name", ['it"s', "a\\b", "^orders-.*"])

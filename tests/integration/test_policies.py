@@ -34,7 +34,7 @@ def bad(key: bytes, ran: list[bytes]) -> Callable[[Any], None]:
 
 def states(member: Member) -> list[str]:
     """What the closed lanes of a member wait for; none before it runs."""
-    return [] if member.app.instance is None else [lane.state for lane in member.app.lanes()]
+    return [] if member.app.instance is None else [lane.state for lane in member.app.closed_keys()]
 
 
 def letters(cluster: Cluster, topic: str, count: int) -> list[tuple[int, int | None, str]]:
@@ -54,7 +54,7 @@ def test_a_key_that_is_diverted_stays_so_behind_a_restart_and_runs_when_it_is_re
     write(cluster, topic, keyed("a", "b", "a", "b"), partition=0)
     first = Member(conf, [topic], bad(b"a", ran), **options).start()
     eventually(lambda: first.done() == 4, WAIT)
-    assert [lane.state for lane in first.app.lanes()] == ["diverted"]
+    assert [lane.state for lane in first.app.closed_keys()] == ["diverted"]
     assert first.stop() == 0
     assert sorted(ran) == [b"0", b"0", b"0", b"1", b"3"]
 
@@ -62,12 +62,12 @@ def test_a_key_that_is_diverted_stays_so_behind_a_restart_and_runs_when_it_is_re
     write(cluster, topic, [(b"a", b"4"), (b"b", b"5")], partition=0)
     eventually(lambda: again.done() == 2, WAIT)
     assert b"4" not in ran
-    assert "is released" in again.app.release("a")
+    assert "is unblocked" in again.app.unblock("a")
     write(cluster, topic, [(b"a", b"6")], partition=0)
     eventually(lambda: again.done() == 3, WAIT)
     assert ran[-1] == b"6"
-    with pytest.raises(KeySharedError, match="release: no lane of key b'a' is closed"):
-        again.app.release("a")
+    with pytest.raises(KeySharedError, match="unblock: no lane of key b'a' is closed"):
+        again.app.unblock("a")
     assert again.stop() == 0
     assert letters(cluster, topic, 3) == [
         (0, 3, "RuntimeError"),
@@ -88,7 +88,7 @@ def test_a_restart_goes_on_counting_attempts_and_archives_no_record_twice(
     slow = {"attempts": 3, "backoff": 600.0}
     first = Member(conf, [topic], bad(b"a", ran), **options, retry=slow).start()
     eventually(lambda: first.done() == 1 and ran.count(b"0") == 1, WAIT)
-    (lane,) = first.app.lanes()
+    (lane,) = first.app.closed_keys()
     assert (lane.state, lane.attempts, lane.waiting) == ("waiting", 1, 1)
     assert first.stop() == 0
 
@@ -102,7 +102,8 @@ def test_a_restart_goes_on_counting_attempts_and_archives_no_record_twice(
     assert ran.count(b"0") == 4, "one more, because the handler may be mended"
     assert "is dropped; 1 record behind it" in third.app.drop(at=f"{topic}-0@0")
     eventually(
-        lambda: [(each.offset, each.state) for each in third.app.lanes()] == [(2, "blocked")], WAIT
+        lambda: [(each.offset, each.state) for each in third.app.closed_keys()] == [(2, "blocked")],
+        WAIT,
     )
     assert third.stop() == 0
     assert letters(cluster, topic, 2)[0] == (0, 3, "RuntimeError")

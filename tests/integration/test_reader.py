@@ -271,8 +271,7 @@ def test_a_key_that_cannot_be_read_just_now_is_waited_for_in_order(
     assert all_of(reading(embedded_cluster, topic, key=key)) == [(0, at) for at in range(10)]
     said = [each.getMessage() for each in caplog.records]
     assert said == [
-        f"{topic}-0@3: its key cannot be read just now (the registry is away); it is asked for "
-        "again and again"
+        f"{topic}-0@3: its key cannot be read yet (the registry is away); the read is retried"
     ]
 
 
@@ -298,7 +297,7 @@ def test_keys_that_never_can_be_read_are_left_out_and_told(
     assert reader.counts == SelectionCounts(read=10, chosen=5, undecodable=5)
     (line,) = [each.getMessage() for each in caplog.records]
     assert line.startswith(
-        f"{topic}-0@1 is left out, its key cannot be read: the value is not JSON"
+        f"{topic}-0@1 is left out: its key cannot be read: the value is not JSON"
     )
 
 

@@ -23,14 +23,14 @@ def test_the_committed_picture_shows_what_the_demo_shows() -> None:
     committed = terminal.text_of(terminal.PICTURE.read_text(encoding="utf-8"))
     again = "draw it again: python tests/setup/terminal.py"
     assert _labels(committed) == _labels(shown), again
-    assert {"written", "dead letters", "records lost", "all as promised"} <= set(_labels(committed))
+    assert {"written", "dead letters", "records lost", "contract kept"} <= set(_labels(committed))
     assert committed[0] == shown[0] == "$make demo"  # a blank of no colour is not drawn
     text = "\n".join(committed)
     assert f"written ━━━━━━━━━━━━━━━━━━━━━━━━ {RECORDS:,} of {RECORDS:,}" in text, again
     assert re.search(rf" flights cancelled, in the dead-letter topic +{CANCELLED:,}$", text, re.M)
     for name in ("order_violations", "lost", "duplicates", "overlaps", "commits_past_unsettled"):
         assert re.search(rf" {WORDS[name]} +0$", text, re.M), again
-    assert re.search(r" all as promised +yes$", text, re.M), again
+    assert re.search(r" contract kept +yes$", text, re.M), again
 
 
 def test_what_is_drawn_over_itself_is_shown_once() -> None:

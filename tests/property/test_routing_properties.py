@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_keyshared.cli.ring import where
+from kafka_keyshared.cli.routing import where
 from kafka_keyshared.core.keys.extraction import DerivedKeys, KeyOf, NullKeys, OwnKeys
 from kafka_keyshared.core.records.pristine import Chunk
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
@@ -70,7 +70,7 @@ def test_the_fused_loop_routes_as_the_plain_one_does(
 
 
 @pytest.mark.parametrize("name", sorted(SLOT_FUNCTIONS))
-def test_a_key_goes_to_the_worker_that_ring_where_shows(name: SlotFunction) -> None:
+def test_a_key_goes_to_the_worker_that_routing_where_shows(name: SlotFunction) -> None:
     names = worker_names(5)
     member = Harness(SubscriptionSettings(workers=names, slot_function=name))
     member.assign()

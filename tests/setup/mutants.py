@@ -3,6 +3,9 @@
 A *mutant* is a text of a source file and the faulty text to put in its place, kept as data under
 ``tests/mutants/``. It is planted in a copy of the sources, and the test files that it names must
 fail within a minute. One that survives shows a rule of the package that no test holds.
+
+With ``--matrix`` the tests go on behind the first failure, and all that catch a mutant are named. A
+test that is never the only one, of any mutant, may say nothing that others do not say.
 """
 
 from __future__ import annotations
@@ -17,11 +20,11 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -113,6 +116,7 @@ class Result(NamedTuple):
     verdict: Verdict
     by: str
     seconds: float
+    killers: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.verdict.value:9}  {self.seconds:5.1f} s  {self.mutant.name:44}  {self.by}"
@@ -165,9 +169,14 @@ class Tree:
         if status != 0 or not Path(out.strip()).is_relative_to(self.root.resolve()):
             raise MutantError(f"tests in {self.root} would not import what stands there: {out}")
 
-    def test(self, files: Iterable[str], limit: float) -> tuple[int | None, str]:
-        """Run test files up to the first failure; the status is None when time ran out."""
-        options = ["-x", "-rfE", "--tb=line", "-p", "no:cacheprovider"]
+    def test(
+        self, files: Iterable[str], limit: float, *, through: bool = False
+    ) -> tuple[int | None, str]:
+        """Run test files up to the first failure; the status is None when time ran out.
+
+        With ``through`` the tests behind a failure run, too.
+        """
+        options = [*([] if through else ["-x"]), "-rfE", "--tb=line", "-p", "no:cacheprovider"]
         return self._python(["-m", "pytest", *options, *files], limit)
 
     def _python(self, arguments: Sequence[str], limit: float) -> tuple[int | None, str]:
@@ -193,8 +202,11 @@ class Tree:
                     os.killpg(process.pid, signal.SIGKILL)
         return process.returncode, out
 
-    def try_out(self, mutant: Mutant, limit: float = LIMIT) -> Result:
-        """Plant the mutant, run its tests, and take it out again."""
+    def try_out(self, mutant: Mutant, limit: float = LIMIT, *, matrix: bool = False) -> Result:
+        """Plant the mutant, run its tests, and take it out again.
+
+        With ``matrix`` all tests that catch it are in the result.
+        """
         path = self.root / mutant.file
         began = time.monotonic()
         try:
@@ -204,7 +216,7 @@ class Tree:
             return Result(mutant, Verdict.NOT_TRIED, str(error), 0.0)
         try:
             _write(path, mutated)
-            status, out = self.test(mutant.tests, limit)
+            status, out = self.test(mutant.tests, limit, through=matrix)
         finally:
             _write(path, text)
         seconds = time.monotonic() - began
@@ -212,11 +224,11 @@ class Tree:
             return Result(mutant, Verdict.TOO_SLOW, f"not done after {limit:g} s", seconds)
         if status == 0:
             return Result(mutant, Verdict.SURVIVED, mutant.breaks, seconds)
-        failed = _FAILED.search(out)
-        if status != _TESTS_FAILED or failed is None:
+        failed = tuple(dict.fromkeys(match["test"] for match in _FAILED.finditer(out)))
+        if status != _TESTS_FAILED or not failed:
             last = out.strip().splitlines()[-1:]
             return Result(mutant, Verdict.NOT_TRIED, f"no test ran: {''.join(last)}", seconds)
-        return Result(mutant, Verdict.CAUGHT, failed["test"], seconds)
+        return Result(mutant, Verdict.CAUGHT, failed[0], seconds, failed)
 
 
 def _write(path: Path, text: str) -> None:
@@ -234,6 +246,7 @@ def run(
     source: Path = ROOT,
     *,
     limit: float = LIMIT,
+    matrix: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Result]:
     """Try out every mutant, some at a time; return the results in the order of the mutants.
@@ -257,7 +270,7 @@ def run(
             def try_one(mutant: Mutant) -> Result:
                 tree = trees.get()
                 try:
-                    result = tree.try_out(mutant, limit)
+                    result = tree.try_out(mutant, limit, matrix=matrix)
                 finally:
                     trees.put(tree)
                 say(str(result))
@@ -284,21 +297,45 @@ def _baseline(tree: Tree, files: Sequence[str]) -> str:
     return out.strip().splitlines()[-1]
 
 
+def matrix_of(results: Iterable[Result]) -> list[str]:
+    """Return a line for each test that caught mutants: how many, and which no other test caught."""
+    caught: defaultdict[str, list[str]] = defaultdict(list)
+    alone: defaultdict[str, list[str]] = defaultdict(list)
+    for result in results:
+        for test in result.killers:
+            caught[test].append(result.mutant.name)
+        if len(result.killers) == 1:
+            alone[result.killers[0]].append(result.mutant.name)
+    return [
+        f"{len(caught[test]):4} caught, {len(alone[test]):3} alone  {test}  {' '.join(alone[test])}"
+        for test in sorted(caught, key=lambda test: (-len(alone[test]), -len(caught[test]), test))
+    ]
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Try out the mutants whose name holds ``-k``; 0 when each is caught."""
+    """Try out the mutants that the options choose; 0 when each is caught."""
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     parser.add_argument("-k", default="", help="try only mutants with this in their name")
-    picked = parser.parse_args(arguments).k
+    parser.add_argument("--matrix", action="store_true", help="name all tests that catch each one")
+    parser.add_argument("--file", default="", help="try only mutants of files with this in it")
+    parser.add_argument("--tests", nargs="+", default=[], help="run these files in place of theirs")
+    given = parser.parse_args(arguments)
     began = time.monotonic()
     try:
-        mutants = [mutant for mutant in read_mutants() if picked in mutant.name]
+        mutants = [
+            replace(mutant, tests=tuple(given.tests) or mutant.tests)
+            for mutant in read_mutants()
+            if given.k in mutant.name and given.file in mutant.file
+        ]
         if not mutants:
-            print(f"no mutant has {picked!r} in its name", file=sys.stderr)
+            print(f"no mutant has {given.k!r} in its name and is in such a file", file=sys.stderr)
             return 2
-        results = run(mutants, say=lambda line: print(line, flush=True))
+        results = run(mutants, matrix=given.matrix, say=lambda line: print(line, flush=True))
     except MutantError as error:
         print(error, file=sys.stderr)
         return 2
+    if given.matrix:
+        print("", *matrix_of(results), sep="\n")
     counts = Counter(result.verdict for result in results)
     missed = [result for result in results if result.verdict is not Verdict.CAUGHT]
     if missed:

@@ -79,8 +79,8 @@ def test_a_run_goes_on_beyond_the_first_violation_where_that_is_asked_for() -> N
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        ("nobody has heard of a member 9", happened.StopRequested(9)),
-        ("nobody has heard of an assignment 9", happened.Began(1, SUB, 0, T0, 0, 9)),
+        ("unknown member 9", happened.StopRequested(9)),
+        ("unknown assignment 9", happened.Began(1, SUB, 0, T0, 0, 9)),
         ("never written", happened.Began(1, SUB, 0, T0, 77, 1)),
         ("never written", happened.Delivered(1, T0, [77], 1)),
         ("not read in that assignment", happened.Delivered(1, T1, [0], 1)),

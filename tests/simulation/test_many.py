@@ -69,10 +69,10 @@ def test_a_whole_run_names_what_it_has_met_too_seldom_and_fails(
     assert (
         simulate.simulate_verb([1], 10, 1, one=False, shown=OutputFormat.TABLE) == simulate.FAILED
     )
-    assert "'rare' was met 3 times" in capsys.readouterr().err
+    assert "'rare' occurred 3 times" in capsys.readouterr().err
     monkeypatch.setattr(simulate, "run_seeds", lambda *given: report(whole=False, count=3))
     assert simulate.simulate_verb([1], 10, 1, one=False, shown=OutputFormat.TABLE) == 0
-    assert "1 of 2 rare states were met fewer than 100 times" in capsys.readouterr().err
+    assert "1 of 2 rare states occurred fewer than 100 times" in capsys.readouterr().err
 
 
 def test_what_no_run_reaches_is_asked_of_none() -> None:

@@ -77,7 +77,7 @@ def test_an_order_for_the_lane_of_null_keys_is_told_as_one_of_no_key() -> None:
     world.start()
     (member,) = world.present()
     for key in (NULL_KEY, b""):
-        member.ordered(LaneOrder("default", LaneAction.RELEASE, key))
+        member.ordered(LaneOrder("default", LaneAction.UNBLOCK, key))
     assert [each.key for each in told] == [None, b""]
 
 

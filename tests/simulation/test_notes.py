@@ -211,7 +211,7 @@ def test_a_record_that_is_dead_lettered_and_never_ran_is_found() -> None:
 def test_a_lane_that_is_released_runs_and_is_not_said_any_more() -> None:
     def story(told: Told) -> None:
         diverted(told)
-        told.tell(happened.LaneOrdered(1, SUB, "release", T0, -1, b"a"))
+        told.tell(happened.LaneOrdered(1, SUB, "unblock", T0, -1, b"a"))
         told.deliver(1, 2)
         told.run(1, 2)
         told.send(1, 3)
@@ -248,7 +248,7 @@ def test_a_key_that_is_released_may_be_any_of_its_lanes(lanes: int) -> None:
         diverted(told)
         if lanes == 2:
             told.assign(1, T0._replace(partition=1))
-        told.tell(happened.LaneOrdered(1, SUB, "release", T0._replace(topic=""), -1, b"a"))
+        told.tell(happened.LaneOrdered(1, SUB, "unblock", T0._replace(topic=""), -1, b"a"))
         told.deliver(1, 2)
         told.letter(1, 2)
 
@@ -264,7 +264,7 @@ def test_a_lane_that_is_released_while_its_letter_is_on_its_way_is_not_diverted_
         begun(told, 4).deliver(1, 0, 1)
         fails(told, 0)
         told.letter(1, 0, stored=False, error="no answer in time")
-        told.tell(happened.LaneOrdered(1, SUB, "release", T0, 0, None))
+        told.tell(happened.LaneOrdered(1, SUB, "unblock", T0, 0, None))
         told.letter(1, 0)
         told.run(1, 1)
         told.send(1, 2)
@@ -314,7 +314,7 @@ def test_attempts_that_a_member_knows_of_count_although_it_has_read_nothing_sinc
 def test_what_is_ordered_of_a_blocked_record_is_what_happens_to_it() -> None:
     def released(told: Told) -> None:
         archived(told)
-        told.tell(happened.LaneOrdered(1, SUB, "release", T0, 0, None))
+        told.tell(happened.LaneOrdered(1, SUB, "unblock", T0, 0, None))
         told.run(1, 0, 1)
         told.send(1, 2)
 
@@ -344,7 +344,7 @@ def test_what_waits_for_its_next_attempt_keeps_its_count_when_its_lane_is_releas
         fails(told, 0, times=2)
         told.hand(1, 0, worker=worker)
         told.take_back(1, 0, worker=worker)
-        told.tell(happened.LaneOrdered(1, SUB, "release", T0, 0, None))
+        told.tell(happened.LaneOrdered(1, SUB, "unblock", T0, 0, None))
         told.send(1, 0, words=words(0, LaneNotes(tried={0: Tried(says)})))
 
     assert_right(lambda told: story(told, 2), FIVE)

@@ -12,6 +12,7 @@ import pytest
 
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.executors.failed_lanes import FailedLanes
+from kafka_keyshared.executors.processes.process_batches import ProcessBatches
 from kafka_keyshared.executors.processes.remote_batch import SentSlice
 from kafka_keyshared.executors.processes.shm_progress import ProgressBoard
 from kafka_keyshared.executors.processes.worker_process import ProcessEndedError
@@ -122,12 +123,12 @@ def test_a_process_that_forgets_what_it_had_ended_is_found(monkeypatch: pytest.M
 
 def test_a_dead_process_that_fails_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def says_nothing(
-        pool: SimProcesses, cell: Any, sent: SentSlice, _count: int, _error: ProcessEndedError
+        _: ProcessBatches, cell: Any, sent: SentSlice, _count: int, _error: ProcessEndedError
     ) -> None:
         sent.broken_off(0.0)
         cell.reported = sent.last()
 
-    monkeypatch.setattr(SimProcesses, "_broken_off", says_nothing)
+    monkeypatch.setattr(ProcessBatches, "_broken_off", says_nothing)
     assert found_in("process") & {"I3", "I4", "I1"}
 
 

@@ -137,7 +137,7 @@ def test_what_is_chosen_on_spark_is_replayed_in_key_order(
     )
     found = json.loads(chosen.out)
     assert (found["letters"], found["same_keys"]) == (20, 14)
-    assert "14 of them are there for the sake of their keys" in chosen.err
+    assert "14 of them were added because of their keys" in chosen.err
     assert f"--selection {selection}" in chosen.err
     import pyarrow.parquet
 
@@ -185,9 +185,9 @@ def test_what_cannot_be_done_is_told_in_a_line(
     for arguments, status, said in (
         ((), 2, "no dead-letter topic is named"),
         (("-t", topic), 2, f"there is no topic '{topic}.dlq'"),
-        (("--dlq", topic), 1, "has not one record"),
+        (("--dlq", topic), 1, "is empty: there are no dead letters"),
         (("--dlq", topic, "--format", "csv"), 2, "--format csv: give json or parquet"),
-        (("--dlq", topic, "--export", there), 2, "name one that is not there"),
+        (("--dlq", topic, "--export", there), 2, "name a new one"),
         (("--dlq", topic, "--select", there / "no" / "file"), 2, "there is no folder"),
         (("--dlq", topic, "--error", "("), 2, "not a regular expression"),
         (("--dlq", topic, "--since", "yesterday"), 2, "--since"),
@@ -199,5 +199,5 @@ def test_what_cannot_be_done_is_told_in_a_line(
     assert producer.flush(60) == 0
     nothing = dlq("--dlq", topic, "--select", tmp_path / "selection")
     assert (nothing.status, nothing.out) == (1, "")
-    assert "not one letter is chosen" in nothing.err
+    assert "no dead letter is selected" in nothing.err
     assert not list(tmp_path.glob("selection*"))

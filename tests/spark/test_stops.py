@@ -121,7 +121,7 @@ def test_ctrl_c_twice_gives_the_batch_up_and_commits_nothing_of_it(  # noqa: PLR
     ended = typed()
     keys.join()
     assert (ended.status, ended.out) == (1, "")
-    assert "stopped twice: the batch that ran is given up" in ended.err
+    assert "stopped twice: the running batch is given up" in ended.err
     assert "Traceback" not in ended.err
     app = an_app(real_cluster, topic, noting(pods))
     refuse_active(app.conf)

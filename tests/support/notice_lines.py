@@ -88,7 +88,7 @@ LINES: list[tuple[Fact, Level, str]] = [
         facts.LaneDiverted(A, 1, FAILED),
         E,
         "key b'a' is diverted from orders-0@7 on: it failed (1 attempt, last: KeyError at"
-        " app.py:12: 'id'); until it is released, its later records go to the dead-letter"
+        " app.py:12: 'id'); until it is unblocked, its later records go to the dead-letter"
         " topic without an attempt",
     ),
     (
@@ -103,7 +103,7 @@ LINES: list[tuple[Fact, Level, str]] = [
         E,
         "everything is blocked at orders-0@7: it failed (1 attempt, last: KeyError at "
         "app.py:12: 'id'); the subscription is one lane, so nothing goes on. Mend the "
-        "handler and restart, or say what becomes of it (app.release(), app.drop() or "
+        "handler and restart, or say what becomes of it (app.unblock(), app.drop() or "
         "app.dead_letter())",
     ),
     (
@@ -111,14 +111,14 @@ LINES: list[tuple[Fact, Level, str]] = [
         E,
         "key b'a' is blocked at orders-0@7: its handler asked for a dead letter (1 "
         "attempt, last: Rejected: no); other keys go on. Its copy is in the dead-letter "
-        "topic; mend the handler and restart, or release it",
+        "topic; mend the handler and restart, or unblock it",
     ),
     (
         replace(BLOCKED, failure=ELSEWHERE, diverted=16),
         E,
         "key b'a' is blocked at orders-0@7: it is diverted in another partition (1 "
         "attempt, last: Diverted: it is); other keys go on. It is not diverted, because "
-        "16 keys of its partition are: release one of them, or mend the handler and "
+        "16 keys of its partition are: unblock one of them, or mend the handler and "
         "restart",
     ),
     (
@@ -126,7 +126,7 @@ LINES: list[tuple[Fact, Level, str]] = [
         E,
         "1 key is blocked, the oldest for 2 min: b'a' at orders-0@7 (KeyError at "
         "app.py:12). Mend the handler and restart, or say what becomes of it "
-        "(app.release(), app.drop() or app.dead_letter())",
+        "(app.unblock(), app.drop() or app.dead_letter())",
     ),
     (
         facts.LanesStillBlocked(1_200, 60.0, [facts.BlockedLane(NO_KEY, None)], dlq=False),
@@ -137,12 +137,12 @@ LINES: list[tuple[Fact, Level, str]] = [
     (
         facts.LaneOrderDone(A, "blocked", Disposition.RETRY, 1),
         I,
-        "by order: orders-0@7 (key b'a'), blocked is released; 1 record behind it",
+        "by order: orders-0@7 (key b'a'), blocked is unblocked; 1 record behind it",
     ),
     (
         facts.LaneOrderDone(About(P0, -1, b"a"), "diverted", Disposition.RETRY, 0),
         I,
-        "by order: orders-0 (key b'a'), diverted is released",
+        "by order: orders-0 (key b'a'), diverted is unblocked",
     ),
     (
         facts.LaneOrderDone(A, "blocked", Disposition.DROP, 0),

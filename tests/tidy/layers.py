@@ -19,7 +19,8 @@ ROOT_PART = "__init__"
 # From the bottom up, by package. The whole package is "".
 ORDER: dict[str, tuple[str, ...]] = {
     "": (
-        *("errors", "clock", "logs", "hashing", "model", "headers", "shared_status", "status"),
+        *("errors", "former_names", "clock", "logs", "hashing", "model", "headers"),
+        *("shared_status", "status"),
         *("platform", "core", "executors", "config", "client", "observability", "dlq", "runtime"),
         *("app", ROOT_PART, "testing", "spark", "lab", "cli"),
     ),
@@ -42,7 +43,7 @@ NARROWED: dict[str, set[str]] = {
     # The console reads snapshots and sends events; it does not know how workers run.
     "observability.web": {
         *("config", "core", "observability.diagnosis", "status", "shared_status", "hashing"),
-        *("model", "errors", "logs"),
+        *("model", "errors", "former_names", "logs"),
     },
     # The judge of a run shares nothing with what it judges.
     "observability.audit": {"model"},

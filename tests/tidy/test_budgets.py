@@ -11,13 +11,11 @@ from typing import cast
 
 import pytest
 
-from tests import budgets
 from tests.budgets import (
     BudgetPlugin,
-    excuse,
-    excuse_now,
     overruns,
     read_budgets,
+    read_seconds,
     suite_of,
     unbudgeted,
 )
@@ -57,13 +55,11 @@ def report(nodeid: str, duration: float) -> pytest.TestReport:
     )
 
 
-def lines_of(
-    durations: dict[str, float], budgets: dict[str, float], excused: str | None = None
-) -> list[str]:
+def lines_of(durations: dict[str, float], budgets: dict[str, float]) -> list[str]:
     plugin = BudgetPlugin(budgets)
     for nodeid, duration in durations.items():
         plugin.pytest_runtest_logreport(report(nodeid, duration))
-    return plugin.lines(excused)
+    return plugin.lines()
 
 
 def test_the_time_of_a_suite_is_the_sum_over_its_tests() -> None:
@@ -79,33 +75,6 @@ def test_over_its_budget_a_suite_is_named() -> None:
 def test_however_slow_a_run_is_it_stays_green() -> None:
     """Only what plug-ins do at the end of a session can change its status."""
     assert not hasattr(BudgetPlugin, "pytest_sessionfinish")
-
-
-def test_seconds_that_say_nothing_are_not_judged() -> None:
-    (said,) = lines_of({"tests/unit/test_a.py::test_x": 11.0}, {"unit": 10}, "it was measured")
-    assert said == "suite seconds: unit 11.0/10 (not judged: it was measured)"
-
-
-@pytest.mark.parametrize(
-    ("traced", "load", "why"),
-    [
-        (False, 2.0, None),
-        (True, 0.5, "measured"),
-        (False, 2.1, "load 2.1, and up to 2 is the run's"),
-    ],
-)
-def test_when_seconds_say_nothing(traced: bool, load: float, why: str | None) -> None:
-    found = excuse(traced=traced, load=load, usual=2)
-    assert (found is None) if why is None else (found is not None and why in found)
-
-
-def test_a_run_that_is_measured_notices(request: pytest.FixtureRequest) -> None:
-    before = sys.gettrace()
-    sys.settrace(lambda *_: None)
-    try:
-        assert excuse_now(request.config) is not None
-    finally:
-        sys.settrace(before)
 
 
 def test_the_worst_overrun_comes_first() -> None:
@@ -127,12 +96,13 @@ def test_a_suite_without_a_budget_is_refused() -> None:
         BudgetPlugin({"unit": 1}).pytest_collection_modifyitems([item])
 
 
+@pytest.mark.parametrize("table", ["budgets", "timeouts"])
 @pytest.mark.parametrize("seconds", ["0", "-1", "'long'", "true"])
-def test_a_budget_that_is_no_time_is_refused(tmp_path: Path, seconds: str) -> None:
+def test_seconds_that_are_no_time_are_refused(tmp_path: Path, seconds: str, table: str) -> None:
     path = tmp_path / "pyproject.toml"
-    path.write_text(f"[tool.keyshared.budgets]\nunit = {seconds}\n", encoding="utf-8")
-    with pytest.raises(pytest.UsageError, match="the budget of 'unit'"):
-        read_budgets(path)
+    path.write_text(f"[tool.keyshared.{table}]\nunit = {seconds}\n", encoding="utf-8")
+    with pytest.raises(pytest.UsageError, match=rf"keyshared.{table}\] unit = .*above 0"):
+        read_seconds(path, table)
 
 
 def test_a_missing_table_is_refused(tmp_path: Path) -> None:
@@ -140,17 +110,6 @@ def test_a_missing_table_is_refused(tmp_path: Path) -> None:
     path.write_text("[project]\n", encoding="utf-8")
     with pytest.raises(pytest.UsageError, match="is missing"):
         read_budgets(path)
-
-
-@pytest.mark.parametrize(("spread", "load", "judged"), [(4, 8.0, True), (None, 8.0, False)])
-def test_a_run_that_is_spread_is_judged_while_the_load_may_be_its_own(
-    monkeypatch: pytest.MonkeyPatch, spread: int | None, load: float, judged: bool
-) -> None:
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load))
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(budgets, "_traced", lambda: False)
-    config = SimpleNamespace(getoption=lambda _name, default: spread or default)
-    assert (excuse_now(cast("pytest.Config", config)) is None) == judged
 
 
 def test_all_budgets_together_leave_make_test_its_20_minutes() -> None:

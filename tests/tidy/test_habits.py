@@ -9,18 +9,18 @@ import pytest
 from tests.tidy.habits import (
     check_bare_asserts,
     check_private,
-    check_sizes,
     check_sleeps,
     check_swallowed,
     check_tests_assert,
     check_text,
+    long_functions,
+    long_modules,
 )
 from tests.tidy.sources import PACKAGE, Finding, Module, modules, parse, report, texts
 
 Check = Callable[[Module], list[Finding]]
 
 HELD: dict[Check, tuple[str, ...]] = {
-    check_sizes: (PACKAGE,),
     check_swallowed: (PACKAGE, "examples", "tests"),
     check_bare_asserts: (PACKAGE,),
     check_private: (PACKAGE,),
@@ -72,11 +72,11 @@ def test_a_handled_error_is_not_reported(text: str) -> None:
 
 def test_a_long_module_and_a_long_function_are_found() -> None:
     body = "\n".join(["    x = 1"] * 70)
-    assert [f.what for f in check_sizes(parse(f"def f():\n{body}"))] == [
+    assert [f.what for f in long_functions(parse(f"def f():\n{body}"))] == [
         "f has 71 lines; split it (at most 70)"
     ]
-    assert len(check_sizes(parse("x = 1\n" * 501))) == 1
-    assert check_sizes(parse("x = 1\n" * 500)) == []
+    assert len(long_modules(parse("x = 1\n" * 501))) == 1
+    assert long_modules(parse("x = 1\n" * 500)) == []
 
 
 def test_an_assert_in_the_package_is_found() -> None:

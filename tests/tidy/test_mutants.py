@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.setup.mutants import Mutant, MutantError, Tree, Verdict, main, read_mutants, run
+from tests.setup.mutants import (
+    Mutant,
+    MutantError,
+    Tree,
+    Verdict,
+    main,
+    matrix_of,
+    read_mutants,
+    run,
+)
 from tests.tidy.sources import ROOT
 
 MUTANTS = read_mutants()
@@ -173,6 +182,24 @@ def test_one_that_hangs_is_too_slow_and_what_it_started_ends(
     assert tree.test(hangs.tests, limit=60.0)[0] == 0, "it was taken out again"
 
 
+def test_the_matrix_names_all_tests_that_catch_a_mutant_and_which_were_alone(
+    project: Callable[..., Path],
+) -> None:
+    text = PROJECT["tests/test_thing.py"] + (
+        "\ndef test_more():\n    assert thing.limit < 4\n    assert not thing.unused\n"
+    )
+    checkout = project(**{"tests/test_thing.py": text})
+    mutants = [mutant("both"), mutant("one", "unused = 0", "unused = 1")]
+    limit, more = (f"tests/test_thing.py::test_{name}" for name in ("the_limit", "more"))
+    results = run(mutants, checkout, matrix=True)
+    assert [result.killers for result in results] == [(limit, more), (more,)]
+    assert [line.split() for line in matrix_of(results)] == [
+        ["2", "caught,", "1", "alone", more, "one"],
+        ["1", "caught,", "0", "alone", limit],
+    ]
+    assert [result.killers for result in run(mutants, checkout)] == [(limit,), (more,)]
+
+
 def test_where_tests_fail_without_a_mutant_nothing_is_learnt(
     project: Callable[..., Path],
 ) -> None:
@@ -184,4 +211,7 @@ def test_where_tests_fail_without_a_mutant_nothing_is_learnt(
 
 def test_a_name_that_no_mutant_has_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-k", "no such mutant"]) == 2
-    assert "no mutant has 'no such mutant' in its name" in capsys.readouterr().err
+    assert (
+        "no mutant has 'no such mutant' in its name and is in such a file"
+        in capsys.readouterr().err
+    )

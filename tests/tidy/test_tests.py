@@ -1,4 +1,4 @@
-"""The tests have a map, and shared helpers stay few."""
+"""The tests have a map."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import re
 from tests.tidy.sources import ROOT
 
 TESTS = ROOT / "tests"
-HELPERS_MOST = 45
-"""Files in tests/support."""
-
 _NAMED = re.compile(r"`((?:\w+/)+(?:\w+\.py)?)`")
 _NOT_SUITES = {"mutants", "setup", "support"}
 
@@ -20,8 +17,3 @@ def test_the_map_names_every_suite_and_only_what_is_there() -> None:
     assert [name for name in sorted(named) if not (TESTS / name).exists()] == []
     folders = {path.name for path in TESTS.iterdir() if any(path.glob("**/test_*.py"))}
     assert {f"{name}/" for name in folders - _NOT_SUITES} <= named
-
-
-def test_helpers_that_several_suites_share_are_few() -> None:
-    helpers = [path.name for path in (TESTS / "support").glob("*.py")]
-    assert len(helpers) <= HELPERS_MOST

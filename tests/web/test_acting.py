@@ -156,7 +156,9 @@ def test_another_path_is_told_where_orders_are_taken(url: str, asked: Asked) -> 
     for path in ("/status", "/api/v1/range", "/"):
         status, text = post(url, ORDER, path=path)
         assert status == 404
-        assert text.startswith(f"orders are taken at {ACTIONS}VERB; there is pause, resume, drain")
+        assert text.startswith(
+            f"orders are taken at {ACTIONS}VERB; there is pause, resume, quiesce"
+        )
     assert not asked.orders
 
 
@@ -179,12 +181,12 @@ def test_what_the_instance_refuses_is_said(
 GIVEN: dict[str, dict[str, Any]] = {
     "pause": {"topics": ["orders"]},
     "resume": {"partitions": [["orders", 3]]},
-    "drain": {},
+    "quiesce": {},
     "scale": {"workers": 8},
     "assign": ORDER,
     "move": {"slot": 7, "worker": "worker-1"},
     "filter": {"worker": "worker-1", "patterns": ["a*"]},
-    "release": {"at": "orders-3@17"},
+    "unblock": {"at": "orders-3@17"},
     "drop": {"key": "a"},
     "dead-letter": {"at": "orders-3@17"},
     "lift-dlq-limit": {},

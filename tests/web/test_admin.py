@@ -377,7 +377,7 @@ def test_on_this_machine_an_order_needs_it_and_a_look_does_not() -> None:
 
 def test_an_address_for_others_needs_a_token_file(tmp_path: Path) -> None:
     conf = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
-    with pytest.raises(ConfigError, match="others than this machine could ask; give http_token"):
+    with pytest.raises(ConfigError, match="other machines could connect; set http_token"):
         KeyShared(conf, ["t"], console_port=0, console_host="0.0.0.0")
     file = tmp_path / "token"
     file.write_text(TOKEN)

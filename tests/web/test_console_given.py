@@ -23,15 +23,15 @@ pytestmark = pytest.mark.timeout(300)
 
 # What each screen says where it has nothing to show.
 EMPTY = {
-    "overview": "Nothing is wrong so far.",
-    "ring": "No slot has an owner just now: there is no worker that could have one.",
-    "workers": "There is no worker, and nothing runs until there is one.",
+    "overview": "No findings so far.",
+    "ring": "No slot has an owner, because there is no worker.",
+    "workers": "There is no worker, so no record runs.",
     "partitions": "No partition yet: this instance has not joined its group.",
     "draining": "No slot drains.",
-    "stuck": "Every record gets on",
+    "stuck": "All records make progress",
     "errors": "No attempt has failed since the start.",
     "dlq": "There is no dead-letter topic (dlq)",
-    "rebalances": "The group has given this instance no partition yet",
+    "rebalances": "No partition has been assigned to this instance",
     "doctor": "not joined yet",
 }
 
@@ -142,7 +142,7 @@ def test_where_there_is_nothing_it_says_so(
     ("changed", "said"),
     [
         ({"joined": True}, "more instances than partitions: run fewer"),
-        ({"rebalance_seconds": 12.0}, "the group gives them out, for 12.0 s now"),
+        ({"rebalance_seconds": 12.0}, "a rebalance has been in progress for 12.0 s"),
         ({"brokers_away_seconds": 45.0}, "no broker has answered for 45.0 s"),
     ],
 )
@@ -170,7 +170,7 @@ def test_hot_keys_and_shards_are_shown_where_workers_share_what_waits(shown: Giv
     page = shown(console_snapshots.much)
     said = go(page, "workers")
     assert "of 20 shards 1 ready, 1 held" in said
-    assert "123,456 records of its key behind it, other keys go on" in said
+    assert "123,456 records of its key behind it, other keys continue" in said
     assert page.locator("table:has(caption:text-is('Hot keys')) tbody tr:visible").count() == 5
     assert "12,346/s" in said
     page = shown(console_snapshots.nothing)
@@ -209,7 +209,7 @@ def test_where_no_slot_has_an_owner_the_ring_says_why(shown: Given, faults: list
     assert "17.9 %" not in said
     page.set_viewport_size({"width": 900, "height": 700})  # which draws anew
     page.fill("#ring-key", "customer-7")
-    page.wait_for_selector(".answer:has-text('nobody')")
+    page.wait_for_selector(".answer:has-text('no owner')")
     assert faults == []
     assert page.get_attribute("#link", "data-state") == "live"
 

@@ -203,7 +203,7 @@ def order(page: Page, button: str, within: str = "#screen") -> str:
 
 def give(page: Page) -> None:
     page.fill("#token", TOKEN)
-    page.click("dialog button:text-is('Go on')")
+    page.click("dialog button:text-is('Continue')")
     page.wait_for_selector("#token", state="hidden")
 
 
@@ -232,7 +232,7 @@ def test_a_blocked_key_is_named_on_overview_within_two_seconds_and_released_by_c
 
     assert "is blocked by" in page.inner_text(".finding:not([hidden]) .sentence")
     ordered.mended.add(key.encode())
-    assert "is released" in order(page, "Try again", ".finding:not([hidden])")
+    assert "is unblocked" in order(page, "Unblock", ".finding:not([hidden])")
     until(page, lambda: "No findings." in page.inner_text("#screen"), "it is healthy")
     assert key.encode() in ordered.passed
     assert [each for each in faults if "401" not in each] == []
@@ -242,11 +242,11 @@ def test_four_workers_become_eight_by_click(opened: Opened, ordered: Scene) -> N
     page = opened("ring", of=ordered)
     until(page, lambda: page.locator(".owner").count() == 4, "four workers")
     page.fill("#scale", "8")
-    page.click("button:text-is('What would move?')")
+    page.click("button:text-is('Preview the moves')")
     page.wait_for_selector(".answer:has-text('would move')")
     assert re.search(r"of 65,536 slots \(\d\d\.\d %\)", page.inner_text(".panel:has(#scale)"))
     assert len(ordered.status().subscriptions[0].workers) == 4, "nothing has changed"
-    assert "it has 8 workers" in order(page, "Scale")
+    assert "the instance has 8 workers" in order(page, "Scale")
     until(page, lambda: page.locator(".owner").count() == 8, "eight workers")
     assert "worker-7" in str(page.get_attribute("canvas.ring", "aria-label"))
     assert len(ordered.status().subscriptions[0].workers) == 8
@@ -260,17 +260,17 @@ def test_a_range_and_a_slot_are_given_by_click(opened: Opened, by_hand: Scene) -
     page.fill("#first", "0x0000")
     page.fill("#last", "0x10000")
     page.click("button:text-is('Assign the range'):not([aria-disabled])")
-    page.wait_for_selector(".toast:has-text('Last: give a slot')")
+    page.wait_for_selector(".toast:has-text('Last: enter a slot')")
     page.fill("#last", "99")
     assert "0..32767 of worker 'worker-0'" in order(page, "Assign the range")
     page.check("#take-over")
-    assert "slots 0 to 99 are those of worker-1" in order(page, "Assign the range")
+    assert "slots 0 to 99: assigned to worker-1" in order(page, "Assign the range")
     page.fill("#one", "0x7fff")
-    assert "slot 32,767 is those of worker-1" in order(page, "Move the slot")
+    assert "slot 32,767: assigned to worker-1" in order(page, "Move the slot")
     until(page, lambda: "0-99,32767-65535" in ranges.inner_text(), "the ranges then")
-    page.select_option("#to-worker", "nobody")
-    assert "is nobody's" in order(page, "Move the slot")
-    until(page, lambda: "nobody" in page.inner_text(".panel:has(#first) table"), "nobody's")
+    page.select_option("#to-worker", label="no worker")
+    assert "slot 32,767: without a worker" in order(page, "Move the slot")
+    until(page, lambda: "no worker" in page.inner_text(".panel:has(#first) table"), "none")
 
 
 def test_a_dead_letter_is_listed_and_replayed_by_click(opened: Opened, ordered: Scene) -> None:
@@ -304,7 +304,7 @@ def test_a_key_that_is_no_text_is_hex(opened: Opened, ordered: Scene) -> None:
     ordered.write(key)
     until(page, lambda: f"hex:{key.hex()}" in page.inner_text("#screen"), "the key")
     ordered.mended.add(key)
-    assert "is released" in order(page, "Try again")
+    assert "is unblocked" in order(page, "Unblock")
     ordered.until(lambda: key in ordered.passed)
 
 
@@ -477,12 +477,12 @@ def test_what_is_not_offered_is_greyed_with_the_reason(
     older.route("**/openapi.json", lambda route: route.fulfill(json={"paths": {}}))
     older.reload()
     for page, why in (
-        (older, "does not offer it"),
+        (older, "does not accept"),
         (opened("overview", of=looked_at), "runs without http_token_file"),
     ):
-        page.wait_for_selector(f"button:text-is('Drain')[aria-disabled][title*='{why}']")
-        drain = page.locator("button", has_text="Drain").first
-        drain.focus()
+        page.wait_for_selector(f"button:text-is('Quiesce')[aria-disabled][title*='{why}']")
+        button = page.locator("button", has_text="Quiesce").first
+        button.focus()
         page.keyboard.press("Enter")
         assert why in page.inner_text("#toasts")
         assert page.locator("dialog[open]").count() == 0
@@ -505,11 +505,11 @@ def test_an_order_is_asked_for_and_its_outcome_is_told(opened: Opened, ordered: 
     page.click("button:text-is('Pause')")
     page.click("dialog button:text-is('Pause')")
     page.wait_for_selector("#token")
-    assert page.inner_text("dialog p:first-of-type").startswith("It is in the file")
+    assert page.inner_text("dialog p:first-of-type").startswith("The token is in the file")
     assert "null" not in page.inner_text("dialog")
     page.fill("#token", "a wrong one")
-    page.click("dialog button:text-is('Go on')")
-    page.wait_for_selector("dialog:has-text('That token is not the instance')")
+    page.click("dialog button:text-is('Continue')")
+    page.wait_for_selector("dialog:has-text('The instance refused this token')")
     give(page)
     page.wait_for_selector(".toast[data-kind=ok]")
     assert f"paused by hand: {ordered.topic}-0" in page.inner_text("#toasts")
@@ -526,7 +526,7 @@ def test_a_connection_that_is_lost_is_said_and_comes_back(opened: Opened) -> Non
     page.route("**/api/v1/stream", lambda route: route.abort())
     page.reload()
     page.wait_for_selector("#link[data-state=lost]")
-    assert "Nothing was heard yet" in page.inner_text("#notice")
+    assert "No snapshot has arrived yet" in page.inner_text("#notice")
     assert page.inner_text("#screen").split("\n")[-1] == "Waiting for the first snapshot…"
     page.unroute("**/api/v1/stream")
     page.wait_for_selector("#link[data-state=live]")
@@ -543,7 +543,7 @@ def test_what_an_instance_that_has_ended_showed_last_stays_and_is_said_to_be_old
         snapshots(page, 2)
     page.wait_for_selector("#link[data-state=lost]")
     said = page.inner_text("#notice")
-    assert "What you see is as of" in said
+    assert "The page shows the snapshot of" in said
     assert "If the instance has ended, start it again." in said
     assert "records/s" in page.inner_text(".tiles")
     assert page.locator(".stale #screen").count() == 1
@@ -556,7 +556,7 @@ def test_what_an_instance_that_has_ended_showed_last_stays_and_is_said_to_be_old
     [
         (404, "", "has no stream of snapshots"),
         (503, "there are 16 streams already", "there are 16 streams already"),
-        (200, 'event: snapshot\ndata: {"version": 2}\n\n', "speaks layout 2"),
+        (200, 'event: snapshot\ndata: {"version": 2}\n\n', "the instance sends layout 2"),
     ],
 )
 def test_a_server_that_does_not_fit_is_said(
@@ -585,9 +585,9 @@ def test_a_token_is_asked_for_and_sent(opened: Opened) -> None:
     page.reload()
     page.wait_for_selector("#token")
     page.keyboard.press("Escape")
-    page.click("#notice button:text-is('Give the token')")
+    page.click("#notice button:text-is('Enter the token')")
     page.fill("#token", "right")
-    page.click("dialog button:text-is('Go on')")
+    page.click("dialog button:text-is('Continue')")
     page.wait_for_selector("#link[data-state=live]")
     assert tokens[0] is None
     assert tokens[-1] == "Bearer right"

@@ -82,7 +82,7 @@ def test_without_a_setting_and_without_an_answer_the_screen_says_so(
     for status, body, said in (
         (404, "", "it is of an older release"),
         (503, hostile, hostile),
-        (200, '{"version": 2}', "it speaks layout 2 of the group"),
+        (200, '{"version": 2}', "the instance sends layout 2 of the group"),
     ):
         page.route("**/api/v1/group", answering(status, body))
         until(page, shows(page, said), said)
@@ -96,7 +96,10 @@ def test_reports_that_are_refused_are_told_with_why(instances: Instances, browse
     assert a.member.app.admin is not None
     faults: list[str] = []
     page = live_page(browser, f"{a.member.app.admin.url}/#/group", faults, "light", 1280)
-    why = f"the others do not hear this instance: topic '{instances.topic}.status' does not exist"
+    why = (
+        "the other instances get no reports of this one: topic "
+        f"'{instances.topic}.status' does not exist"
+    )
     until(page, shows(page, why), "why")
     assert "to be watched" in page.inner_text("#screen")
     assert "some instances may be missing" in page.inner_text("#screen")

@@ -90,7 +90,7 @@ class Instance:
         return {each.partition for each in status.partitions if each.held_back}
 
     def closed(self) -> list[str]:
-        return [f"{each.topic}-{each.partition}@{each.offset}" for each in self.app.lanes()]
+        return [f"{each.topic}-{each.partition}@{each.offset}" for each in self.app.closed_keys()]
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +113,8 @@ def test_what_is_paused_is_resumed(instance: Instance, eventually: Eventually) -
     eventually(lambda: instance.paused() == set(), WAIT)
 
 
-def test_drained_is_paused_and_committed(instance: Instance) -> None:
-    status, told = instance.order("drain")
+def test_quiesced_is_paused_and_committed(instance: Instance) -> None:
+    status, told = instance.order("quiesce")
     assert status == 200
     assert told["result"]["paused"] == [f"{instance.topic}-{each}" for each in (0, 1)]
     committed = told["result"]["committed"]
@@ -127,7 +127,7 @@ def test_drained_is_paused_and_committed(instance: Instance) -> None:
 
 def test_it_is_scaled_from_2_to_8(instance: Instance) -> None:
     status, told = instance.order("scale", workers=8)
-    assert (status, told["done"]) == (200, "it has 8 workers")
+    assert (status, told["done"]) == (200, "the instance has 8 workers")
     found = instance.app.status()
     assert found is not None
     assert len(told["result"]["workers"]) == 8
@@ -148,18 +148,18 @@ def test_what_the_routing_does_not_have_is_refused(instance: Instance) -> None:
     assert "key" not in told["refused"].replace("dead-letter", ""), "it is hidden"
 
 
-def test_a_blocked_key_is_released_by_its_place_and_not_named(
+def test_a_blocked_key_is_unblocked_by_its_place_and_not_named(
     embedded_cluster: Cluster, tmp_path: Path, eventually: Eventually
 ) -> None:
     made = Instance(embedded_cluster, tmp_path)
     with running(made.app):
         made.wait()
         (at,) = made.closed()
-        assert made.order("release", at=f"{made.topic}-0@99999")[0] == 409
+        assert made.order("unblock", at=f"{made.topic}-0@99999")[0] == 409
         assert made.closed() == [at]
         made.mended = True
-        status, told = made.order("release", at=at)
-        assert (status, told["done"]) == (200, f"{at} is released")
+        status, told = made.order("unblock", at=at)
+        assert (status, told["done"]) == (200, f"{at} is unblocked")
         eventually(lambda: not made.closed(), WAIT)
 
 
@@ -191,7 +191,7 @@ def test_dead_letters_are_listed_and_replayed_by_whoever_has_the_token(
         assert all(each["replayed"] for each in client.letters().result["newest"])
         with pytest.raises(KeySharedError, match="nothing to replay: 10 replayed before"):
             client.replay(execute=True)
-        with pytest.raises(KeySharedError, match="none of this instance's dead-letter topics"):
+        with pytest.raises(KeySharedError, match="not a dead-letter topic of this instance"):
             client.replay(dlq=made.topic, execute=True)
         assert made.order("replay", None, execute=True)[0] == 401
         assert made.order("replay", at="orders@7")[0] == 400
@@ -278,7 +278,7 @@ def test_the_client_looks_and_orders_at_either_port(instance: Instance) -> None:
     with pytest.raises(KeySharedError, match="there is no admin API there; give the address"):
         AdminClient(urls(instance)[1]).snapshot()
     with pytest.raises(KeySharedError, match="this needs 'Authorization: Bearer'"):
-        AdminClient(urls(instance)[1], "another").drain()
+        AdminClient(urls(instance)[1], "another").quiesce()
 
 
 def test_a_client_of_nobody_says_so() -> None:
@@ -292,7 +292,7 @@ def test_lag_is_told_beside_the_backlog(
     for url in urls(instance):
         ended = in_process(capsys, "lag", "--url", url)
         assert ended.status == 0
-        assert "are not settled; " in ended.out
+        assert "are unsettled; " in ended.out
         found = json.loads(in_process(capsys, "lag", "--url", url, "-o", "json").out)
         partitions = [(each["topic"], each["partition"]) for each in found["partitions"]]
         assert partitions == [(instance.topic, 0), (instance.topic, 1)]
@@ -306,16 +306,16 @@ def test_without_execute_it_is_a_plan(
     url = urls(instance)[1]
     both = f"{instance.topic}-0, {instance.topic}-1"
     for typed, plan in (
-        (("pause",), f"nothing more would be fetched from {both}\n"),
-        (("pause", "--partition", f"{instance.topic}-1"), f"from {instance.topic}-1\n"),
-        (("resume", "-t", "other"), "from nothing that this instance has just now\n"),
-        (("drain",), "would run to their end and be committed\n"),
-        (("scale", "40"), "to 40; slots that move drain first\n"),
+        (("pause",), f"would pause {both}\n"),
+        (("pause", "--partition", f"{instance.topic}-1"), f"would pause {instance.topic}-1\n"),
+        (("resume", "-t", "other"), "would resume no partition of this instance\n"),
+        (("quiesce",), "and commit\n"),
+        (("scale", "40"), "to 40; moved slots drain first\n"),
     ):
         ended = in_process(capsys, *typed, "--url", url)
         assert ended.status == 0
         assert ended.out.endswith(plan)
-        assert ended.err == "nothing has changed; --execute does it\n"
+        assert ended.err == "nothing has changed; add --execute to make the change\n"
         for form, read in (("json", json.loads), ("yaml", yaml.safe_load)):
             told = read(in_process(capsys, *typed, "--url", url, "-o", form).out)
             assert [*told] == ["plan"] and told["plan"].endswith(plan.strip())
@@ -340,6 +340,6 @@ def test_with_execute_it_is_done(
     assert in_process(capsys, "resume", "--execute").out == "paused by hand: none\n"
     told = json.loads(in_process(capsys, "scale", "4", "--execute", "-o", "json").out)
     assert (told["verb"], len(told["workers"])) == ("scale", 4)
-    drained = json.loads(in_process(capsys, "drain", "--execute", "-o", "json").out)
-    assert len(drained["paused"]) == 2
+    quiesced = json.loads(in_process(capsys, "quiesce", "--execute", "-o", "json").out)
+    assert len(quiesced["paused"]) == 2
     assert in_process(capsys, "resume", "--execute").status == 0

@@ -107,8 +107,8 @@ class LogQueries:
                     if cause is not None:
                         raise cause from error
                 raise KeySharedError(
-                    f"{each.topic}-{each.partition}: the cluster does not tell where it begins and "
-                    f"ends: {text_of(error)}; see whether all its partitions have a leader"
+                    f"{each.topic}-{each.partition}: the start and end of its log are unknown: "
+                    f"{text_of(error)}; check that all its partitions have a leader"
                 ) from error
         return found
 
@@ -130,7 +130,7 @@ class LogQueries:
                 }
             if failed.code() not in NOT_YET or time.monotonic() >= give_up:
                 raise ConfigError(
-                    f"the cluster does not tell what the group (-g) has committed: {failed.str()}; "
+                    f"the committed positions of the group (-g) are unknown: {failed.str()}; "
                     "allow READ on the group, or leave -g out: the lag is then the whole topic"
                 )
             time.sleep(ASK_AGAIN_AFTER)

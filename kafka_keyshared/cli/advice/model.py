@@ -297,7 +297,7 @@ def _verdict(advice: Advice, best: float) -> tuple[str, str]:
         return "no-keys", "the key of no record can be read by this setting"
     if not advice.records:
         return "no-records", (
-            "there are no records, so nothing is known of its keys: ask again when there are"
+            "there are no records, so the keys are unknown; try again when the topic has records"
         )
     if not advice.keys:
         return "no-keys", (
@@ -313,11 +313,11 @@ def _verdict(advice: Advice, best: float) -> tuple[str, str]:
     against = f"{partitions(today)} {today.speedup:.1f} times at most"
     if best >= WORTH * today.speedup:
         return "helps", f"it helps: {most}; {against}"
-    why = "because there are partitions enough"
+    why = "because there are enough partitions"
     if advice.hottest_bound is not None and advice.hottest_bound < WORTH * today.speedup:
         why = f"because one key has {advice.hottest_share:.0%} of all records"
     elif best < FEW:
-        why = "because too few keys come at a time"
+        why = "because too few keys are active at a time"
     return "little", (
         f"it helps little, {why}: {most}; {against}. What remains: a record that fails or is slow "
         "stops its own key, not its partition"
@@ -355,11 +355,12 @@ def _notes(advice: Advice, sample: Sample, density: float) -> list[str]:
         )
     if None in (advice.drain.today, *advice.drain.workers.values()):
         notes.append(
-            f"{advice.arrivals_per_s:,.0f} records/s arrive: where it says never, more arrives "
-            "than is done"
+            f"{advice.arrivals_per_s:,.0f} records/s arrive: 'never' means that more "
+            "records arrive "
+            "than are processed"
         )
     if sample.arrivals is None:
-        notes.append("how much arrives is not known, so nothing is taken to arrive meanwhile")
+        notes.append("the arrival rate is unknown, so it counts as zero")
     return notes
 
 
@@ -375,9 +376,9 @@ def _key_notes(key: str, seen: Mapping[str, TopicKeys]) -> Iterator[str]:
         elif each.keyless:
             yield f"{topic}: no record has a key by key={key!r}; see that the name is right"
         for reasons, what in (
-            (each.unknown, "their partitions will be held until the setting is mended"),
-            (each.unread, "their partitions will wait until it can be read"),
-            (each.broken, "they will go the way of undecodable="),
+            (each.unknown, "their partitions are paused until the setting is corrected"),
+            (each.unread, "their partitions wait until the key can be read"),
+            (each.broken, "they are handled by undecodable="),
         ):
             yield from _unreadable(topic, reasons, what)
 

@@ -33,7 +33,7 @@ def lines(advice: Advice) -> list[str]:
 
 def _sampled(advice: Advice) -> str:
     what = f"{advice.records:,} records" + (
-        ", all there are," if advice.complete else ", the newest ones,"
+        ", all of them," if advice.complete else ", the newest ones,"
     )
     by = "" if advice.key == "record" else f" (key={advice.key!r})"
     keys = f"{'' if advice.keys_exact else 'about '}{advice.keys:,} keys"

@@ -158,7 +158,7 @@ class _Reader:
                 "and answer, give it longer with --seconds, or look with keyshared doctor"
             )
         if self._silence.told:
-            self._progress("nothing came to the end; what follows goes by what had come before")
+            self._progress("the sample ended early; the result uses the records read so far")
         elapsed = self._clock() - started
         arrivals, told_from = self._arrivals(found, logs)
         return Sample(found, complete, self._offsets, elapsed, arrivals, told_from)
@@ -272,7 +272,9 @@ class _Reader:
                 ends = logs.ends([log.partition for log in found])
             except KeySharedError as error:
                 # The broker is gone. The records read so far are still reported.
-                self._progress(f"how much arrives is not told by where the logs end now: {error}")
+                self._progress(
+                    f"the arrival rate is unknown, because the log ends cannot be read: {error}"
+                )
             else:
                 watched = logs.told_at - since
                 rates = {

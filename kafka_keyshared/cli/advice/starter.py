@@ -16,7 +16,7 @@ from kafka_keyshared import DeadLetter
 def handle(record):
     """Returning means done. Raising means a failed attempt: the record runs again a little later.
 
-    Records with the same key come one at a time, in order; those of other keys meanwhile.
+    Records of one key come one at a time, in order. Records of other keys run in parallel.
     """
     try:
         order = json.loads(record.value() or b"")
@@ -35,7 +35,7 @@ group = $group
 workers = "thread:16"
 
 # What failed in all its attempts goes to the topic with .dlq behind its name, made when missing.
-# Without this its key would wait until somebody looks.
+# Without this the key would stay blocked.
 dlq = true
 dlq_create = true
 

@@ -26,13 +26,18 @@ def advise(  # noqa: PLR0917 - each is an option of the command line
     topic: Topics = None,
     group: Annotated[
         str | None,
-        typer.Option("-g", "--group", metavar="TEXT", help="Whose lag to reckon with; not joined."),
+        typer.Option(
+            "-g", "--group", metavar="TEXT", help="Group whose lag is used; it is not joined."
+        ),
     ] = None,
     ms_per_record: Annotated[
-        float, typer.Option(metavar="FLOAT", help="How long your handler takes for a record.")
+        float,
+        typer.Option(
+            metavar="FLOAT", help="Time that your handler takes for a record, in milliseconds."
+        ),
     ] = 5.0,
     seconds: Annotated[
-        float, typer.Option(metavar="FLOAT", help="How long to read at most.")
+        float, typer.Option(metavar="FLOAT", help="Maximum time to read, in seconds.")
     ] = 30.0,
     key: RunKey = None,
     app: SettingsOfApp = None,
@@ -41,9 +46,9 @@ def advise(  # noqa: PLR0917 - each is an option of the command line
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
-    """Look at the keys of a topic and say what more workers would gain.
+    """Estimate the gain from more workers on a topic.
 
-    Joins no group, commits and writes nothing.
+    The command samples the keys of the topic. It joins no group and writes nothing.
     """
     from kafka_keyshared.cli.advise import advise_verb
     from kafka_keyshared.cli.arguments import RunArguments
@@ -61,14 +66,16 @@ def advise(  # noqa: PLR0917 - each is an option of the command line
 
 
 def init(
-    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Made when missing.")] = Path(),
+    directory: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="Folder for the files; created if missing.")
+    ] = Path(),
     bootstrap_server: Bootstrap = None,
     topic: Annotated[
-        str, typer.Option("-t", "--topic", metavar="TEXT", help="What it reads.")
+        str, typer.Option("-t", "--topic", metavar="TEXT", help="Topic that the handler reads.")
     ] = "orders",
     group: Group = None,
 ) -> int:
-    """Write a handler, its configuration and a test of it that passes."""
+    """Create a handler, its configuration and a passing test."""
     from kafka_keyshared.cli.init import init_verb
 
     return init_verb(directory, bootstrap_server, topic, group)

@@ -1,4 +1,4 @@
-"""Options of ``keyshared bench``, which measures against the bare loop."""
+"""Options of ``keyshared bench``: measurements against the bare consume loop."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ class KeyPlace(StrEnum):
     HEADER = "header"
 
 
-Records = Annotated[int, typer.Option(metavar="INT", help="Records of a run.")]
-Partitions = Annotated[int, typer.Option(metavar="INT", help="Of the topic that is measured.")]
-Keys = Annotated[int, typer.Option(metavar="INT", help="Distinct keys.")]
-ValueBytes = Annotated[int, typer.Option(metavar="INT", help="Size of a value.")]
-Rate = Annotated[int, typer.Option(metavar="INT", help="Records per second, sent by the clock.")]
-RunSeconds = Annotated[float, typer.Option(metavar="FLOAT", help="How long each run lasts.")]
-HandlerMs = Annotated[float, typer.Option(metavar="FLOAT", help="What the handler sleeps.")]
-BenchWorkers = Annotated[str, typer.Option(metavar="TEXT", help="As for run.")]
+Records = Annotated[int, typer.Option(metavar="INT", help="Records per run.")]
+Partitions = Annotated[int, typer.Option(metavar="INT", help="Partitions of the topic.")]
+Keys = Annotated[int, typer.Option(metavar="INT", help="Number of distinct keys.")]
+ValueBytes = Annotated[int, typer.Option(metavar="INT", help="Bytes per value.")]
+Rate = Annotated[int, typer.Option(metavar="INT", help="Records sent per second.")]
+RunSeconds = Annotated[float, typer.Option(metavar="FLOAT", help="Duration of a run.")]
+HandlerMs = Annotated[
+    float, typer.Option(metavar="FLOAT", help="Milliseconds that a handler sleeps.")
+]
+BenchWorkers = Annotated[str, typer.Option(metavar="TEXT", help="Workers, as for run.")]
 SleepMs = Annotated[
     float, typer.Option(metavar="FLOAT", help="Milliseconds that a handler sleeps.")
 ]
-Repeat = Annotated[int, typer.Option(metavar="INT", help="Pairs of runs, in turn.")]
+Repeat = Annotated[int, typer.Option(metavar="INT", help="Pairs of alternating runs.")]
 
 verbs = typer.Typer(
-    help="Measure this package beside the bare consume loop.",
+    help="Measure this package against the bare consume loop.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -49,10 +51,10 @@ def bench_noop(  # noqa: PLR0917 - each is an option of the command line
     workers: BenchWorkers = "thread:8",
     repeat: Repeat = 9,
     null_share: Annotated[
-        float, typer.Option(metavar="FLOAT", help="Part of the records without a key.")
+        float, typer.Option(metavar="FLOAT", help="Share of records without a key.")
     ] = 0.0,
     fail_every: Annotated[
-        int, typer.Option(metavar="INT", help="One record in so many fails once.")
+        int, typer.Option(metavar="INT", help="One record in this many fails once; 0: none.")
     ] = 0,
     one_in_flight_per_key: Annotated[
         bool,
@@ -61,15 +63,15 @@ def bench_noop(  # noqa: PLR0917 - each is an option of the command line
         ),
     ] = False,
     key: Annotated[
-        KeyPlace, typer.Option(help="Where the key is: the record's own, or a header.")
+        KeyPlace, typer.Option(help="Where the key is: the key of the record, or a header.")
     ] = KeyPlace.RECORD,
     bare_reads: Annotated[
-        bool, typer.Option(help="Whether the bare loop reads the header, too.")
+        bool, typer.Option(help="Whether the bare loop also reads the header.")
     ] = True,
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
-    """Measure the cost of the layer with an empty handler, as a ratio to the bare loop."""
+    """Measure the throughput of an empty handler over the bare loop."""
     from kafka_keyshared.cli.bench import noop_verb
     from kafka_keyshared.lab.bench.noop import NoopPlan
 
@@ -95,7 +97,7 @@ def bench_latency(  # noqa: PLR0917 - each is an option of the command line
     rate: Rate = 5_000,
     seconds: RunSeconds = 20.0,
     warmup: Annotated[
-        float, typer.Option(metavar="FLOAT", help="Its first seconds, not counted.")
+        float, typer.Option(metavar="FLOAT", help="First seconds of a run, which are not counted.")
     ] = 3.0,
     repeat: Annotated[int, typer.Option(metavar="INT", help="Pairs of runs.")] = 9,
     partitions: Partitions = 8,
@@ -106,7 +108,7 @@ def bench_latency(  # noqa: PLR0917 - each is an option of the command line
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
-    """Measure how much later handlers start."""
+    """Measure the added latency until a handler starts."""
     from kafka_keyshared.cli.bench import latency_verb
     from kafka_keyshared.lab.bench.latency import LatencyPlan
 
@@ -129,7 +131,7 @@ def bench_fair(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
     rate: Rate = 300,
     hot_share: Annotated[
-        float, typer.Option(metavar="FLOAT", help="The share of them that have one key.")
+        float, typer.Option(metavar="FLOAT", help="Share of the records that have the hot key.")
     ] = 0.5,
     handler_ms: HandlerMs = 20.0,
     seconds: RunSeconds = 45.0,
@@ -141,7 +143,7 @@ def bench_fair(  # noqa: PLR0917 - each is an option of the command line
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
-    """Measure how long other keys wait while one key has more than it can do."""
+    """Measure how long other keys wait beside one overloaded key."""
     from kafka_keyshared.cli.bench import fair_verb
     from kafka_keyshared.lab.bench.fair import FairPlan
 
@@ -169,15 +171,17 @@ def bench_skew(  # noqa: PLR0917 - each is an option of the command line
     ),
     sleep_ms: SleepMs = 1.0,
     distributions: Annotated[
-        str, typer.Option(metavar="NAMES", help="With commas: uniform, zipf:EXPONENT.")
+        str, typer.Option(metavar="NAMES", help="Comma-separated: uniform, zipf:EXPONENT.")
     ] = "zipf:1.1,zipf:0.8,uniform",
-    repeat: Annotated[int, typer.Option(metavar="INT", help="Pairs of runs of each.")] = 3,
+    repeat: Annotated[
+        int, typer.Option(metavar="INT", help="Pairs of runs of each distribution.")
+    ] = 3,
     partitions: Partitions = 8,
     value_bytes: ValueBytes = 100,
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
-    """Measure how far the makespan of a skewed backlog is from its lower bound."""
+    """Measure the time for a skewed backlog over its lower bound."""
     from kafka_keyshared.cli.bench import skew_verb
     from kafka_keyshared.lab.bench.skew import SkewPlan
 
@@ -198,20 +202,20 @@ def bench_skew(  # noqa: PLR0917 - each is an option of the command line
 def bench_scale(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
     parts: Annotated[
-        str, typer.Option(metavar="NAMES", help="With commas, of threads,sleep,resize.")
+        str, typer.Option(metavar="NAMES", help="Comma-separated, of threads,sleep,resize.")
     ] = "threads,sleep,resize",
-    repeat: Annotated[int, typer.Option(metavar="INT", help="Turns of each part.")] = 5,
+    repeat: Annotated[int, typer.Option(metavar="INT", help="Runs of each part.")] = 5,
     records: Annotated[
-        int, typer.Option(metavar="INT", help="Records of a run with an empty handler.")
+        int, typer.Option(metavar="INT", help="Records per run with an empty handler.")
     ] = 2_000_000,
     threads: Annotated[
         str, typer.Option(metavar="INTS", help="Thread counts, each compared with the first.")
     ] = "2,64",
     sleep_records: Annotated[
-        int, typer.Option(metavar="INT", help="Records of a run whose handler sleeps.")
+        int, typer.Option(metavar="INT", help="Records per run with a sleeping handler.")
     ] = 300_000,
     sleep_threads: Annotated[
-        int, typer.Option(metavar="INT", help="Threads that sleep, on both sides.")
+        int, typer.Option(metavar="INT", help="Sleeping threads on both sides.")
     ] = 100,
     sleep_ms: SleepMs = 2.0,
     resize: Annotated[
@@ -223,7 +227,7 @@ def bench_scale(  # noqa: PLR0917 - each is an option of the command line
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
-    """Measure what more threads cost, what they do, and how soon new ones help."""
+    """Measure cost and gain of more threads, and the delay of a resize."""
     from kafka_keyshared.cli.bench import scale_verb
     from kafka_keyshared.lab.bench.scale import ScalePlan
 
@@ -247,24 +251,24 @@ def bench_scale(  # noqa: PLR0917 - each is an option of the command line
 def bench_stuck(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
     stuck: Annotated[
-        float, typer.Option(metavar="FLOAT", help="Seconds that one record takes.")
+        float, typer.Option(metavar="FLOAT", help="Seconds that the slow record takes.")
     ] = 30.0,
     lead: Annotated[
-        float, typer.Option(metavar="FLOAT", help="Seconds before that record comes.")
+        float, typer.Option(metavar="FLOAT", help="Seconds before the slow record is sent.")
     ] = 5.0,
     rate: Rate = 300,
     handler_ms: HandlerMs = 1.0,
     keys: Keys = 10_000,
     workers: Annotated[
-        str, typer.Option(metavar="NAMES", help="With commas: thread:16,process:2.")
+        str, typer.Option(metavar="NAMES", help="Comma-separated: thread:16,process:2.")
     ] = "thread:16,asyncio:1000,process:2",
-    repeat: Annotated[int, typer.Option(metavar="INT", help="Runs of each.")] = 3,
+    repeat: Annotated[int, typer.Option(metavar="INT", help="Runs of each pool.")] = 3,
     partitions: Partitions = 4,
     value_bytes: ValueBytes = 100,
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
-    """Measure how punctual other records are while one record takes very long."""
+    """Measure the delay of other records while one record is stuck."""
     from kafka_keyshared.cli.bench import stuck_verb
     from kafka_keyshared.lab.bench.stuck import StuckPlan
 
@@ -285,7 +289,9 @@ def bench_stuck(  # noqa: PLR0917 - each is an option of the command line
 @verbs.command("memory")
 def bench_memory(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
-    keys: Annotated[int, typer.Option(metavar="INT", help="One record for each.")] = 10_000_000,
+    keys: Annotated[
+        int, typer.Option(metavar="INT", help="Number of keys; each has one record.")
+    ] = 10_000_000,
     partitions: Partitions = 8,
     value_bytes: ValueBytes = 100,
     workers: BenchWorkers = "thread:8",
@@ -303,12 +309,12 @@ def bench_memory(  # noqa: PLR0917 - each is an option of the command line
 @verbs.command("idle")
 def bench_idle(
     bootstrap_server: Bootstrap = None,
-    seconds: Annotated[float, typer.Option(metavar="FLOAT", help="How long they wait.")] = 20.0,
+    seconds: Annotated[float, typer.Option(metavar="FLOAT", help="Duration of the wait.")] = 20.0,
     workers: BenchWorkers = "thread:8",
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
-    """Measure the processor time of waiting."""
+    """Measure the CPU time of an idle instance."""
     from kafka_keyshared.cli.bench import idle_verb
     from kafka_keyshared.lab.bench.idle import IdlePlan
 
@@ -322,44 +328,49 @@ def bench_compare(  # noqa: PLR0917 - each is an option of the command line
     systems: Annotated[
         str | None,
         typer.Option(
-            metavar="NAMES", help="With commas: bare,keyshared:thread:8,parallel-consumer:16."
+            metavar="NAMES", help="Comma-separated: bare,keyshared:thread:8,parallel-consumer:16."
         ),
     ] = None,
     traffic: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Of uniform,zipf,one-key.")
+        str | None, typer.Option(metavar="NAMES", help="Comma-separated, of uniform,zipf,one-key.")
     ] = None,
     work: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Of empty,sleep-1ms,sleep-2ms,sleep-5ms,cpu-200us."),
+        typer.Option(
+            metavar="NAMES",
+            help="Comma-separated, of empty,sleep-1ms,sleep-2ms,sleep-5ms,cpu-200us.",
+        ),
     ] = None,
     records: Annotated[
         int,
-        typer.Option(metavar="INT", help="Records of a run, a tenth if handlers work; 0 for none."),
+        typer.Option(
+            metavar="INT", help="Records per run, a tenth if the handler works; 0: no such runs."
+        ),
     ] = 1_000_000,
-    runs: Annotated[int, typer.Option(metavar="INT", help="Runs of each; the best counts.")] = 3,
+    runs: Annotated[
+        int, typer.Option(metavar="INT", help="Runs of each case; the best one counts.")
+    ] = 3,
     partitions: Partitions = 8,
     keys: Keys = 10_000,
     value_bytes: ValueBytes = 100,
-    limit: Annotated[
-        float, typer.Option(metavar="FLOAT", help="Seconds after which a run is cut off.")
-    ] = 10.0,
+    limit: Annotated[float, typer.Option(metavar="FLOAT", help="Maximum seconds per run.")] = 10.0,
     rate: Annotated[
         int, typer.Option(metavar="INT", help="Records per second of latency runs.")
     ] = 1_000,
     seconds: Annotated[
-        float, typer.Option(metavar="FLOAT", help="How long a latency run lasts; 0 for none.")
+        float, typer.Option(metavar="FLOAT", help="Duration of a latency run; 0: no such runs.")
     ] = 10.0,
     check: Annotated[
-        int, typer.Option(metavar="INT", help="Records of the runs that look at order; 0 for none.")
+        int, typer.Option(metavar="INT", help="Records per run that checks order; 0: no such runs.")
     ] = 2_000,
     hot_seconds: Annotated[
         float,
-        typer.Option(metavar="FLOAT", help="How long a run with one hot key lasts; 0 for none."),
+        typer.Option(metavar="FLOAT", help="Duration of a run with one hot key; 0: no such runs."),
     ] = 0.0,
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
-    """Measure this package beside the bare loop and what else one could take."""
+    """Measure this package against the bare loop and other libraries."""
     from kafka_keyshared.cli.bench import compare_verb
     from kafka_keyshared.lab.bench.compare import ComparePlan
 
@@ -389,4 +400,4 @@ def _counts(option: str, told: str) -> tuple[int, ...]:
     try:
         return tuple(map(int, _names(told)))
     except ValueError:
-        raise ConfigError(f"{option} {told}: give numbers with commas") from None
+        raise ConfigError(f"{option} {told}: give numbers separated by commas") from None

@@ -1,4 +1,4 @@
-"""Options of ``keyshared config``: effective settings, their check, their schema."""
+"""Options of ``keyshared config``: effective settings, their check and their schema."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafka_keyshared.cli.options import JsonFlag, OptionalHandler, OutputFlag
 from kafka_keyshared.cli.output import OutputFormat
 
 verbs = typer.Typer(
-    help="Show settings and where they are from, check them, print their schema.",
+    help="Show, check and describe the settings of a run.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -20,7 +20,10 @@ verbs = typer.Typer(
 def config_show(
     arguments: RunArguments, json: JsonFlag = False, output: OutputFlag = OutputFormat.TABLE
 ) -> int:
-    """Show every setting as a run would have it, and where it is from; secrets are masked."""
+    """Show the effective settings and the origin of each.
+
+    Secrets are masked.
+    """
     from kafka_keyshared.cli.config import show_verb
 
     return show_verb(arguments, OutputFormat.JSON if json else output)
@@ -31,9 +34,9 @@ def config_show(
 def config_check(
     arguments: RunArguments, json: JsonFlag = False, output: OutputFlag = OutputFormat.TABLE
 ) -> int:
-    """Look for everything that a run would refuse, without a broker; all of it, not the first.
+    """Check the settings without a broker, and list every fault.
 
-    Exit status 0: it can start. 2: it cannot.
+    Exit status 0: a run can start. 2: a run would refuse the settings.
     """
     from kafka_keyshared.cli.config import check_verb
 
@@ -42,7 +45,7 @@ def config_check(
 
 @verbs.command("schema")
 def config_schema() -> int:
-    """Print the JSON Schema of the file, for editors."""
+    """Print the JSON Schema of the configuration file, for editors."""
     from kafka_keyshared.cli.config import schema_verb
 
     return schema_verb()

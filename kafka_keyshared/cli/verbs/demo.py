@@ -10,7 +10,7 @@ from kafka_keyshared.cli.options import AuditLog, Bootstrap, ClientSettings, Jso
 from kafka_keyshared.cli.output import OutputFormat
 
 verbs = typer.Typer(
-    help="A year of flights, in order, judged record by record.",
+    help="Process a year of flights and verify every record.",
     rich_markup_mode=None,
 )
 
@@ -26,22 +26,22 @@ def demo(  # noqa: PLR0917 - each is an option of the command line
     workers: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT", help="Such as thread:8, asyncio:256 or process:2; 16 threads."
+            metavar="TEXT", help="Such as thread:8, asyncio:256 or process:2. Default: 16 threads."
         ),
     ] = None,
     console: Annotated[
-        bool, typer.Option("--console", help="Serve the console, and stay at the end.")
+        bool, typer.Option("--console", help="Serve the console, and keep running at the end.")
     ] = False,
     story: Annotated[
         bool,
-        typer.Option("--story", help="Instead: four things that go wrong, and how that looks."),
+        typer.Option("--story", help="Show four typical problems and their diagnosis instead."),
     ] = False,
 ) -> int:
-    """Send a year of flights through an embedded cluster and judge what happened.
+    """Process a year of flights on an embedded cluster and verify every record.
 
-    362,891 records, 4 partitions, 16 workers; late flights wait for a call, cancelled ones fail
-    three times and end in the dead-letter topic. Exit status 0 means that nothing was reordered,
-    lost, repeated or overlapped.
+    There are 362,891 records, 4 partitions and 16 workers. Late flights wait for a call. Cancelled
+    flights fail three times and go to the dead-letter topic. Exit status 0: no record was
+    reordered, lost, repeated or overlapped.
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -57,16 +57,19 @@ def demo(  # noqa: PLR0917 - each is an option of the command line
 def demo_load(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
     topic: Annotated[
-        str, typer.Option("-t", "--topic", metavar="TEXT", help="Made when missing.")
+        str,
+        typer.Option(
+            "-t", "--topic", metavar="TEXT", help="Topic to write to; created if missing."
+        ),
     ] = "flights",
     partitions: Annotated[
-        int, typer.Option(metavar="INT", min=1, help="Partitions of a topic that is made.")
+        int, typer.Option(metavar="INT", min=1, help="Partitions of the topic if it is created.")
     ] = 16,
     x: ClientSettings = None,
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
-    """Write the year of flights to a topic of any cluster."""
+    """Write the year of flights to a topic of your cluster."""
     from kafka_keyshared.cli.demo import load_verb
 
     return load_verb(

@@ -1,4 +1,4 @@
-"""Options of ``keyshared dlq``, which reads and replays dead letters."""
+"""Options of ``keyshared dlq``: list, show, export and replay dead letters."""
 
 from __future__ import annotations
 
@@ -24,31 +24,42 @@ ReplayId = Annotated[
     typer.Option(
         "--id",
         metavar="TEXT",
-        help="Under which name what was replayed is known, in the topic <DLQ>.replays.",
+        help="Name of the replay progress in the topic <DLQ>.replays.",
     ),
 ]
 ReplayState = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", help="Know it from a file instead, which is made when missing."),
+    typer.Option(metavar="PATH", help="File for the replay progress instead; created if missing."),
 ]
 Outstanding = Annotated[
-    bool, typer.Option("--outstanding", help="Only letters that were not replayed.")
+    bool, typer.Option("--outstanding", help="Only dead letters that were not replayed.")
 ]
 Partitioner = Annotated[
     str | None,
     typer.Option(
-        metavar="TEXT", help="Let the key choose the partition: murmur2_random, as Java does, …"
+        metavar="TEXT", help="Choose the partition by the key: murmur2_random as in Java, …"
     ),
 ]
 MaxLetters = Annotated[
     int,
     typer.Option(
-        metavar="INT", min=1, help="Refuse to plan more: each takes about 200 bytes of memory."
+        metavar="INT",
+        min=1,
+        help="Maximum number of dead letters in a plan; each takes about 200 bytes.",
     ),
 ]
 
+TargetTopic = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Target topic. Default: the source topic of each record."),
+]
+ReplayRate = Annotated[
+    float | None,
+    typer.Option(metavar="FLOAT", min=0.001, help="Maximum number of dead letters per second."),
+]
+
 verbs = typer.Typer(
-    help="Look at dead letters, and replay them.",
+    help="List, show, export and replay dead letters.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -56,41 +67,50 @@ verbs = typer.Typer(
 DlqOf = Annotated[
     str | None,
     typer.Option(
-        "-t", "--topic", metavar="TEXT", help="The topic whose dead letters they are: <topic>.dlq."
+        "-t",
+        "--topic",
+        metavar="TEXT",
+        help="Source topic of the dead letters, which are in <topic>.dlq.",
     ),
 ]
 DlqTopic = Annotated[
     str | None,
-    typer.Option("--dlq", metavar="TEXT", help="The dead-letter topic itself, where named else."),
+    typer.Option("--dlq", metavar="TEXT", help="The dead-letter topic, if it has another name."),
 ]
 SourceTopic = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Only letters of records of this topic.")
+    str | None, typer.Option(metavar="TEXT", help="Only dead letters of records of this topic.")
 ]
 SourceGroup = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Only letters that this group wrote.")
+    str | None, typer.Option(metavar="TEXT", help="Only dead letters that this group wrote.")
 ]
 Error = Annotated[
-    str | None, typer.Option(metavar="REGEX", help="Only where TYPE: MESSAGE matches somewhere.")
+    str | None, typer.Option(metavar="REGEX", help="Only errors whose TYPE: MESSAGE matches.")
 ]
 RecordKey = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="Only of records with this key: text, or bytes as hex:00ff."),
+    typer.Option(metavar="TEXT", help="Only records with this key: text, or bytes as hex:00ff."),
 ]
 Since = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="Only letters written since: 2026-01-31T12:00Z, or 2h ago."),
+    typer.Option(
+        metavar="TEXT", help="Only dead letters written since 2026-01-31T12:00Z, or 2h ago as 2h."
+    ),
 ]
-Until = Annotated[str | None, typer.Option(metavar="TEXT", help="Only letters written before.")]
+Until = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Only dead letters written before this time.")
+]
 Partition = Annotated[
-    int | None, typer.Option(metavar="INT", min=0, help="Only of this partition of the DLQ.")
+    int | None,
+    typer.Option(metavar="INT", min=0, help="Only this partition of the dead-letter topic."),
 ]
 Offset = Annotated[
-    int | None, typer.Option(metavar="INT", min=0, help="Only at this offset of the DLQ.")
+    int | None,
+    typer.Option(metavar="INT", min=0, help="Only this offset of the dead-letter topic."),
 ]
 SelectionFile = Annotated[
     Path | None,
     typer.Option(
-        metavar="PATH", help="Only letters that a file names: of spark dlq --select, or of export."
+        metavar="PATH", help="Only dead letters in this file, from spark dlq --select or export."
     ),
 ]
 
@@ -101,7 +121,10 @@ def dlq_ls(  # noqa: PLR0917 - each is an option of the command line
     topic: DlqOf = None,
     dlq: DlqTopic = None,
     limit: Annotated[
-        int, typer.Option(metavar="INT", min=0, max=10_000, help="Newest letters to list.")
+        int,
+        typer.Option(
+            metavar="INT", min=0, max=10_000, help="Number of newest dead letters to list."
+        ),
     ] = 10,
     outstanding: Outstanding = False,
     id_: ReplayId = None,
@@ -121,10 +144,12 @@ def dlq_ls(  # noqa: PLR0917 - each is an option of the command line
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
-    """Count letters by source, group and error, and list the newest. No values, no headers."""
+    """Count dead letters by source, group and error; list the newest.
+
+    Values and headers are not shown.
+    """
     from kafka_keyshared.cli.dlq import LsArguments, ls_verb
-    from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions
-    from kafka_keyshared.cli.dlq_progress import ProgressPlace
+    from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions, ProgressPlace
 
     wanted = LetterOptions(
         *(source_topic, source_group, error, record_key, since, until, partition, offset),
@@ -140,7 +165,9 @@ def dlq_ls(  # noqa: PLR0917 - each is an option of the command line
 def dlq_show(  # noqa: PLR0917 - each is an option of the command line
     place: Annotated[
         str,
-        typer.Argument(metavar="PLACE", help="0:12 as ls lists it, orders.dlq-0@12 as the log."),
+        typer.Argument(
+            metavar="PLACE", help="0:12 as in dlq ls, or orders.dlq-0@12 as in the log."
+        ),
     ],
     bootstrap_server: Bootstrap = None,
     topic: DlqOf = None,
@@ -153,7 +180,7 @@ def dlq_show(  # noqa: PLR0917 - each is an option of the command line
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
-    """Show one letter whole: what failed, why, with which stack, and the record."""
+    """Show one dead letter: the error, its stack and the record."""
     from kafka_keyshared.cli.dlq import show_verb
     from kafka_keyshared.cli.dlq_options import LetterTopicOptions, make_decoder
 
@@ -168,11 +195,13 @@ def dlq_export(  # noqa: PLR0917 - each is an option of the command line
     topic: DlqOf = None,
     dlq: DlqTopic = None,
     file: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Where to; without it, to standard output.")
+        Path | None, typer.Option(metavar="PATH", help="Output file. Default: standard output.")
     ] = None,
     format_: Annotated[
         str,
-        typer.Option("--format", metavar="TEXT", help="jsonl, or avro: a file of whole letters."),
+        typer.Option(
+            "--format", metavar="TEXT", help="jsonl, or avro for a file of complete dead letters."
+        ),
     ] = "jsonl",
     payload: PayloadForm = "auto",
     schema: SchemaFile = None,
@@ -192,10 +221,14 @@ def dlq_export(  # noqa: PLR0917 - each is an option of the command line
     config: ConfigFile = None,
     x: ClientSettings = None,
 ) -> int:
-    """Write letters with everything in them, one JSON object a line."""
-    from kafka_keyshared.cli.dlq_export import ExportArguments, export_verb
-    from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions, make_decoder
-    from kafka_keyshared.cli.dlq_progress import ProgressPlace
+    """Export complete dead letters, one JSON object per line."""
+    from kafka_keyshared.cli.dlq import ExportArguments, export_verb
+    from kafka_keyshared.cli.dlq_options import (
+        LetterOptions,
+        LetterTopicOptions,
+        ProgressPlace,
+        make_decoder,
+    )
 
     wanted = LetterOptions(
         *(source_topic, source_group, error, record_key, since, until, partition, offset),
@@ -212,23 +245,23 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
     topic: DlqOf = None,
     dlq: DlqTopic = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it, not only say it.")] = False,
-    to: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Another topic than the one each record came from."),
-    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Send the records; without it, only print the plan.")
+    ] = False,
+    to: TargetTopic = None,
     id_: ReplayId = None,
     state: ReplayState = None,
-    rate: Annotated[
-        float | None, typer.Option(metavar="FLOAT", min=0.001, help="Letters a second.")
-    ] = None,
+    rate: ReplayRate = None,
     max_replays: Annotated[
-        int, typer.Option(metavar="INT", min=1, help="Refuse what was replayed so often before.")
+        int,
+        typer.Option(
+            metavar="INT", min=1, help="Skip dead letters that were replayed this many times."
+        ),
     ] = 3,
     order: Annotated[
         str,
         typer.Option(
-            metavar="TEXT", help="key, or partition: one letter of a source partition at a time."
+            metavar="TEXT", help="key, or partition for one record of a source partition at a time."
         ),
     ] = "key",
     partitioner: Partitioner = None,
@@ -248,12 +281,12 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
-    """Send records back where they came from, each key in its order. Says what it would do first.
+    """Replay dead letters to their source topics, each key in its order.
 
-    Exit status 1: some were refused, or it was interrupted; the same command goes on from there.
+    Without --execute only the plan is printed. Exit status 1: some records were refused, or the
+    replay was interrupted. The same command then continues.
     """
-    from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions
-    from kafka_keyshared.cli.dlq_progress import ProgressPlace
+    from kafka_keyshared.cli.dlq_options import LetterOptions, LetterTopicOptions, ProgressPlace
     from kafka_keyshared.cli.dlq_replay import ReplayArguments, replay_verb
 
     wanted = LetterOptions(

@@ -26,7 +26,7 @@ def read(  # noqa: PLR0917 - each is an option of the command line
     key_hash_range: Annotated[
         str | None,
         typer.Option(
-            metavar="RANGES", help="Which slots: 0-10000,20001-30000, both ends included."
+            metavar="RANGES", help="Slots to read: 0-10000,20001-30000, both ends included."
         ),
     ] = None,
     from_: Annotated[
@@ -34,21 +34,27 @@ def read(  # noqa: PLR0917 - each is an option of the command line
         typer.Option(
             "--from",
             metavar="BOUND",
-            help="earliest, latest, P:OFFSET (of partition P alone), -N before the end, or a time.",
+            help="Start: earliest, latest, P:OFFSET (only partition P), -N from end, or a time.",
         ),
     ] = "earliest",
     until: Annotated[
         str | None,
-        typer.Option(metavar="BOUND", help="What lies before it; else where the logs end now."),
+        typer.Option(
+            metavar="BOUND", help="End, exclusive. Default: the current ends of the logs."
+        ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue until Ctrl-C.")] = False,
     limit: Annotated[
-        int | None, typer.Option(metavar="INT", min=1, help="End after so many records.")
+        int | None, typer.Option(metavar="INT", min=1, help="Maximum number of records.")
     ] = None,
-    keyless: Annotated[bool, typer.Option("--keyless", help="Records without a key, too.")] = False,
+    keyless: Annotated[
+        bool, typer.Option("--keyless", help="Also print records without a key.")
+    ] = False,
     slot_function: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="mmh3, fnv1a or pulsar; mmh3 unless the file says."),
+        typer.Option(
+            metavar="TEXT", help="mmh3, fnv1a or pulsar. Default: the configured one, or mmh3."
+        ),
     ] = None,
     key: RunKey = None,
     payload: PayloadForm = "auto",
@@ -58,9 +64,9 @@ def read(  # noqa: PLR0917 - each is an option of the command line
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
-    """Print the records whose keys lie in some slots, one a line.
+    """Print the records of some slots, one per line.
 
-    Joins no group, commits and writes nothing.
+    The command joins no group, commits nothing and writes nothing.
     """
     from kafka_keyshared.cli.arguments import RunArguments
     from kafka_keyshared.cli.dlq_options import make_decoder

@@ -29,7 +29,10 @@ def run_command(
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
 ) -> int:
-    """Run a handler until SIGTERM or Ctrl-C, then drain, commit and leave."""
+    """Run a handler until SIGTERM or Ctrl-C.
+
+    The stop drains the running records, commits and leaves the group.
+    """
     from kafka_keyshared.cli.run import run_verb
 
     return run_verb(arguments, log_level, log_format, audit_log, outputs)
@@ -46,9 +49,10 @@ def doctor(  # noqa: PLR0917 - each is an option of the command line
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
-    """Look at everything that a run needs, in order, and whether the group gets on.
+    """Check the requirements of a run, and the progress of its group.
 
-    It joins and writes nothing. Exit status 0: healthy, there may be warnings. 3: a check failed.
+    The command joins no group and writes nothing. Exit status 0: healthy, possibly with warnings.
+    3: a check failed.
     """
     from kafka_keyshared.cli.doctor import doctor_verb
     from kafka_keyshared.observability.doctor.progress import Looking

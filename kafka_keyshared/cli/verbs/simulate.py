@@ -12,26 +12,32 @@ from kafka_keyshared.cli.output import OutputFormat
 
 def simulate(  # noqa: PLR0917 - each is an option of the command line
     seeds: Annotated[
-        int, typer.Option(metavar="INT", min=1, max=10_000_000, help="How many seeds, from 1 on.")
+        int, typer.Option(metavar="INT", min=1, max=10_000_000, help="Number of seeds.")
     ] = 200,
     seed: Annotated[
-        int | None, typer.Option(metavar="INT", min=0, help="Only this one; tells its digest.")
+        int | None,
+        typer.Option(metavar="INT", min=0, help="Run only this seed, and print its digest."),
     ] = None,
-    first: Annotated[int, typer.Option(metavar="INT", min=0, help="The first of the seeds.")] = 1,
+    first: Annotated[int, typer.Option(metavar="INT", min=0, help="The first seed.")] = 1,
     steps: Annotated[
         int,
         typer.Option(
-            metavar="INT", min=1, max=10_000_000, help="Rounds of the members before faults stop."
+            metavar="INT",
+            min=1,
+            max=10_000_000,
+            help="Rounds of the members before the faults stop.",
         ),
     ] = 5_000,
     processes: Annotated[
         int | None,
-        typer.Option(metavar="INT", min=1, max=1_000, help="At once. [default: one per core]"),
+        typer.Option(
+            metavar="INT", min=1, max=1_000, help="Parallel processes. [default: one per core]"
+        ),
     ] = None,
     json: JsonFlag = False,
     output: OutputFlag = OutputFormat.TABLE,
 ) -> int:
-    """Try the contract against made-up clusters, workers and faults."""
+    """Test the contract on simulated clusters, workers and faults."""
     from kafka_keyshared.cli.simulate import simulate_verb
 
     wanted = range(first, first + seeds) if seed is None else [seed]

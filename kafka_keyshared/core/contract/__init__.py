@@ -1,1 +1,1 @@
-"""Values that cross the border of the core: events, commands, slices and outcomes."""
+"""Values at the border of the core, such as events and commands."""

@@ -303,7 +303,7 @@ class Join:
 class LaneAction(enum.StrEnum):
     """Actions that may be ordered for a closed lane."""
 
-    RELEASE = "release"
+    UNBLOCK = "unblock"
     DROP = "drop"
     DEAD_LETTER = "dead_letter"
 

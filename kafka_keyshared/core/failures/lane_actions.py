@@ -1,4 +1,4 @@
-"""Operator orders for closed lanes: release, drop, or dead-letter the head.
+"""Operator orders for closed lanes: unblock, drop, or dead-letter the head.
 
 These orders decide cases that a policy leaves to an operator. A lane is named by its key or by the
 coordinates of its head, as in the log. An order that the state table does not allow is refused with
@@ -25,7 +25,7 @@ from kafka_keyshared.model import named_key
 from kafka_keyshared.status import LaneStatus
 
 EVENTS = {
-    LaneAction.RELEASE: LaneEvent.RELEASED,
+    LaneAction.UNBLOCK: LaneEvent.RELEASED,
     LaneAction.DROP: LaneEvent.DROPPED,
     LaneAction.DEAD_LETTER: LaneEvent.SENT,
 }
@@ -37,9 +37,9 @@ _NOT_NOW = {
     LaneState.ARCHIVING: "the copy of its head is on its way to the dead-letter topic; ask again "
     "when it is blocked",
     LaneState.DIVERTING: "it is diverted: all of it goes to the dead-letter topic until it is "
-    "released",
+    "unblocked",
     LaneState.DIVERTED: "it is diverted: all of it goes to the dead-letter topic until it is "
-    "released",
+    "unblocked",
     LaneState.OPENING: "it is about to open by itself",
 }
 
@@ -54,7 +54,7 @@ def obey(
     at_ms = round((now + (wall_offset or 0.0)) * 1000)
     found = _find(sub, order)
     if len(found) != 1:
-        if not found and order.action is LaneAction.RELEASE and _drop_unmet(sub, order):
+        if not found and order.action is LaneAction.UNBLOCK and _drop_unmet(sub, order):
             ended = DiversionEnded(order.key)
             return [LaneAnswer(ended), Notice(ended)]
         return [LaneAnswer(refused=_nothing_or_several(order, found))]
@@ -72,7 +72,7 @@ def obey(
 
 
 _FOLLOWS = {
-    LaneAction.RELEASE: Disposition.RETRY,
+    LaneAction.UNBLOCK: Disposition.RETRY,
     LaneAction.DROP: Disposition.DROP,
     LaneAction.DEAD_LETTER: Disposition.DEAD_LETTER,
 }
@@ -88,7 +88,7 @@ def _not_of_this(sub: Subscription, closed: ClosedLane, event: LaneEvent) -> str
             "reads the key and restart"
         )
     if event is LaneEvent.SENT and not sub.settings.dlq:
-        rest = "drop the record" if closed.unreadable else "drop the record, or release it"
+        rest = "drop the record" if closed.unreadable else "drop the record, or unblock it"
         return f"there is no dead-letter topic; give one (dlq=True), {rest}"
     return ""
 
@@ -107,7 +107,7 @@ def _find(sub: Subscription, order: LaneOrder) -> list[ClosedLane]:
 
 
 def _drop_unmet(sub: Subscription, order: LaneOrder) -> bool:
-    """Release a key that was diverted when its partition came and has had no record since."""
+    """Unblock a key that was diverted when its partition came and has had no record since."""
     if order.key is None:
         return False
     scope = sub.settings.order_scope
@@ -124,12 +124,12 @@ def _nothing_or_several(order: LaneOrder, found: list[ClosedLane]) -> str:
     where = named_key(order.key) if order.partition is None else f"{order.partition}@{order.offset}"
     if not found:
         what = "no lane of" if order.partition is None else "no lane with its head at"
-        return f"{what} {where} is closed; lanes() lists those that are"
+        return f"{what} {where} is closed; closed_keys() lists those that are"
     names = ", ".join(_named(each) for each in found)
     return f"{where} has closed {len(found)} lanes: {names}; name one by the place of its head"
 
 
-def _release(sub: Subscription, closed: ClosedLane, now: float, at_ms: int) -> list[Command]:
+def _unblock(sub: Subscription, closed: ClosedLane, now: float, at_ms: int) -> list[Command]:
     del now, at_ms
     was = closed.state
     closed.on(LaneEvent.RELEASED)
@@ -174,7 +174,7 @@ def _note_head(sub: Subscription, closed: ClosedLane) -> None:
 
 
 _ACTIONS = {
-    LaneAction.RELEASE: _release,
+    LaneAction.UNBLOCK: _unblock,
     LaneAction.DROP: _drop,
     LaneAction.DEAD_LETTER: _dead_letter,
 }

@@ -1,1 +1,1 @@
-"""Keys of records, own and derived, and the choice of records by key."""
+"""Keys of records, own and derived, and record selection by key."""

@@ -1,4 +1,4 @@
-"""Steps by which a closed lane retries or settles its head and opens.
+"""Steps of a closed lane: its head retries or settles, it opens.
 
 :mod:`kafka_keyshared.core.failures.follow_up` carries out the decision on a head and calls this
 module. The lane opens in the same ``handle`` call in which its head settles, as far as its fence

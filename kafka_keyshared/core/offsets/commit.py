@@ -1,4 +1,4 @@
-"""Commit scheduling, commits in flight, denied commits, and the entries the broker has.
+"""Commit schedule, commits in flight, denied commits, and stored entries.
 
 Commits are asynchronous and one at a time: the next waits for the answer. A revoke and the stop
 have no time for that. Requests of a client reach the coordinator in order, with one exception. The

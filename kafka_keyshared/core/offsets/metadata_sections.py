@@ -1,4 +1,4 @@
-"""Sections of commit metadata: the envelope, the origin, notes on lanes and running records.
+"""Sections of commit metadata: envelope, origin, lanes and running records.
 
 :mod:`.commit_metadata` puts them together; settled sets are in :mod:`.settled_set_codec`. Readers
 that do not know a section skip it.

@@ -1,4 +1,4 @@
-"""Removal of revoked and lost partitions: what it waits for, and who forgets them in which order.
+"""Removal of revoked and lost partitions: its waits and its order.
 
 Nothing is settled by a removal. A late report of a removed partition's record belongs to an earlier
 epoch (:mod:`.assignment`): it settles, blocks and replaces nothing.

@@ -1,4 +1,4 @@
-"""Containers of records that wait to be leased, and the queue among them.
+"""Containers of records to be leased, and the queue among them.
 
 Each container is registered with its subscription. A commit, a revoke and the checks need all held
 records and read them from the registry. A new place is therefore included in all of them at once.

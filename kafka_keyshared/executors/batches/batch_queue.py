@@ -81,7 +81,21 @@ class BatchCell(ThreadCell):
         if len(row) == 1 or len(row) == self._rule.size:
             self.bell.notify()
 
-    def waits(self) -> bool:
+    def is_in(self, id_: int) -> bool:
+        """Return whether the record of that slice is in the current call of the thread."""
+        with self.bell:
+            return any(each.slice.id == id_ for each in self.running)
+
+    def finish(self) -> None:
+        """Have the thread end when no work is left; the caller need not hold the bell."""
+        with self.bell:
+            self.closing = True
+            self.bell.notify()
+
+    def clear(self) -> None:
+        """Do nothing: the child of a handler ends when the handler call returns."""
+
+    def has_work(self) -> bool:
         """Return whether records or orders wait."""
         return bool(self._rows or self._alone or self._adopts or self._releases)
 

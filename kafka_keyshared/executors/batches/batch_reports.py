@@ -51,10 +51,20 @@ class Teller(Protocol):
 
 
 class CallReports:
-    """Posts the outcomes of a call. The calling code has exclusive access to its records."""
+    """Posts the outcomes of a call. The calling code has exclusive access to its records.
 
-    _post: Callable[[Report | Recalled], None]
-    _clock: Clock
+    ``ended`` is called with the id of each slice that has ended, after its report.
+    """
+
+    def __init__(
+        self,
+        post: Callable[[Report | Recalled], None],
+        clock: Clock,
+        ended: Callable[[int], None] | None = None,
+    ) -> None:
+        self._post = post
+        self._clock = clock
+        self._ended = ended
 
     def tell_alone(self, teller: Teller, count: int, error: BaseException) -> None:
         """Log, at most every 10 s, that the records of a failed call are handled alone."""
@@ -130,3 +140,5 @@ class CallReports:
         # In this order: a slice that is neither given nor reported would look unstarted.
         self._post(SliceEnded(given.slice.id, seconds, dropped))
         del holder.given[given.slice.id]
+        if self._ended is not None:
+            self._ended(given.slice.id)

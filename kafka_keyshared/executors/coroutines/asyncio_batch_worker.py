@@ -22,7 +22,7 @@ from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.executors import lease
 from kafka_keyshared.executors.batches.batch_collector import Gathering
-from kafka_keyshared.executors.batches.batch_reports import CallReports, Holder
+from kafka_keyshared.executors.batches.batch_reports import CallReports
 from kafka_keyshared.executors.coroutines.asyncio_base import (
     HEED_TURNS,
     LoopEndedError,
@@ -112,13 +112,14 @@ class BatchCall:
         return back
 
 
-class CallWorker(LoopWorker[Given], CallReports):
+class CallWorker(LoopWorker[Given]):
     """Runs up to ``limit`` calls at once, of which no two share a lane."""
 
     def __init__(
         self, rule: BatchRule, spec: WorkerSpec, limit: int, post: Post, clock: Clock
     ) -> None:
         super().__init__(spec, limit, post, clock)
+        self._reports = CallReports(post, clock, self._end_slice)
         self.gathering = Gathering(rule)
         self.tell_at = float("-inf")
         # In the order in which they began.
@@ -161,7 +162,7 @@ class CallWorker(LoopWorker[Given], CallReports):
         self._closing = True
         self.lose()
         for given in list(self.given.values()):
-            self.end_lease(self, given, 0.0, (0,) if settle and not given.started else ())
+            self._reports.end_lease(self, given, 0.0, (0,) if settle and not given.started else ())
         self.gathering.clear()
         self.closed.set()
 
@@ -177,7 +178,7 @@ class CallWorker(LoopWorker[Given], CallReports):
         given.lane = None if is_keyless(lane) else lane
         given.since = self._clock.monotonic()
         if lane in self.failed.lanes:
-            self.set_aside(self, [given])
+            self._reports.set_aside(self, [given])
         else:
             self.gathering.add(given)
 
@@ -237,7 +238,7 @@ class CallWorker(LoopWorker[Given], CallReports):
         slices = [(each.slice.id, range(1)) for each in back]
         self._post(Recalled(asked.subscription, asked.worker, slices, tuple(stuck)))
         for each in back:
-            self.end_lease(self, each, 0.0)
+            self._reports.end_lease(self, each, 0.0)
 
     def _take_back(self, only: Container[int] | None) -> list[Given]:
         back = self.gathering.take_back(only)
@@ -314,7 +315,7 @@ class CallWorker(LoopWorker[Given], CallReports):
         elif len(batch) > 1 and not (for_all(error) or call.gone or self._closing):
             if call.cancelled:
                 error = self._timed_out(error)
-            self.tell_alone(self, len(batch), error)
+            self._reports.tell_alone(self, len(batch), error)
             call.split(self._clock.monotonic())
         else:
             self._report(call, [self._timed_out(error) if call.cancelled else error] * len(batch))
@@ -328,11 +329,11 @@ class CallWorker(LoopWorker[Given], CallReports):
     def _report(self, call: BatchCall, outcomes: Sequence[Outcome]) -> None:
         """Report a call that has ended."""
         batch, call.running = call.running, []
-        failures = self.described(call, outcomes)
+        failures = self._reports.described(call, outcomes)
         if call.cancelled:
             failures = [each and replace(each, timed_out=True) for each in failures]
         seconds = (self._clock.monotonic() - call.since) / max(1, len(batch))
-        self.report(call, batch, outcomes, failures, seconds)
+        self._reports.report(call, batch, outcomes, failures, seconds)
 
     def _done(self, call: BatchCall, task: asyncio.Task[None]) -> None:
         """Start the next record that runs alone, or end the call."""
@@ -365,10 +366,7 @@ class CallWorker(LoopWorker[Given], CallReports):
         self.wake()
         self._close_if_idle()
 
-    def end_lease(
-        self, holder: Holder, given: Given, seconds: float, dropped: tuple[int, ...] = ()
-    ) -> None:
-        """Report the end of a slice of one record, and run orders that wait for it."""
-        super().end_lease(holder, given, seconds, dropped)
+    def _end_slice(self, id_: int) -> None:
+        """Run orders that wait for the slice."""
         if self._orders:
-            self._ended(given.slice.id)
+            self._ended(id_)

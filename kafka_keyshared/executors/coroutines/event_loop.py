@@ -125,7 +125,7 @@ class OwnLoop:
                 except BaseException:
                     # From a task that a handler started and did not await, such as sys.exit()
                     # there.
-                    log.exception("what a handler left on the event loop would have ended it")
+                    log.exception("the event loop: a task that a handler left would have ended it")
             end_tasks(loop)
         loop.close()
 

@@ -120,11 +120,11 @@ def deferred_work(result: Any) -> str | None:
     if inspect.isasyncgen(result) or isinstance(result, map | filter):
         return f"a {kind} object, of which nothing has run"
     if inspect.isawaitable(result):
-        return f"a {kind}, which nobody awaits"
+        return f"a {kind} that is not awaited"
     # Checked by attribute, not by class: asyncio, concurrent.futures and other libraries have it in
     # common.
     if hasattr(type(result), "add_done_callback"):
-        return f"a {kind}, whose end nobody waits for"
+        return f"a {kind} that is not waited for"
     return None
 
 

@@ -32,7 +32,7 @@ def error_in(result: Any) -> BaseException | None:
         return result
     if (deferred := deferred_work(result)) is not None:
         return TypeError(
-            f"the handler returned {deferred}: what it stands for has not been done. "
+            f"the handler returned {deferred}: its work is not done. "
             "Do the work, or wait for it, before the handler returns"
         )
     if outputs_in(result):

@@ -52,87 +52,93 @@ class InlineWorkers(Pool, Protocol):
         """Close the handlers, as workers do when they end."""
 
 
-class InlineCrew(WorkerThreads[C]):
-    """Runs handlers in the thread that calls :meth:`work`.
+class InlineThreads(WorkerThreads[C]):
+    """Runs the workers of a pool in the thread that calls :meth:`run_all`.
 
     Handlers can therefore use objects that are bound to that thread. A worker ends when it has no
     work left, and is started again for new work. Its handler is kept in between.
     """
 
-    @abstractmethod
-    def has_work(self, cell: C) -> bool:
-        """Return whether the worker has work."""
-
-    @abstractmethod
-    def end_behind(self, cell: C) -> None:
-        """Have the worker end after its current work."""
-
-    def work(self) -> None:
+    def run_all(self) -> None:
         """Run every worker until it has no work left."""
         for cell in self.cells.values():
-            if self.has_work(cell):
+            if cell.has_work():
                 self._live_once(cell)
 
-    def made(self, subscription: str, worker: int) -> Made:
-        """Return the handler of a worker and its related calls."""
-        return self.cells[subscription, worker].spec.make()
-
-    def close(self) -> None:
-        """Close the handlers, as workers do when they end."""
-        for cell in self.cells.values():
-            self._close(cell)
-
-    def end(self, subscription: str, worker: int) -> None:
-        """Close the handler of a worker that holds nothing."""
-        self._close(self.cells.pop((subscription, worker)))
-
-    def _close(self, cell: C) -> None:
+    def close(self, cell: C) -> None:
+        """Close the handler of a worker, as a worker does when it ends."""
         make = cell.spec.make
         if isinstance(make, _ReusedHandler):
             cell.spec = replace(cell.spec, make=make.last)
             self._live_once(cell)
 
-    def _live_once(self, cell: C) -> None:
-        self.end_behind(cell)
-        self._pid = os.getpid()  # the current process may be a fork of the one that made this
-        self.live(cell)
+    def close_all(self) -> None:
+        """Close the handlers of all workers."""
+        for cell in self.cells.values():
+            self.close(cell)
 
     def start_worker(self, cell: C) -> None:
         """Make the handler or note why it failed; there is no work yet."""
         cell.spec = replace(cell.spec, make=_ReusedHandler(cell.spec.make))
         self._live_once(cell)
 
+    def _live_once(self, cell: C) -> None:
+        cell.finish()
+        self._pid = os.getpid()  # the current process may be a fork of the one that made this
+        self.live(cell)
 
-class InlinePool(InlineCrew[WorkerCell], ThreadPool):
+
+class InlinePool(ThreadPool):
     """Runs handlers of single records in the thread that calls :meth:`work`."""
 
-    def has_work(self, cell: WorkerCell) -> bool:
-        """Return whether its inbox has items."""
-        return not cell.inbox.empty()
+    _threads: InlineThreads[WorkerCell]
 
-    def end_behind(self, cell: WorkerCell) -> None:
-        """Put the end marker behind the items of its inbox."""
-        cell.inbox.put(None)
+    def __init__(
+        self, specs: Sequence[WorkerSpec], mailbox: SimpleQueue[Any], clock: Clock
+    ) -> None:
+        super().__init__(specs, mailbox, clock, threads=InlineThreads)
+
+    def work(self) -> None:
+        """Run every worker until it has no work left."""
+        self._threads.run_all()
+
+    def made(self, subscription: str, worker: int) -> Made:
+        """Return the handler of a worker and its related calls."""
+        return self.cells[subscription, worker].spec.make()
+
+    def end(self, subscription: str, worker: int) -> None:
+        """Close the handler of a worker that holds nothing."""
+        self._threads.close(self.cells.pop((subscription, worker)))
+
+    def close(self) -> None:
+        """Close the handlers, as workers do when they end."""
+        self._threads.close_all()
 
 
-class InlineBatches(InlineCrew[BatchCell], BatchPool):
+class InlineBatches(BatchPool):
     """Runs batch handlers in the thread that calls :meth:`work`.
 
     No records arrive while a handler runs, so a call does not wait for more: ``wait`` is 0.
     """
 
+    _threads: InlineThreads[BatchCell]
+
     def __init__(
-        self, specs: list[WorkerSpec], mailbox: SimpleQueue[Any], clock: Clock, rule: BatchRule
+        self, specs: Sequence[WorkerSpec], mailbox: SimpleQueue[Any], clock: Clock, rule: BatchRule
     ) -> None:
-        super().__init__(specs, mailbox, clock, rule._replace(wait=0.0))
+        super().__init__(specs, mailbox, clock, rule._replace(wait=0.0), threads=InlineThreads)
 
-    def has_work(self, cell: BatchCell) -> bool:
-        """Return whether records or orders about state wait."""
-        return cell.waits()
+    def work(self) -> None:
+        """Run every worker until it has no work left."""
+        self._threads.run_all()
 
-    def end_behind(self, cell: BatchCell) -> None:
-        """Have the worker end when no records wait for a call."""
-        cell.closing = True
+    def end(self, subscription: str, worker: int) -> None:
+        """Close the handler of a worker that holds nothing."""
+        self._threads.close(self.cells.pop((subscription, worker)))
+
+    def close(self) -> None:
+        """Close the handlers, as workers do when they end."""
+        self._threads.close_all()
 
 
 class _ReusedHandler:

@@ -194,8 +194,8 @@ class Homecoming:
             self._left_out += line.left_out
             self._seldom.warning(
                 self._name,
-                f"{self._name}: {self._left_out:,} lines of its log are left out by now, because "
-                "they come faster than they are written here",
+                f"{self._name}: {self._left_out:,} log lines of its process are dropped so far: "
+                "they come faster than this process writes them",
             )
         if line.name is not None and logging.getLogger(line.name).isEnabledFor(line.level):
             hand_on(_record(line))

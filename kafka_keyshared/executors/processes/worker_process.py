@@ -94,7 +94,7 @@ class WorkerProcess:
         try:
             ready = self._answer()
         except ProcessEndedError as error:
-            text = f"the process ended meanwhile: {error.how}; what it said, it has printed"
+            text = f"the process ended during the start: {error.how}; see its output"
             self.not_made.append(worker_main.Raised(text, ""))
             raise HandlerRaisedError(text) from None
         if isinstance(ready, worker_main.Raised):
@@ -235,7 +235,7 @@ class WorkerProcess:
 
     def _unreadable(self, what: object) -> None:
         """Kill a process whose messages cannot be read; from any thread."""
-        how = f"it was killed, because what it sent cannot be read ({what}): {FOREIGN}"
+        how = f"it was killed, because its messages cannot be read ({what}): {FOREIGN}"
         self._kill(OverwritingError(how))
 
     def _overwritten(self) -> None:

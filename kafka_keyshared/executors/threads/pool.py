@@ -1,8 +1,7 @@
 """The thread pool: one thread with an inbox per worker.
 
-On the common path a record costs the worker four things: one step of an iterator, the handler call,
-an identity test, and a check whether its context has changed. All other costs are per slice, or per
-failure.
+The owner's commands are here. :class:`~.thread_lifecycle.WorkerThreads` starts and ends the
+threads, and :class:`~.handler_calls.HandlerCalls` runs the records of a slice.
 
 A thread cannot be ended from outside. If a record does not end, its thread stays with it. A
 *replacement thread* does the worker's work from then on. When the stuck record ends at last, its
@@ -11,39 +10,114 @@ thread reports it and ends too. There are at most as many replacement threads as
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
+from typing import Any, TypeAlias
 
-from kafka_keyshared.core.contract.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.contract.commands import (
+    Adopt,
+    Fence,
+    Lapse,
+    Recall,
+    Release,
+    StartWorker,
+    TimeOut,
+)
 from kafka_keyshared.core.contract.events import (
     Failed,
     FencePassed,
     Recalled,
-    SetAside,
     SliceEnded,
     Stuck,
 )
 from kafka_keyshared.core.contract.slices import Progress, Slice
-from kafka_keyshared.executors.failed_lanes import FailedLanes
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.executors.failed_lanes import Lanes, own_lanes
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Handover, take_back_all
 from kafka_keyshared.executors.state_calls import hand_over
 from kafka_keyshared.executors.thread_state import Handle, WorkerCell, WorkerSpec
-from kafka_keyshared.executors.threads.thread_lifecycle import WorkerThreads
-from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import Ack, Drop, Record
+from kafka_keyshared.executors.threads.handler_calls import HandlerCalls, SliceRunner
+from kafka_keyshared.executors.threads.thread_lifecycle import Place, ThreadWork, WorkerThreads
 
-log = log_of("kafka_keyshared.pool")
+ManageThreads: TypeAlias = Callable[
+    [Sequence[WorkerSpec], ThreadWork[WorkerCell], Clock], WorkerThreads[WorkerCell]
+]
 
 
-class ThreadPool(WorkerThreads[WorkerCell]):
+class ThreadPool:
     """Runs plain functions and handler classes on threads. See
-    :class:`~kafka_keyshared.executors.port.Pool`."""
+    :class:`~kafka_keyshared.executors.port.Pool`.
 
-    def make_cell(self, spec: WorkerSpec) -> WorkerCell:
-        """Return the cell of a worker."""
-        return WorkerCell(spec)
+    ``runner`` runs the records of a slice, by default with a handler call each. ``threads`` manages
+    the workers' threads.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[WorkerSpec],
+        mailbox: SimpleQueue[Any],
+        clock: Clock,
+        *,
+        runner: SliceRunner | None = None,
+        threads: ManageThreads = WorkerThreads,
+    ) -> None:
+        self._mailbox = mailbox
+        self._clock = clock
+        self._threads = threads(specs, self, clock)
+        self._runner = runner or HandlerCalls(mailbox, clock, self._threads.in_child)
+        self._in_child = self._threads.in_child
+        self.cells = self._threads.cells
+        self.beside = self._threads.beside
+
+    # --- calls of the owner ---
+
+    def start(self, lanes: Lanes = own_lanes) -> None:
+        """Start one thread per worker and wait until each has made its handler.
+
+        Raises :class:`ConfigError` if a handler cannot be made.
+        """
+        try:
+            self._threads.start(lanes)
+        except ConfigError:
+            self.stop(0.0)
+            raise
+
+    def add(self, worker: StartWorker) -> None:
+        """Start one more worker thread, with the same handler as the others."""
+        self._threads.add(worker)
+
+    def dead(self) -> list[Place]:
+        """Return the workers whose thread has ended."""
+        return self._threads.dead()
+
+    def revived(self) -> list[Place]:
+        """Return the workers whose handlers were made since the previous call."""
+        return self._threads.revived()
+
+    def departed(self) -> list[Place]:
+        """Return nothing: a thread that has ended is replaced."""
+        return []
+
+    def late(self) -> dict[str, int]:
+        """Return nothing: a thread reports the result of a record once."""
+        return {}
+
+    def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
+        """Return the place in the user's program of the thread that runs the slice."""
+        del index  # a thread is in one place only
+        return self._threads.where(subscription, worker, slice_)
+
+    def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
+        """Return the call stack of this thread."""
+        del index
+        return self._threads.stack(subscription, worker, slice_)
+
+    def stop(self, timeout: float) -> list[str]:
+        """End the workers and close their handlers; return the names of those still running."""
+        return self._threads.stop(timeout)
 
     def submit(self, slice_: Slice) -> None:
         """Hand a slice to its worker."""
@@ -81,7 +155,7 @@ class ThreadPool(WorkerThreads[WorkerCell]):
                 self.beside.append(cell)
                 self.cells[past.subscription, past.worker] = following
         if following is not None:
-            self.start_worker(following)
+            self._threads.start_worker(following)
 
     def lapse(self, lapse: Lapse) -> None:
         """Mark leases as over for handlers that ask.
@@ -108,10 +182,6 @@ class ThreadPool(WorkerThreads[WorkerCell]):
             self.beside.remove(cell)
             self._abandon(cell, [cell.current] if cell.current is not None else [])
 
-    def is_in(self, cell: WorkerCell, slice_: int) -> bool:
-        """Return whether the cell's thread runs that slice."""
-        return cell.is_in(slice_)
-
     def replace(self, subscription: str, worker: int) -> None:
         """Start another thread for the worker; the record that the old one ran counts as failed.
 
@@ -120,7 +190,7 @@ class ThreadPool(WorkerThreads[WorkerCell]):
         """
         cell = self.cells[subscription, worker]
         self._fail_running(cell)
-        self.start_worker(cell)
+        self._threads.start_worker(cell)
 
     def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
         """Report the record that the dead worker was running as failed, and its slices as ended."""
@@ -157,26 +227,25 @@ class ThreadPool(WorkerThreads[WorkerCell]):
             del self.cells[subscription, worker]
         else:
             cell.sent_home = True
-            cell.inbox.put(None)
+            cell.finish()
+
+    # --- the work of its threads ---
+
+    def make_cell(self, spec: WorkerSpec) -> WorkerCell:
+        """Return the cell of a worker."""
+        return WorkerCell(spec)
 
     def send_off(self, cell: WorkerCell) -> None:
         """Take back the unstarted records, and end the thread behind the started ones."""
         take_back_all(cell.given)
-        cell.inbox.put(None)
-
-    def forked(self) -> None:
-        """Clear the remaining work in the child: its iterator ends after the current record."""
-        for cell in self.cells.values():
-            take_back_all(cell.given)
-
-    # --- inside ---
+        cell.finish()
 
     def run_given(self, cell: WorkerCell, made: Made) -> bool:
         """Run slices until the end of the inbox."""
         handle = made.handle
         if cell.current is not None:
             self._run_slice(cell, cell.current, handle)
-        goes_on = not self.in_child()
+        goes_on = not self._in_child()
         while goes_on and (item := cell.inbox.get()) is not None:
             if isinstance(item, Handover):
                 goes_on = self._run_slice(cell, item, handle)
@@ -190,8 +259,8 @@ class ThreadPool(WorkerThreads[WorkerCell]):
             cell.failed.passed(item.lanes)
             self._mailbox.put(FencePassed(item.subscription, item.worker, item.lanes))
             return True
-        answer = cell.contexts.new().run(hand_over, cell.spec.name, made, item, self.in_child)
-        if self.in_child():
+        answer = cell.contexts.new().run(hand_over, cell.spec.name, made, item, self._in_child)
+        if self._in_child():
             return False
         if answer is not None:
             self._mailbox.put(answer)
@@ -200,8 +269,8 @@ class ThreadPool(WorkerThreads[WorkerCell]):
     def _run_slice(self, cell: WorkerCell, handover: Handover, handle: Handle) -> bool:
         """Run a slice and report its end; return False in a forked child."""
         began = self.begin(cell, handover)
-        self._run(cell, handover, handle, cell.failed)
-        if self.in_child():
+        self._runner.run(cell, handover, handle)
+        if self._in_child():
             return False
         self.through(cell, handover, began)
         return True
@@ -222,55 +291,15 @@ class ThreadPool(WorkerThreads[WorkerCell]):
             self._mailbox.put(SliceEnded(handover.slice.id, seconds, handover.dropped))
             del cell.given[handover.slice.id]
 
-    def _run(
-        self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes
-    ) -> None:
-        while True:
-            todo = self._open(cell, handover, failed) if failed.lanes else handover.todo
-            raised = cell.contexts.call_each(handle, todo)
-            if raised is None:
-                return
-            self._see_to_raised(cell, handover, *raised)
-            del raised  # otherwise the exception and this frame would keep each other alive
-
-    def _open(self, cell: WorkerCell, handover: Handover, failed: FailedLanes) -> Iterator[Record]:
-        """Yield the records that are in no failed lane, and set the rest aside."""
-        for record in handover.todo:
-            if failed.holds(record):
-                self._mailbox.put(SetAside(handover.slice.id, handover.index_of(record)))
-                cell.reported = record
-            else:
-                yield record
-
-    def _see_to_raised(
-        self, cell: WorkerCell, handover: Handover, record: Record, error: BaseException
-    ) -> None:
-        """Process the exception of a call: a verdict, or a failed attempt."""
-        if self.in_child():
-            raise error
-        if isinstance(error, Ack):
-            return
-        index, slice_ = handover.index_of(record), handover.slice
-        if isinstance(error, Drop):
-            slice_.came.restore(index)
-            handover.dropped.append(index)
-            return
-        failure = describe(error, self._clock, cell.spec.dead_letter_on)
-        cell.failed.fail(slice_, index)
-        # Posted before the next record is taken. The owner reads progress first and the mailbox
-        # after it. It then knows every failure among the started records.
-        self._mailbox.put(Failed(slice_.id, index, failure))
-        cell.reported = record
-
     def _following(self, cell: WorkerCell) -> WorkerCell | None:
         """Return the cell of a replacement thread, None if none is allowed.
 
         The new cell starts without failed lanes. The worker's records of those lanes have been
         taken back. It gets none of them until their fences have passed.
         """
-        if not self.may_follow(cell):
+        if not self._threads.may_follow(cell):
             return None
-        failed = self.no_lanes(cell.spec)
+        failed = self._threads.no_lanes(cell.spec)
         return WorkerCell(cell.spec, given=cell.given, failed=failed)
 
     def _fail_running(self, cell: WorkerCell) -> None:

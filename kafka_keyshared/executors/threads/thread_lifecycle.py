@@ -1,17 +1,16 @@
-"""Base class of the pools with a thread per worker.
+"""Threads of a pool's workers, from their start to their end.
 
-Each pool defines the work of its threads.
+A pool owns a :class:`WorkerThreads` and implements :class:`ThreadWork`, the work of its threads.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextvars import copy_context
 from dataclasses import replace
-from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import StartWorker
@@ -31,47 +30,48 @@ log = log_of("kafka_keyshared.pool")
 C = TypeVar("C", bound=ThreadCell)
 
 
-class WorkerThreads(ABC, Generic[C]):
-    """The threads of a pool. See :class:`~kafka_keyshared.executors.port.Pool` for the calls of its
-    owner."""
+Place: TypeAlias = tuple[str, int]
+"""A worker, by its subscription and its number."""
 
-    def __init__(self, specs: list[WorkerSpec], mailbox: SimpleQueue[Any], clock: Clock) -> None:
-        self._mailbox = mailbox
+
+class ThreadWork(Protocol[C]):
+    """The work of a pool's threads. The pool implements it."""
+
+    def make_cell(self, spec: WorkerSpec) -> C:
+        """Return the cell of a worker."""
+
+    def run_given(self, cell: C, made: Made) -> bool:
+        """Run all that the worker is given; return whether to close its handler afterwards."""
+
+    def send_off(self, cell: C) -> None:
+        """Have the worker start nothing more, and end."""
+
+
+class WorkerThreads(Generic[C]):
+    """The threads of a pool and their cells, for the pool that calls it.
+
+    ``cells`` has one cell per worker. ``beside`` has the cells whose threads are stuck, while
+    replacement threads do their workers' work.
+    """
+
+    def __init__(self, specs: Sequence[WorkerSpec], work: ThreadWork[C], clock: Clock) -> None:
+        self._work = work
         self._clock = clock
         self._pid = os.getpid()
         self._lanes: Lanes = own_lanes
         # Each thread, also a later one, sees the context values that the program set before run().
         self._context = copy_context()
-        self.cells = {(spec.subscription, spec.index): self.make_cell(spec) for spec in specs}
-        # Cells whose threads are stuck, while replacement threads do their workers' work.
+        self.cells: dict[Place, C] = {
+            (spec.subscription, spec.index): work.make_cell(spec) for spec in specs
+        }
         self.beside: list[C] = []
-
-    @abstractmethod
-    def make_cell(self, spec: WorkerSpec) -> C:
-        """Return the cell of a worker."""
-
-    @abstractmethod
-    def run_given(self, cell: C, made: Made) -> bool:
-        """Run all that the worker is given; return whether to close its handler afterwards."""
-
-    @abstractmethod
-    def send_off(self, cell: C) -> None:
-        """Have the worker start nothing more, and end."""
-
-    @abstractmethod
-    def is_in(self, cell: C, slice_: int) -> bool:
-        """Return whether the cell's thread runs a record of that slice."""
-
-    @abstractmethod
-    def forked(self) -> None:
-        """Clear the remaining work in the child that a handler has forked."""
 
     # --- calls of the owner ---
 
     def start(self, lanes: Lanes = own_lanes) -> None:
         """Start one thread per worker and wait until each has made its handler.
 
-        Raises :class:`ConfigError` if a handler cannot be made.
+        Raises :class:`ConfigError` if a handler cannot be made. The pool then has to stop.
         """
         forks.watch(self)
         self._lanes = lanes
@@ -81,7 +81,6 @@ class WorkerThreads(ABC, Generic[C]):
         for cell in self.cells.values():
             cell.made.wait()
             if cell.broken is not None:
-                self.stop(0.0)
                 raise ConfigError(
                     f"the handler of {cell.name} could not be made: "
                     f"{type(cell.broken).__name__}: {cell.broken}"
@@ -92,49 +91,39 @@ class WorkerThreads(ABC, Generic[C]):
         of = next(
             each for each in self.cells.values() if each.spec.subscription == worker.subscription
         )
-        cell = self.make_cell(replace(of.spec, index=worker.worker, name=worker.name))
+        cell = self._work.make_cell(replace(of.spec, index=worker.worker, name=worker.name))
         cell.failed = self.no_lanes(cell.spec)
         self.cells[worker.subscription, worker.worker] = cell
         self.start_worker(cell)
 
-    def dead(self) -> list[tuple[str, int]]:
+    def dead(self) -> list[Place]:
         """Return the workers whose thread has ended."""
         ended = {whose: cell for whose, cell in self.cells.items() if cell.over()}
         for whose in [whose for whose, cell in ended.items() if cell.sent_home]:
             del self.cells[whose], ended[whose]
         return [*ended]
 
-    def revived(self) -> list[tuple[str, int]]:
+    def revived(self) -> list[Place]:
         """Return the workers whose handlers were made since the previous call."""
         found = [whose for whose, cell in self.cells.items() if cell.revived]
         for whose in found:
             self.cells[whose].revived = False
         return found
 
-    def departed(self) -> list[tuple[str, int]]:
-        """Return nothing: a thread that has ended is replaced."""
-        return []
-
-    def late(self) -> dict[str, int]:
-        """Return nothing: a thread reports the result of a record once."""
-        return {}
-
-    def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
+    def where(self, subscription: str, worker: int, slice_: int) -> str:
         """Return the place in the user's program of the thread that runs the slice."""
-        del index  # a thread is in one place only
         ident = self._thread_in(subscription, worker, slice_)
         return "" if ident is None else standing(ident)
 
-    def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
+    def stack(self, subscription: str, worker: int, slice_: int) -> str:
         """Return the call stack of this thread."""
-        del index
         ident = self._thread_in(subscription, worker, slice_)
         return "" if ident is None else stack_of(ident)
 
     def _thread_in(self, subscription: str, worker: int, slice_: int) -> int | None:
         # The caller may have seen the record running before its worker was gone.
         for cell in (self.cells.get((subscription, worker)), *self.beside):
-            if cell is not None and cell.thread is not None and self.is_in(cell, slice_):
+            if cell is not None and cell.thread is not None and cell.is_in(slice_):
                 return cell.thread.ident
         return None
 
@@ -146,7 +135,7 @@ class WorkerThreads(ABC, Generic[C]):
         now = self._clock.monotonic
         deadline = now() + timeout
         for cell in self.cells.values():
-            self.send_off(cell)
+            self._work.send_off(cell)
         running = []
         for cell in [*self.cells.values(), *self.beside]:
             if cell.thread is not None and cell.lives():
@@ -154,6 +143,11 @@ class WorkerThreads(ABC, Generic[C]):
                 if cell.lives():
                     running.append(cell.name + (" (stuck)" if cell in self.beside else ""))
         return running
+
+    def forked(self) -> None:
+        """Clear the remaining work in the child that a handler has forked."""
+        for cell in self.cells.values():
+            cell.clear()
 
     # --- its threads ---
 
@@ -197,7 +191,7 @@ class WorkerThreads(ABC, Generic[C]):
         finally:
             cell.made.set()
         cell.revived = True
-        if self.run_given(cell, made) and made.close is not None:
+        if self._work.run_given(cell, made) and made.close is not None:
             try:
                 made.close()
             except Exception:
@@ -217,5 +211,5 @@ class WorkerThreads(ABC, Generic[C]):
 
     def may_follow(self, cell: C) -> bool:
         """Return whether another thread may do the worker's work while this one is stuck."""
-        self.beside = [each for each in self.beside if each.lives() or each.current is not None]
+        self.beside[:] = [each for each in self.beside if each.lives() or each.current is not None]
         return not cell.spec.one_thread and len(self.beside) < len(self.cells)

@@ -107,7 +107,7 @@ class RunningSystem:
         try:
             ran = msgspec.json.decode(lines[-1], type=JobResult)
         except msgspec.DecodeError as error:
-            raise PeerError(f"what it printed is no result: {error}") from error
+            raise PeerError(f"its output is no result: {error}") from error
         if ran.records < 1 or ran.seconds <= 0:
             raise PeerError("it did no record within its limit")
         return ran

@@ -82,7 +82,7 @@ def measure(plan: FairPlan, cluster: Cluster, progress: Progress) -> dict[str, A
     plan.check()
     progress(
         f"{plan.rate:,} records/s for {plan.seconds:g} s a run, {plan.hot_share:.0%} of them of "
-        f"one key, {plan.overload():.1f} times what it can do; {cluster.kind} Kafka"
+        f"one key, {plan.overload():.1f} times its capacity; {cluster.kind} Kafka"
     )
     runs = []
     for number in range(plan.repeat):

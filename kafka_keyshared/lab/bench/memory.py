@@ -134,7 +134,7 @@ def summary(plan: MemoryPlan, kind: str, bare: Footprint, layer: Footprint) -> d
         )
     if not (bare.exact and layer.exact):
         suspect.append(
-            "this system does not tell what is resident now, so the most so far stands for it"
+            "this system does not report its current resident memory, so the peak is used"
         )
     return {
         "peak_mib": round(layer.peak_mib, 1),

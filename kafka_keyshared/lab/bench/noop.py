@@ -126,7 +126,7 @@ def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, A
     plan.check()
     fitting = plan.that_fits(cluster)
     if fitting != plan:
-        progress(f"embedded cluster: {fitting.records:,} records, because it keeps no more")
+        progress(f"embedded cluster: {fitting.records:,} records, because it holds no more")
         plan = fitting
     with topic_of_our_own(cluster, plan.partitions, progress) as topic:
         progress(
@@ -161,7 +161,7 @@ def check_commits(side: str, result: SideResult) -> None:
     if result.commits < least:
         raise KeySharedError(
             f"the {side} side ran {result.seconds:.1f} s and committed {result.commits} times, at "
-            f"least {least} were due: what was measured is not the whole work"
+            f"least {least} were due: the measurement misses a part of the work"
         )
 
 

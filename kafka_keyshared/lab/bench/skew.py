@@ -148,7 +148,7 @@ def measure(plan: SkewPlan, cluster: Cluster, progress: Progress) -> dict[str, A
             room = embedded_room(plan.value_bytes, plan.keys)
             numbers = fitting(numbers, plan.partitions, room)
             if len(numbers) < plan.records:
-                progress(f"embedded cluster: {len(numbers):,} records, because it keeps no more")
+                progress(f"embedded cluster: {len(numbers):,} records, because it holds no more")
         found = _pairs(plan, cluster, distribution, numbers, progress)
         rows.append(row_of(plan, distribution, numbers, found))
         pairs += found

@@ -195,7 +195,7 @@ class Story:
             self._tell(f"\n{len(self._told) + 1}. {title}")
             seen, named = chapter(self, code)
             began = time.monotonic()
-            self._until(partial(self._gone, code), f"{code} is named no more")
+            self._until(partial(self._gone, code), f"{code} is no longer named")
             cleared = time.monotonic() - began
             self._tell(f"   named after {named:.1f} s, gone {cleared:.1f} s after it was mended")
             self._told.append(StoryChapter(title, code, seen.sentence, named, cleared))
@@ -211,12 +211,14 @@ class Story:
         return status is not None and bool(status.partitions)
 
     def _blocked_key(self, code: str) -> tuple[Finding, float]:
-        self._tell(f"The handler cannot cope with {BROKEN}, and gives up. Look at: Overview.")
+        self._tell(
+            f"The handler fails on {BROKEN} until the attempts are used up. Look at: Overview."
+        )
         self._shop.failing = frozenset({BROKEN})
         seen = self._see(code)
-        self._tell("   The handler is mended, and the key released.")
+        self._tell("   The handler is fixed and the key is unblocked.")
         self._shop.failing = frozenset()
-        self._app.release(key=BROKEN)
+        self._app.unblock(key=BROKEN)
         return seen
 
     def _slow_key(self, code: str) -> tuple[Finding, float]:

@@ -330,7 +330,7 @@ class LetterTold(NamedTuple):
 
 
 class LaneOrdered(NamedTuple):
-    """An order for a lane was carried out: ``release``, ``drop``, ``dead_letter``.
+    """An order for a lane was carried out: ``unblock``, ``drop``, ``dead_letter``.
 
     The lane is that of its first record. Without one (offset -1) it is the lane of the key. None is
     the one lane of all records without a key.

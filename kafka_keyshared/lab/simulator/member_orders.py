@@ -52,7 +52,7 @@ def release_blocked(member: Member) -> None:
         for name, closed in blocked():
             if closed.head is not None:
                 place = closed.partition, closed.head.offset()
-                loop.tell(LaneOrder(name, LaneAction.RELEASE, None, *place))
+                loop.tell(LaneOrder(name, LaneAction.UNBLOCK, None, *place))
         loop.lane_answers.clear()
 
     if blocked():

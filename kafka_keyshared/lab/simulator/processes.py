@@ -6,7 +6,7 @@ when the timeline says so. In between they run the code of :class:`ProcessPool`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -31,7 +31,8 @@ from kafka_keyshared.executors.failed_lanes import Lanes, own_lanes
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.port import Handover
 from kafka_keyshared.executors.processes import worker_main
-from kafka_keyshared.executors.processes.pool import ENDS, ProcessCell, ProcessPool
+from kafka_keyshared.executors.processes.pool import ProcessPool
+from kafka_keyshared.executors.processes.process_batches import ENDS, ProcessCell
 from kafka_keyshared.executors.processes.remote_batch import SentSlice
 from kafka_keyshared.executors.processes.worker_process import (
     ProcessEndedError,
@@ -39,6 +40,7 @@ from kafka_keyshared.executors.processes.worker_process import (
     TimedOutError,
 )
 from kafka_keyshared.executors.thread_state import WorkerCell, WorkerSpec
+from kafka_keyshared.executors.threads.thread_lifecycle import ThreadWork, WorkerThreads
 from kafka_keyshared.lab.simulator.handlers import Handlers
 from kafka_keyshared.lab.simulator.identity import Site
 from kafka_keyshared.lab.simulator.member_events import WorkerJoined
@@ -66,6 +68,25 @@ Life: TypeAlias = Generator[None, None, None]
 def nothing() -> Made:
     """Stand for the function that makes the handler. Its process is simulated."""
     return Made(unmade)
+
+
+class SimThreads(WorkerThreads[WorkerCell]):
+    """The threads of a simulated pool. ``begin`` starts one."""
+
+    def __init__(
+        self,
+        specs: Sequence[WorkerSpec],
+        work: ThreadWork[WorkerCell],
+        clock: Clock,
+        *,
+        begin: Callable[[WorkerCell], None],
+    ) -> None:
+        super().__init__(specs, work, clock)
+        self._begin = begin
+
+    def start_worker(self, cell: WorkerCell) -> None:
+        """Start a simulated thread for a worker."""
+        self._begin(cell)
 
 
 class SimProcesses(ProcessPool):
@@ -106,7 +127,7 @@ class SimProcesses(ProcessPool):
             for worker in sub.workers.values()
         ]
         mailbox: Any = SimpleNamespace(put=self._tell_owner)
-        super().__init__(specs, mailbox, clock)
+        super().__init__(specs, mailbox, clock, threads=partial(SimThreads, begin=self._begin))
 
     # --- the port, in addition to the pool ---
 
@@ -228,7 +249,7 @@ class SimProcesses(ProcessPool):
         place = spec.subscription, spec.index
         return ProcessCell(spec, process=ParentsEnd(spec, partial(self._spawn, place)))
 
-    def start_worker(self, cell: WorkerCell) -> None:
+    def _begin(self, cell: WorkerCell) -> None:
         """Give a worker a thread, and with it a process."""
         place = _place(cell)
         cell.thread = thread = SimThread(self._process, cell.spec.thread)
@@ -304,7 +325,7 @@ class SimProcesses(ProcessPool):
     def _through(self, cell: ProcessCell, handover: Handover) -> Life:
         """Run a slice, and report its end."""
         began, end = self.begin(cell, handover), _end(cell)
-        batches = self.batches(cell, cast(SentSlice, handover), cell.failed)
+        batches = self.batches.exchange(cell, cast(SentSlice, handover))
         asked = next(batches, None)
         while asked is not None:
             try:

@@ -166,7 +166,7 @@ KEY_BLOCKED = Cause(
     12,
     "fail",
     "a record has used up its attempts and blocks its key until an operator decides",
-    "fix the handler and restart, or decide about the record (app.release(), app.drop(), "
+    "fix the handler and restart, or decide about the record (app.unblock(), app.drop(), "
     "app.dead_letter())",
 )
 WORKER_ABSENT = Cause(
@@ -188,7 +188,7 @@ KEY_DIVERTED = Cause(
     15,
     "warn",
     "all records of a key go to the dead-letter topic without an attempt (on_exhausted='divert')",
-    "fix the handler, then release the key (app.release()) and replay its dead letters",
+    "fix the handler, then unblock the key (app.unblock()) and replay its dead letters",
 )
 SET_FULL = Cause(
     "metadata-full",

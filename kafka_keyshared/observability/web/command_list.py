@@ -23,21 +23,21 @@ class OrderRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PauseOrder(OrderRequest, frozen=True, kw_only=True):
-    """Stop fetching from these topics and partitions; without either from everything."""
+    """Pause fetching of these topics and partitions; without either, of all."""
 
     topics: tuple[str, ...] | None = None
     partitions: tuple[Partition, ...] | None = None
 
 
 class ResumeOrder(OrderRequest, frozen=True, kw_only=True):
-    """Fetch from these topics and partitions again; without either from everything."""
+    """Resume fetching of these topics and partitions; without either, of all."""
 
     topics: tuple[str, ...] | None = None
     partitions: tuple[Partition, ...] | None = None
 
 
-class DrainOrder(OrderRequest, frozen=True, kw_only=True):
-    """Stop fetching, run the fetched records to their end, and commit them."""
+class QuiesceOrder(OrderRequest, frozen=True, kw_only=True):
+    """Pause all partitions, finish the fetched records, and commit them."""
 
     timeout: Seconds = 30.0
 
@@ -80,9 +80,9 @@ class FilterOrder(OrderRequest, frozen=True, kw_only=True):
 
 
 class LaneOrderRequest(OrderRequest, frozen=True, kw_only=True):
-    """Act on a closed lane.
+    """The base of orders for a closed key.
 
-    The lane is named by ``at``, the place of its first record such as ``orders-3@17``, or by its
+    The key is named by ``at``, the place of its first record such as ``orders-3@17``, or by its
     ``key``.
     """
 
@@ -91,16 +91,16 @@ class LaneOrderRequest(OrderRequest, frozen=True, kw_only=True):
     subscription: str = DEFAULT_SUBSCRIPTION
 
 
-class ReleaseOrder(LaneOrderRequest, frozen=True, kw_only=True):
-    """Reopen the lane: a blocked record runs again, a diverted lane is diverted no longer."""
+class UnblockOrder(LaneOrderRequest, frozen=True, kw_only=True):
+    """Unblock the key: its blocked record runs again, or it is no longer diverted."""
 
 
 class DropOrder(LaneOrderRequest, frozen=True, kw_only=True):
-    """Drop the record that keeps the lane closed: it is settled and counted, not kept."""
+    """Drop the record that keeps the key closed: it is settled and counted, not kept."""
 
 
 class DeadLetterOrder(LaneOrderRequest, frozen=True, kw_only=True):
-    """Send the record that keeps the lane closed to the dead-letter topic."""
+    """Send the record that keeps the key closed to the dead-letter topic."""
 
 
 class LimitOrder(OrderRequest, frozen=True, kw_only=True):
@@ -150,20 +150,24 @@ class Verb(NamedTuple):
 
 
 VERBS: dict[str, Verb] = {
-    "pause": Verb(PauseOrder, "Fetch nothing more from topics or partitions, or from all of them."),
-    "resume": Verb(ResumeOrder, "Fetch again from partitions that were paused by hand."),
-    "drain": Verb(DrainOrder, "Pause everything, process all received records, and commit them."),
+    "pause": Verb(PauseOrder, "Pause fetching of topics and partitions, or of all."),
+    "resume": Verb(ResumeOrder, "Resume fetching of what was paused by hand."),
+    "quiesce": Verb(QuiesceOrder, "Pause all, finish the fetched records, and commit."),
     "scale": Verb(ScaleOrder, "Change the number of workers."),
-    "assign": Verb(RangeOrder, "Give a worker a range of slots (routing sticky)."),
-    "move": Verb(SlotOrder, "Give a worker one slot of another owner (routing sticky)."),
-    "filter": Verb(FilterOrder, "Give a worker other filters."),
-    "release": Verb(ReleaseOrder, "Open a closed lane."),
-    "drop": Verb(DropOrder, "Give up the record that keeps a lane closed."),
+    "assign": Verb(RangeOrder, "Assign a range of slots to a worker (routing sticky)."),
+    "move": Verb(
+        SlotOrder, "Assign one slot to a worker, regardless of its owner (routing sticky)."
+    ),
+    "filter": Verb(FilterOrder, "Set the key filters of a worker."),
+    "unblock": Verb(UnblockOrder, "Unblock a closed key."),
+    "drop": Verb(DropOrder, "Drop the record that keeps a key closed."),
     "dead-letter": Verb(DeadLetterOrder, "Send that record to the dead-letter topic."),
-    "lift-dlq-limit": Verb(LimitOrder, "Continue partitions that reached their dead-letter limit."),
+    "lift-dlq-limit": Verb(
+        LimitOrder, "Resume the partitions that their dead-letter limit stopped."
+    ),
     "letters": Verb(LettersOrder, "List the newest dead letters of this group."),
-    "replay": Verb(ReplayOrder, "List the dead letters that would be sent back, or send them."),
-    "log-level": Verb(LogLevelOrder, "Change the level of the log."),
+    "replay": Verb(ReplayOrder, "Plan a replay of dead letters, or execute it."),
+    "log-level": Verb(LogLevelOrder, "Set the log level."),
 }
 
 

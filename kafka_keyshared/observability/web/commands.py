@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.former_names import FORMER_ORDERS
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.observability.web.command_list import VERBS, Done, OrderRefused
 
@@ -135,6 +136,10 @@ def ordered(
 ) -> Said:
     """Execute the order of this path, and return the answer."""
     verb, part = FIRST.get(path, (path.removeprefix(ACTIONS), ""))
+    if path.startswith(ACTIONS) and verb in FORMER_ORDERS:
+        now = FORMER_ORDERS[verb]
+        reason = f"the order {verb!r} is {now!r} now: send it to {ACTIONS}{now}"
+        return RequestRefusal(404, reason).said(path)
     if (not part and not path.startswith(ACTIONS)) or verb not in VERBS:
         known = ", ".join(VERBS)
         return RequestRefusal(404, f"orders are taken at {ACTIONS}VERB; there is {known}").said(

@@ -147,8 +147,8 @@ def _require_the_same(key_of: KeyOf, record: Any, found: tuple[bytes | None, str
     if again != key:
         raise KeySharedError(
             f"the key of {name_of(record)} was {key!r}, and asked again {again!r}: a key function "
-            "must say the same of a record whenever it is asked, because Spark asks again for what "
-            "is lost with an executor"
+            "must return the same key for a record each time, because Spark repeats the work of a "
+            "lost executor"
         )
 
 
@@ -264,7 +264,7 @@ def reports_of(out: DataFrame, workers: int) -> tuple[list[TaskReport], DataFram
     reports: list[TaskReport] = [pickle.loads(row.value) for row in rows]
     if sorted(each.worker for each in reports) != list(range(workers)):
         raise TornBatchError(
-            f"{len(reports)} tasks have told what they did, of {workers} workers: nothing of the "
+            f"{len(reports)} of {workers} workers reported the results of a task: nothing of the "
             "batch is committed"
         )
     counted = out.attempt.isin([row.attempt for row in rows])

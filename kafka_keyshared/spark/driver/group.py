@@ -211,8 +211,8 @@ class SoleMember:
                 denied = answer.result is CommitResult.DENIED
                 cure = f"; {self._what_to_grant()}" if denied else ""
                 raise GroupLostError(
-                    f"the positions of the batch were not committed: {answer.error}; who goes on "
-                    f"runs its records again{cure}"
+                    f"the positions of the batch were not committed: {answer.error}; the next "
+                    f"owner runs its records again{cure}"
                 )
             self._over.wait(0.5)
 
@@ -270,7 +270,7 @@ class SoleMember:
                 error = None if message is None else message.error()
                 if error is not None:
                     self._heard(error)
-        except Exception as error:  # noqa: BLE001 - the driver is told, whatever it is
+        except Exception as error:  # noqa: BLE001 - the driver gets every error
             self.fail(KeySharedError(f"the driver's member has ended: {error}"))
         finally:
             client.close()
@@ -319,8 +319,8 @@ class SoleMember:
             if not self._idle.is_set():
                 self.fail(
                     GroupLostError(
-                        f"somebody has joined the group, and the batch has not ended within "
-                        f"{REVOKE_SHARE * interval:.0f} s: who goes on runs its records again; "
+                        f"a member has joined the group, and the batch has not ended within "
+                        f"{REVOKE_SHARE * interval:.0f} s: the next owner runs its records again; "
                         "take smaller batches (--batch-offsets), or raise max.poll.interval.ms"
                     )
                 )
@@ -379,8 +379,8 @@ class SoleMember:
             id_ = ids.get(each.topic)
             if id_ is None and topic_id_in(metadata) is not None:
                 log.warning(
-                    "%s: no broker tells the id of the topic in time, so what has settled beyond "
-                    "the committed position runs again",
+                    "%s: no broker returned the topic id in time; records that were settled beyond "
+                    "the committed position run again",
                     each,
                 )
             starts[each] = StartPoint(position, metadata, start, end, each not in untold, id_)
@@ -425,8 +425,8 @@ class SoleMember:
             # reset the position of a member that has owned them since.
             if self._failure is not None or not self._assigned.issuperset(commit.entries):
                 gone = GroupLostError(
-                    "the positions of the batch were not committed: its partitions are others' by "
-                    "now; who goes on runs its records again"
+                    "the positions of the batch were not committed: other members own its "
+                    "partitions now; the next owner runs its records again"
                 )
                 answered.set_exception(self._failure or gone)
                 return
@@ -452,7 +452,7 @@ class SoleMember:
                     )
                 raise GroupActiveError(
                     f"group {self._conf['group.id']!r} did not give the driver {some(missing)}: "
-                    "somebody else is in it; stop them first"
+                    "the group has another member; stop it first"
                 )
             self._changed.wait(_POLL)
             self._changed.clear()

@@ -9,10 +9,8 @@ class TornBatchError(KeySharedError):
     """The stored output of a batch differs from its tasks' reports, so nothing is committed."""
 
 
-LOST_WITH_EXECUTOR = (
-    "an executor has died, and with it what a task had handed out that had ended there"
-)
-TORN = "Spark ran a task twice, and of what it handed out there are parts of both"
+LOST_WITH_EXECUTOR = "an executor has died, and with it the output of a task that had ended there"
+TORN = "Spark ran a task twice, and its output has parts of both runs"
 CUT_OFF = "retention has removed records of the batch since it was planned"
 
 

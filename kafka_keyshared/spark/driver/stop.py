@@ -14,8 +14,8 @@ from kafka_keyshared.spark.driver.group import SoleMember
 log = log_of("kafka_keyshared.spark")
 
 GIVEN_UP = (
-    "stopped twice: the batch that ran is given up; who goes on runs again what it has not "
-    "committed"
+    "stopped twice: the running batch is given up; the next owner runs its uncommitted "
+    "records again"
 )
 
 

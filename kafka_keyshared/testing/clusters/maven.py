@@ -141,5 +141,5 @@ class JarSet:
         if not self.complete(target):
             raise MissingPartError(
                 f"the fetched jars could not be moved to {target}; see whether the disk is full or "
-                f"the directory belongs to somebody else, or set {self.variable}"
+                f"the directory belongs to another user, or set {self.variable}"
             )

@@ -331,7 +331,7 @@ class MeteredProducer:
             kind = BrokerUnavailableError
         where = f"{message.topic()}-{message.partition()}"
         text = (
-            f"a record for {where} was not delivered: {error}; what was produced after it may be "
+            f"a record for {where} was not delivered: {error}; later records may be "
             "missing too, so write again from the last safe position with a new producer"
         )
         with self._changed:

@@ -35,7 +35,7 @@ def test_a_key_whose_records_go_to_the_dead_letters_unrun_is_named(
     member = started(fails, retry={"attempts": 1}, on_exhausted="divert", dlq=True)
     diverted = named(member.app, "key-diverted")
     assert diverted.sentence == "key 'odd' is diverted to the dead-letter topic"
-    member.app.release(key=ODD)
+    member.app.unblock(key=ODD)
     named.cleared(member.app, "key-diverted")
 
 

@@ -120,12 +120,12 @@ class OrderedOracle(KeyedOracle):
         sub, found = order.subscription, _PLACE.match(done)
         if found is None:
             assert done.endswith(NO_MORE), done
-            assert order.action is LaneAction.RELEASE
+            assert order.action is LaneAction.UNBLOCK
             self._diverts_no_more(sub, [self._lane_of(sub, p, order.key) for p in self.owned])
             return
         partition = TopicPartition(found["topic"], int(found["partition"]))
         if found["offset"] is None:
-            assert order.action is LaneAction.RELEASE, f"nothing was there to settle: {done}"
+            assert order.action is LaneAction.UNBLOCK, f"nothing was there to settle: {done}"
             self._diverts_no_more(sub, [self._lane_of(sub, partition, order.key)])
             return
         head = self.received[partition, int(found["offset"])]
@@ -133,7 +133,7 @@ class OrderedOracle(KeyedOracle):
             # Its letter is written, and the member has not heard of that; nor will it, now.
             if order.action is LaneAction.DROP:
                 self.dropped.add((sub, coordinates_of(head)))
-            self._diverts_no_more(sub, [self.lane(sub, head)] * (order.action == "release"))
+            self._diverts_no_more(sub, [self.lane(sub, head)] * (order.action == "unblock"))
             return
         each = sub, coordinates_of(head)
         undiverted = self.subs[sub].on_exhausted == "divert" and each in self.dead_lettering
@@ -142,7 +142,7 @@ class OrderedOracle(KeyedOracle):
             self.dead_lettering.discard(each)
             self.blocked.add(each)
         self._check_head(sub, head, order)
-        if order.action is LaneAction.RELEASE:
+        if order.action is LaneAction.UNBLOCK:
             self._released(sub, head)
         elif order.action is LaneAction.DROP:
             self._dropped(sub, head)
@@ -404,4 +404,4 @@ class OrderingAdversary(JoiningAdversary, KeyedAdversary):
             super().look_after()
             return
         for blocked_of, at in sorted(self.oracle.blocked):
-            self.order(LaneOrder(blocked_of, LaneAction.RELEASE, None, *at))
+            self.order(LaneOrder(blocked_of, LaneAction.UNBLOCK, None, *at))

@@ -20,8 +20,8 @@ WAIT = 60.0
 Order = Callable[[KeyShared], object]
 
 ORDERS: dict[str, Order] = {
-    "lanes": lambda app: app.lanes(),
-    "release": lambda app: app.release(b"a"),
+    "closed_keys": lambda app: app.closed_keys(),
+    "unblock": lambda app: app.unblock(b"a"),
     "drop": lambda app: app.drop(b"a"),
     "dead_letter": lambda app: app.dead_letter(b"a"),
     "lift_dlq_limit": lambda app: app.lift_dlq_limit(),
@@ -42,7 +42,7 @@ def test_an_app_that_does_not_run_refuses_every_order_in_the_same_words(name: st
 
 
 NAMING: dict[str, Callable[[KeyShared, str], object]] = {
-    "release": lambda app, name: app.release(b"a", subscription=name),
+    "unblock": lambda app, name: app.unblock(b"a", subscription=name),
     "drop": lambda app, name: app.drop(at="orders-0@0", subscription=name),
     "dead_letter": lambda app, name: app.dead_letter("a", subscription=name),
     "assign_range(0, 9, 'worker-0')": lambda app, name: app.assign_range(

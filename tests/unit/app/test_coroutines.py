@@ -109,7 +109,7 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
 
     with pytest.raises(ConfigError, match="handle is declared with 'def'"):
         app.handler(handle)
-    with pytest.raises(ConfigError, match="workers='asyncio:4', which a handler is for"):
+    with pytest.raises(ConfigError, match="workers='asyncio:4', which need a handler"):
         app.join("member")
     with pytest.raises(ConfigError, match="at least 1"):
         app.scale(0)

@@ -102,8 +102,8 @@ def test_what_is_refused_is_one_line_until_it_is_well_again(
     eventually(lambda: teller.telling.reports().failed > 20)
     (line,) = caplog.messages
     assert DENIED in line
-    assert "Records are consumed all the same" in line
-    assert teller.telling.trouble() == f"the others do not hear this instance: {DENIED}"
+    assert "Records are still consumed" in line
+    assert teller.telling.trouble() == f"the other instances get no reports of this one: {DENIED}"
     teller.now += 60.0
     reports = teller.telling.reports()
     assert (reports.failing_seconds, reports.error) == (60.0, DENIED)
@@ -114,7 +114,7 @@ def test_what_is_refused_is_one_line_until_it_is_well_again(
 
     teller.writer.why = ""
     eventually(lambda: len(caplog.messages) == 3)
-    assert caplog.messages[2] == "the group hears again how this instance is"
+    assert caplog.messages[2] == "the reports of this instance are written again"
     eventually(lambda: teller.telling.reports().failing_seconds is None)
     assert teller.telling.trouble() == ""
 

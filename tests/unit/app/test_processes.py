@@ -250,7 +250,9 @@ def test_a_program_without_a_guard_is_told_to_have_one_and_runs_in_no_worker(
     )
     assert ended.returncode == 1
     assert "run() is called while the module is imported: put it under if __name__" in ended.stderr
-    assert "could not be made: HandlerRaisedError: the process ended meanwhile" in ended.stderr
+    assert (
+        "could not be made: HandlerRaisedError: the process ended during the start" in ended.stderr
+    )
 
 
 def handing_out(item: Any) -> list[Output]:

@@ -315,8 +315,8 @@ def test_what_one_loop_raises_ends_the_program_as_it_did(caplog: pytest.LogCaptu
     assert 3 not in settled
     assert max(broker.positions(), default=0) <= 3, "the record is not committed"
     assert broker.closed == 1, "the group is left"
-    assert "its loop has failed, so the program stops: KeyError at" in caplog.text
-    assert "received and not settled, so it runs at the next start: orders-0@3" in caplog.text
+    assert "its loop failed, so the program stops: KeyError at" in caplog.text
+    assert "received but not settled; it runs again at the next start: orders-0@3" in caplog.text
 
 
 def test_a_loop_that_closes_its_consumer_on_the_way_is_told_of_as_any_other(
@@ -339,7 +339,7 @@ def test_a_loop_that_closes_its_consumer_on_the_way_is_told_of_as_any_other(
 
     with caplog.at_level("INFO"), pytest.raises(KeyError, match="customer_id"):
         members.run(loop)
-    assert "received and not settled, so it runs at the next start: orders-0@3" in caplog.text
+    assert "received but not settled; it runs again at the next start: orders-0@3" in caplog.text
     assert "attempt" not in caplog.text
     assert "has left" not in caplog.text
     assert broker.closed == 1
@@ -467,7 +467,7 @@ def test_an_instance_that_fails_ends_the_loops_and_is_raised_once(
 
     with pytest.raises(InvariantError, match="planted"):
         members.run(loop)
-    assert "its loop has failed" not in caplog.text
+    assert "its loop failed" not in caplog.text
 
 
 def test_a_loop_that_swallows_every_error_does_not_keep_a_failed_instance() -> None:
@@ -578,7 +578,7 @@ def test_the_banner_of_a_split_consumer_speaks_of_no_attempts(broker: OfflineBro
     with divided(broker, 4) as members:
         assert members.app.banner() == (
             "group billing · topics orders · 4 members · order per key and topic · "
-            "commit every 0.05 s · the loops say what is done"
+            "commit every 0.05 s · the loops settle records"
         )
 
 

@@ -81,4 +81,6 @@ def test_it_is_refused_with_what_needs_tracking_before_anything_is_consumed() ->
 def test_the_banner_says_what_it_leaves_out() -> None:
     settings: SubscriptionSettings = subscription_settings(Options(delivery="at-most-once"))
     line = banner("billing", ["orders"], Options(delivery="at-most-once"), settings)
-    assert line.endswith("nothing is committed · what fails or finds its worker full is dropped")
+    assert line.endswith(
+        "nothing is committed · failed records, and records for full workers, are dropped"
+    )

@@ -147,6 +147,6 @@ def test_a_name_that_two_workers_would_have_is_refused_wherever_names_are_given(
     assert "settings.toml" in ended.err
     assert "not TOML" in ended.err
     twice = ("--range", "a=0-9", "--range", "a=10-19")
-    ended = in_process(capsys, "ring", "show", "--routing", "sticky", *twice)
+    ended = in_process(capsys, "routing", "show", "--routing", "sticky", *twice)
     assert ended.status == 2
     assert "each worker once" in ended.err

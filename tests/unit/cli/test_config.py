@@ -240,11 +240,11 @@ def test_check_tells_all_that_a_run_would_refuse(
     assert told["faults"][1]["origins"] == origins
     names, acks = told["notes"]
     assert names.startswith("the settings are workers, dlq, ")
-    assert acks == "acks is heeded by producers only"
+    assert acks == "acks has an effect on producers only"
     text = in_process(capsys, *arguments)
     assert text.out == ""
     assert "6 settings cannot be used:" in text.err
-    assert "note: acks is heeded by producers only" in text.err
+    assert "note: acks has an effect on producers only" in text.err
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_the_judge_is_announced_once_and_says_every_few_seconds_that_it_goes_on(
         assert thrice.wait(PATIENCE)
     before = len(said)
     assert said.count(JUDGING) == 1 == said.index(JUDGING) + 1
-    assert all(each.startswith("  the judge is still reading, ") for each in said[1:])
+    assert all(each.startswith("  the judge is still working, ") for each in said[1:])
     assert not [each for each in threading.enumerate() if each.name == "demo-judging"]
     assert len(said) == before, "nothing more after the end"
 

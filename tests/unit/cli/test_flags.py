@@ -113,11 +113,11 @@ def test_the_settings_of_the_folder_are_found_and_named_and_others_come_first(
         "origin": "keyshared.toml",
     }
     ended = in_process(capsys, "run", "handlers_of_flags:handle", *COMPLETE)
-    assert "settings of keyshared.toml, which is in this folder" in ended.err.split("\n")[0]
+    assert "using the settings of keyshared.toml in this folder" in ended.err.split("\n")[0]
     ended = in_process(
         capsys, "run", "handlers_of_flags:handle", *COMPLETE, "--config", "other.toml"
     )
-    assert "which is in this folder" not in ended.err
+    assert "in this folder" not in ended.err
     monkeypatch.setenv("KEYSHARED_CONFIG", "other.toml")
     assert settings(capsys, *COMPLETE)["settings"]["workers"]["value"] == 5
 
@@ -148,9 +148,9 @@ def test_the_form_and_the_level_of_the_log_come_from_the_environment_unless_a_fl
     monkeypatch.setenv("KEYSHARED_LOG_FORMAT", "json")
     run = ("run", "handlers_of_flags:handle", *COMPLETE)
     first = in_process(capsys, *run).err.split("\n")[0]
-    assert json.loads(first)["message"].startswith("settings of keyshared.toml")
+    assert json.loads(first)["message"].startswith("using the settings of keyshared.toml")
     flagged = in_process(capsys, *run, "--log-format", "text").err
-    assert "INFO kafka_keyshared.cli: settings of" in flagged
+    assert "INFO kafka_keyshared.cli: using the settings of" in flagged
     monkeypatch.setenv("KEYSHARED_LOG_LEVEL", "error")
     assert "settings of" not in in_process(capsys, *run).err
     monkeypatch.setenv("KEYSHARED_LOG_FORMAT", "xml")

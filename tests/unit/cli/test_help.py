@@ -22,10 +22,10 @@ VERBS: list[list[str]] = [
     ["config", "schema"],
     ["advise"],
     ["init"],
-    ["ring"],
-    ["ring", "where"],
-    ["ring", "show"],
-    ["ring", "simulate"],
+    ["routing"],
+    ["routing", "where"],
+    ["routing", "show"],
+    ["routing", "simulate"],
     ["dlq"],
     ["dlq", "ls"],
     ["dlq", "show"],
@@ -80,6 +80,52 @@ def test_help_of_a_verb_loads_no_kafka_client(
     assert not {"confluent_kafka", "fastavro", "msgspec", "mmh3"} & set(loaded)
 
 
+NOT_FOR_HELP = {
+    *(
+        "asyncio",
+        "confluent_kafka",
+        "fastavro",
+        "http.client",
+        "json",
+        "logging",
+        "mmh3",
+        "msgspec",
+    ),
+    *("multiprocessing", "numpy", "prometheus_client", "pyspark", "rich.console", "rich.table"),
+    *("ssl", "starlette", "textual", "uvicorn", "yaml"),
+}
+"""Modules that cost milliseconds each, and that a list of commands does not need."""
+
+FOR_HELP = {
+    *("kafka_keyshared", "kafka_keyshared.errors", "kafka_keyshared.former_names"),
+    *(f"kafka_keyshared.cli{name}" for name in ("", ".app", ".arguments", ".options", ".output")),
+}
+"""All modules of the package that it needs, besides the declarations of the options."""
+
+
+def test_the_list_of_commands_imports_nothing_that_it_does_not_need() -> None:
+    program = (
+        "import sys\nfrom kafka_keyshared.cli import main\nsys.argv = ['keyshared', '--help']\n"
+        "status = main()\nprint(*sorted(sys.modules), file=sys.stderr)\nsys.exit(status)"
+    )
+    ended = as_user(command=(sys.executable, "-c", program))
+    assert ended.status == 0
+    loaded = set(ended.err.split())
+    assert {"typer", "kafka_keyshared.cli.verbs.run"} <= loaded
+    assert not loaded & NOT_FOR_HELP
+    own = {each for each in loaded if each.partition(".")[0] == "kafka_keyshared"}
+    assert {each for each in own if not each.startswith("kafka_keyshared.cli.verbs")} <= FOR_HELP
+
+
+def test_each_command_has_a_first_line_that_is_shown_whole(
+    helped: dict[str, tuple[int, str, list[str]]],
+) -> None:
+    lists = [text for _, text, _ in helped.values() if "\nCommands:\n" in text]
+    lines = [line for text in lists for line in text.partition("\nCommands:\n")[2].splitlines()]
+    assert len(lines) > 40
+    assert not [line for line in lines if line.endswith("...") or not line.endswith(".")]
+
+
 def test_the_version_is_that_of_the_package() -> None:
     ended = as_user("--version")
     assert (ended.status, ended.out, ended.err) == (0, f"{version('kafka-keyshared')}\n", "")
@@ -109,7 +155,7 @@ def test_without_the_extra_it_prints_the_install_line(missing: str) -> None:
         (["demo", "--workers", "split:2"], "give one of these with a number"),
         (["demo", "--records", "0"], "from 1 to 362891"),
         (["demo", "load"], "-b host:port"),
-        (["doctor"], "nothing to look at"),
+        (["doctor"], "nothing to check"),
         (["doctor", "-b", "x:1", "-X", "no-equals-sign"], "give KEY=VALUE"),
         (["doctor", "--config", "no-such-file.toml"], "no-such-file.toml: No such file"),
         (["demo", "load", "-b", "x:1", "--partitions", "0"], "--partitions"),

@@ -61,7 +61,8 @@ def test_an_outage_is_told_when_it_begins_once_a_minute_and_when_it_is_over(worl
     assert world.wait(10.0) is None
     began, one, two, back = world.notes
     assert began == (
-        "no broker answers (b:1: connection refused); trying for up to 10 minutes; Ctrl-C ends it"
+        "no broker answers (b:1: connection refused); trying for up to 10 minutes; "
+        "press Ctrl-C to stop"
     )
     for line, seconds in ((one, 60), (two, 120)):
         found = re.fullmatch(

@@ -15,14 +15,14 @@ def test_the_page_is_what_the_command_line_says() -> None:
 def test_every_option_is_in_the_table_of_its_verb() -> None:
     verbs = cli_page.verbs()
     shown = cli_page.table(verbs["run"])
-    assert {"run", "doctor", "demo", "demo load", "ring where"} <= set(verbs)
+    assert {"run", "doctor", "demo", "demo load", "routing where"} <= set(verbs)
     for option in (
         "`MODULE:ATTR` | required",
         "`-b`, `--bootstrap-server` `TEXT`",
         "`-X` `KEY=VALUE`",
     ):
         assert f"| {option} |" in shown
-    assert "| `-o`, `--output` | `table` | How to print the result. One of `table`, `json`, " in (
+    assert "| `-o`, `--output` | `table` | Format of the result. One of `table`, `json`, " in (
         cli_page.table(verbs["doctor"])
     )
     assert "--sabotage" not in cli_page.table(verbs["demo"])
@@ -39,9 +39,9 @@ def test_a_table_that_is_out_of_date_is_written_anew_and_the_words_around_it_sta
 
 
 def test_a_verb_without_a_place_gets_one() -> None:
-    verbs = {"ring show": cli_page.verbs()["ring show"]}
+    verbs = {"routing show": cli_page.verbs()["routing show"]}
     text = cli_page.updated("# Page\n", verbs)
-    assert "## ring show\n\nShow each worker's part of the 65,536 slots. With" in text
+    assert "## routing show\n\nShow each worker's share of the 65,536 slots. With" in text
     assert "| `--vnodes` `INT` | `200` |" in text
 
 

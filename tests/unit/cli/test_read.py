@@ -50,7 +50,7 @@ def test_a_topic_with_a_dash_and_a_number_in_its_name_can_be_named() -> None:
         ("-0", "--from -0: give earliest"),
         ("", "--from : give earliest"),
         ("0:" + "9" * 5_000, "give earliest"),
-        ("earliest,latest", "--from earliest,latest: 'latest' is one too many"),
+        ("earliest,latest", "--from earliest,latest: 'latest' is a second bound"),
         ("0:1,0:2", "--from 0:1,0:2: orders-0 is given twice"),
         ("2099-01-01", "--from 2099-01-01 is a time in the future"),
     ],
@@ -64,15 +64,15 @@ def test_what_is_no_bound_is_refused(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "no range of slots is given: give --key-hash-range 0-10000,20001-30000"),
+        ([], "no slots are given: give --key-hash-range 0-10000,20001-30000"),
         (["--key-hash-range", "0-9,5-20"], "the ranges 0-9 and 5-20 overlap in 5-9"),
         (["--key-hash-range", "9-5"], "--key-hash-range 9-5: the range 9-5 is inverted"),
         (["--key-hash-range", "0-70000"], "the range 0-70000 is out of bounds"),
         (["--key-hash-range", "a-b"], "'a-b' is no range of slots"),
-        (["--key-hash-range", "0-9", "--from", "latest"], "give --follow to wait for it"),
+        (["--key-hash-range", "0-9", "--from", "latest"], "give --follow to wait for new records"),
         (
             ["--key-hash-range", "0-9", "--follow", "--until", "0:3"],
-            "--follow goes on and --until ends: give one of them",
+            "--follow and --until exclude each other: give one of them",
         ),
         (["--key-hash-range", "0-9", "--until", "2099-01-01"], "is a time in the future"),
         (["--key-hash-range", "0-9", "--until", "earliest"], "before which there is nothing"),

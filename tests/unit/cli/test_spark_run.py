@@ -24,7 +24,7 @@ def test_a_server_of_its_own_is_refused_and_so_is_a_log_that_cannot_be_written(
         assert "--http-port: a run on Spark has no server of its own" in served.err
         logged = in_process(capsys, *given, *names, "--audit-log", tmp_path / "file")
         assert logged.status == 2
-        assert "give a folder that can be written" in logged.err
+        assert "give a writable folder" in logged.err
 
 
 UNFIT: Mapping[str, tuple[Callable[[Machine], object], str]] = {

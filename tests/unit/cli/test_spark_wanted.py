@@ -99,7 +99,7 @@ def test_a_program_that_has_batches_is_refused_as_the_command_line_is() -> None:
 
 
 EFFECTS: dict[str, tuple[dict[str, Any], str]] = {
-    "http_port": ({"http_port": 0}, "http_port: no effect on Spark: a run there has no server"),
+    "http_port": ({"http_port": 0}, "http_port: no effect on Spark: a Spark run has no server"),
     "ack_timeout": ({"ack_timeout": 30.0}, "ack_timeout=30 s: no effect on Spark: a task waits"),
     "processes": ({"workers": "process:2"}, "ack_timeout=60 s: no effect on Spark"),
     "on_stuck": ({"on_stuck": "exit", "ack_timeout": 9}, "ack_timeout=9 s, on_stuck: no effect"),

@@ -70,8 +70,8 @@ def test_an_outage_is_three_lines_however_often_the_client_tells_of_it(
     first, gone, still, back = lines(caplog)
     assert first == "broker 1: connection refused"
     assert gone == (
-        "no broker answers (broker 1: connection refused); what is held goes on, and they are "
-        "tried again and again"
+        "no broker answers (broker 1: connection refused); held records still run; the "
+        "connection is retried"
     )
     assert re.fullmatch(r"no broker has answered for 6\d s \(broker 1: connection refused\)", still)
     assert re.fullmatch(r"a broker answers again, after 7\d s", back)

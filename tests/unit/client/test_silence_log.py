@@ -29,7 +29,7 @@ def test_an_outage_is_a_line_then_one_a_minute_and_one_when_it_is_over() -> None
     assert reader.silence.told
     reader.silence.came()
     assert reader.said == [
-        f"nothing has come from kafka:9092 for {seconds} s ({REFUSED}); it is asked again and again"
+        f"nothing has come from kafka:9092 for {seconds} s ({REFUSED}); the request is repeated"
         for seconds in (5, 65, 125)
     ] + ["records come again, after 126 s"]
     assert not reader.silence.told
@@ -39,7 +39,7 @@ def test_a_broker_that_stands_still_gives_no_reason_and_is_told_all_the_same() -
     reader = Reader()
     reader.wait(SAY_AFTER + 1)
     assert reader.said == [
-        "nothing has come from kafka:9092 for 5 s (no reason is told); it is asked again and again"
+        "nothing has come from kafka:9092 for 5 s (reason unknown); the request is repeated"
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.cli.dlq_plan import (
+from kafka_keyshared.cli.dlq_replay import (
     KEY_SHOWN,
     MOST_PLACES,
     ReplayProgressLog,
@@ -50,7 +50,9 @@ def test_a_plan_is_a_table_that_fits_the_terminal(
     (guarded,) = [row for row in cells if row[0].startswith("replayed too often")]
     assert guarded[1:] == ["9", "0:0, 0:1, 0:2, 0:3, 0:4, …"]
     assert guarded[2].count(":") == MOST_PLACES
-    assert not any("no letter of this package" in row for row in cells), "what is none is left out"
+    assert not any("not a dead letter of this package" in row for row in cells), (
+        "what is none is left out"
+    )
 
 
 def test_what_became_of_the_letters_is_told_with_the_reasons(
@@ -61,7 +63,7 @@ def test_what_became_of_the_letters_is_told_with_the_reasons(
     why = "too large; raise its max.message.bytes"
     write_outcome({**became, "why": {why: 2}, "refused_examples": {"0:4": why, "1:5": why}})
     shown = capsys.readouterr().out
-    assert "sent, and acknowledged" in shown
+    assert "sent and acknowledged" in shown
     assert "no longer in the topic" not in shown
     (row,) = [line for line in shown.splitlines() if why in line]
     assert "0:4, 1:5" in row

@@ -228,7 +228,7 @@ def test_the_file_of_the_folder_is_named_in_the_first_line(
     # Without a broker each of them ends at once.
     Path("keyshared.toml").write_text('topics = ["orders"]')
     first, second = in_process(capsys, "dlq", *verb).err.splitlines()
-    assert first == "settings of keyshared.toml, which is in this folder"
+    assert first == "using the settings of keyshared.toml in this folder"
     assert "no broker is named" in second
     assert in_process(capsys, "dlq", *verb, "--config", "keyshared.toml").err.count("folder") == 0
 

@@ -211,8 +211,8 @@ def test_letters_of_a_topic_that_was_made_anew_are_not_sent_for_those_of_the_pla
     assert {letter.value for letter in sender.taken} == {b"old"}
     assert (outcome.replayed, outcome.gone, outcome.whole) == (10, 0, False)
     assert outcome.halted is not None
-    assert "at 0:10 stands another letter" in outcome.halted
-    assert "made anew" in outcome.halted
+    assert "0:10 is another letter than in the plan" in outcome.halted
+    assert "the topic was created again" in outcome.halted
 
 
 def test_a_refused_letter_stops_its_key_and_no_other() -> None:

@@ -124,7 +124,9 @@ def test_what_could_not_be_written_down_is_said_with_the_way_out(
 
     assert run._writer is not None
     monkeypatch.setattr(run._writer, "write", refuse)
-    with pytest.raises(KeySharedError, match=r"away; what was replayed last.*again.*--state PATH"):
+    with pytest.raises(
+        KeySharedError, match=r"away; the last replayed letters.*again.*--state PATH"
+    ):
         run.add(FIRST)
     assert 11 not in run
     run.close()

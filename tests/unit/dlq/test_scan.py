@@ -34,7 +34,7 @@ class Named:
     [
         ("orders.dlq.dlq", ["orders", "orders.dlq"], "give -t orders, or .* --dlq orders.dlq"),
         ("orders.dlq", ["orders"], "no record of 'orders' was given up .* with --dlq"),
-        ("orders.dlq", [], "name the dead-letter topic with --dlq, or with -t the topic"),
+        ("orders.dlq", [], "name the dead-letter topic with --dlq, or the source topic"),
     ],
 )
 def test_a_topic_that_is_not_there_is_told_with_what_may_be_meant(

@@ -52,7 +52,7 @@ def test_another_letter_at_the_place_is_not_meant_and_is_told(file: Path) -> Non
     choice = Choice(selection=selected(file, line_of("t.dlq", letter.at, 4711)))
     assert not choice.takes(letter)
     assert absent(choice) == (
-        "1 of 1 selected letters are not there: deleted since, or the topic was made anew"
+        "1 of 1 selected letters do not exist: they were deleted, or the topic was created again"
     )
     # Not all was read, so nothing is known of the others.
     assert absent(replace(choice, partition=1)) is None
@@ -68,7 +68,7 @@ def test_letters_of_another_topic_are_refused(file: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([], "not one letter"),
+        ([], "the file has no letters"),
         (["[]"], "line 1: Expected `object`"),
         (['{"at": "0:1"}', "0:2"], "line 2: .* give what `keyshared spark dlq"),
         (['{"at": "0@1"}'], "line 1: '0@1' is no place of a letter, such as 0:12"),

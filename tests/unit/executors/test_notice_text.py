@@ -97,6 +97,6 @@ def test_a_halt_says_what_has_happened() -> None:
 
 def test_the_answer_to_an_order_is_its_line_without_the_order() -> None:
     done = facts.LaneOrderDone(A, "blocked", Disposition.RETRY, 1)
-    answer = "orders-0@7 (key b'a'), blocked is released; 1 record behind it"
+    answer = "orders-0@7 (key b'a'), blocked is unblocked; 1 record behind it"
     assert order_text(done) == answer
     assert line_of(Notice(done)).text == f"by order: {answer}"

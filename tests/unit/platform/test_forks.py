@@ -349,5 +349,5 @@ with EmbeddedCluster() as cluster:
     note("closed", members.close(), "at", committed(cluster, "g", "t")[0])
 """
     )
-    assert lines[0].endswith("it stayed with the process that this one was forked from")
+    assert lines[0].endswith("it belongs to the parent of this forked process")
     assert lines[1:] == ["status 0", "received 1", "closed 0 at 1"]

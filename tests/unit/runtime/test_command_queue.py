@@ -171,7 +171,7 @@ def test_what_follows_by_itself_is_not_said_to_be_given_up_once_it_has_begun(sta
 @pytest.mark.parametrize(
     "order",
     [
-        give(ev.LaneOrder("audit", ev.LaneAction.RELEASE, b"a")),
+        give(ev.LaneOrder("audit", ev.LaneAction.UNBLOCK, b"a")),
         bring_to("audit", ["one"], Moving()),
     ],
 )

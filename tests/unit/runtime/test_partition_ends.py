@@ -18,12 +18,13 @@ class Held:
     """A core in which these records are not settled, of these partitions."""
 
     def __init__(self, *records: Record) -> None:
-        self.records = records
+        self._records = records
         self.partitions = {P0, OTHER}
         self.subscriptions = {"default": self}
+        self.unsettled = self
 
-    def unsettled(self, progress: Any) -> list[tuple[Any, Record]]:
-        return [(P0, each) for each in self.records]
+    def records(self, progress: Any) -> list[tuple[Any, Record]]:
+        return [(P0, each) for each in self._records]
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def test_a_spark_home_with_another_spark_is_named(
     machine.monkeypatch.setenv("SPARK_HOME", str(other.parent))
     found = next(checks.misfits())
     assert found.part is SparkMismatch.SPARK
-    assert found.why.endswith(f"in {other.parent}, which is {which}")
+    assert found.why.endswith(f"start {other.parent}, which is {which}")
     assert "unset SPARK_HOME" in found.cure
 
 

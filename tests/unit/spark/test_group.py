@@ -168,7 +168,7 @@ def test_a_partition_that_is_anothers_is_not_committed(joins: Callable[..., Sole
     revoked = threading.Event()
     client.happens(lambda: client.on_revoke([P1]), revoked.set)
     waited(revoked)
-    with pytest.raises(GroupLostError, match="are others' by now"):
+    with pytest.raises(GroupLostError, match="other members own its partitions now"):
         member.commit(ENTRIES)
     assert client.committed_here == []
 
@@ -205,7 +205,7 @@ def test_who_is_stopped_twice_gives_its_batch_up_and_commits_nothing_of_it(
     now += 1.0
     stop.ask()
     waited(lost)
-    with pytest.raises(KeySharedError, match="stopped twice: the batch that ran is given up"):
+    with pytest.raises(KeySharedError, match="stopped twice: the running batch is given up"):
         member.commit(ENTRIES)
     assert len(Client.made.committed_here) == 1
 

@@ -72,5 +72,5 @@ def test_routings_that_leave_keys_to_nobody_are_refused() -> None:
     gap = RoutingSettings("sticky", {"worker-0": [(0, 9)]}, on_unmatched="skip")
     filters = RoutingSettings(filters={"worker-0": ["a*"]}, on_unmatched="skip")
     for routing in (gap, filters):
-        with pytest.raises(ConfigError, match="are not run on Spark"):
+        with pytest.raises(ConfigError, match="do not run on Spark"):
             RecordPlacement(SubscriptionSettings(routing=routing))

@@ -101,7 +101,7 @@ def test_a_state_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         def release(self, slots: Sequence[int]) -> Any:
             return threading.Lock()
 
-    with pytest.raises(KeySharedError, match=r"what release\(\) returned cannot be written"):
+    with pytest.raises(KeySharedError, match=r"release\(\): its result cannot be written"):
         run_batch(Locked, 1, 0, 10, tmp_path / "1")
 
 

@@ -1,4 +1,4 @@
-"""This package, with the workers after the colon of the system's name."""
+"""The package itself, with the workers that the system's name gives."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class Books(Letters):
     def _find(self, sub: str, offset: int, number: int) -> Delivery:
         assignment = self.assignments.get(number)
         if assignment is None:
-            raise HistoryError(f"nobody has heard of an assignment {number}")
+            raise HistoryError(f"unknown assignment {number}")
         if assignment.early:
             self._used(assignment, 0)  # an unreadable key gets a dead letter, no worker
         found = assignment.deliveries[sub].get(offset)
@@ -412,7 +412,7 @@ class Books(Letters):
         """Return a description of a record's history and current state."""
         reader = self.readers.get(fate.log.partition)
         if reader is None:
-            return f"{fate}: nobody ever read the partition"
+            return f"{fate}: no member ever read the partition"
         held = reader.deliveries[fate.sub].get(fate.offset)
         if held is None:
             now = f"it was not delivered, which began at {reader.start}"

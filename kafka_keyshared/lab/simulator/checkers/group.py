@@ -105,7 +105,7 @@ class GroupModel(LogModels):
         try:
             return self.members[number]
         except KeyError:
-            raise HistoryError(f"nobody has heard of a member {number}") from None
+            raise HistoryError(f"unknown member {number}") from None
 
     def _joined(self, told: happened.Joined) -> None:
         member = MemberModel(told.member, iter(self.settings))

@@ -131,7 +131,7 @@ class Letters(GroupModel):
         member, sub = self.member(told.member), told.subscription
         assignment = member.live.get(told.partition)
         each = None if assignment is None else self._ordered(assignment, sub, told.offset)
-        if told.action == "release":
+        if told.action == "unblock":
             self._divert_no_more(member, told, each)
         if each is None:
             return

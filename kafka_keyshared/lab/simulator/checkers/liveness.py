@@ -315,7 +315,7 @@ class Liveness(Checker):
                 self.violated(
                     member.number,
                     f"nothing of {partition} is read on from {offset} since {since:.3f}, although "
-                    "nobody has paused it and the member has nothing to do",
+                    "it is not paused and the member is idle",
                 )
         if self._done_by is not None and now >= self._done_by:
             self._judge_all()

@@ -114,7 +114,7 @@ class OneOwner(Checker):
     def _began(self, told: happened.Began) -> None:
         each = self.books.delivery
         if each is not None and each.worker != told.worker:
-            has = "nobody" if each.worker is None else f"worker {each.worker}"
+            has = "no worker" if each.worker is None else f"worker {each.worker}"
             self.violated(told.member, f"{each} began at worker {told.worker}; {has} has it")
 
     def _ended(self, told: happened.HandlerEnded) -> None:

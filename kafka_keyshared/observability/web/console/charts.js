@@ -1,4 +1,4 @@
-// Charts over time. Each has a title with its unit, and says its last value in words.
+// Charts over time. Each has a title with its unit, and its last value as text.
 
 import { css } from "./colors.js";
 import { h, say } from "./dom.js";
@@ -6,7 +6,7 @@ import { UNKNOWN } from "./format.js";
 
 const HEIGHT = 150;
 
-/** How far the times below a chart may be apart: by less than a second two of them would read alike. */
+/** Minimum distance of the times below a chart, so that no two of them read alike. */
 const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];
 
 /** A chart: `lines` are {label, color (of the style sheet), dash?, read(history)}. */
@@ -20,7 +20,7 @@ export function chart({ title, unit, lines, format, ticks = format }) {
     return value;
   });
   const canvas = h("div", { class: "plot", role: "img" });
-  const none = h("p", { class: "empty" }, "A line needs two snapshots: one a second.");
+  const none = h("p", { class: "empty" }, "Waiting for a second snapshot; one arrives per second.");
   const node = h("figure", { class: "chart" }, h("figcaption", {}, title, h("span", { class: "unit" }, unit)), none, canvas, legend);
   let plot = null;
   let drawn = "";

@@ -1,4 +1,4 @@
-// Colours: those of the style sheet, for what is drawn, and one for each worker.
+// Colours: those of the style sheet, and one for each worker.
 
 const probe = () => getComputedStyle(document.documentElement);
 
@@ -7,7 +7,7 @@ export function css(name) {
   return probe().getPropertyValue(`--${name}`).trim();
 }
 
-/** Say whether the page is dark just now. */
+/** Whether the page is dark. */
 export function dark() {
   return css("dark") === "1";
 }

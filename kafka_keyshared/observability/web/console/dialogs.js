@@ -1,11 +1,11 @@
-// Dialogs and toasts: a question, the token, help, and what became of an order.
+// Dialogs and toasts: questions, the token, help, and the results of orders.
 
 import { SYMBOLS, h } from "./dom.js";
 import { auth } from "./stream.js";
 
 const box = () => document.getElementById("dialog");
 
-/** Show a dialog with a title and children, where null is none; resolve with what it is closed with ("" for Escape). */
+/** Show a dialog with a title and children; null children are skipped. Resolve with the answer ("" for Escape). */
 export function show(title, ...children) {
   const dialog = box();
   dialog.replaceChildren(h("h2", { id: "dialog-title" }, title), ...children.filter((each) => each !== null));
@@ -22,14 +22,14 @@ export function close(answer = "") {
   box().close(answer);
 }
 
-/** Ask whether something is to be done. What takes something away does not have the focus. */
+/** Ask for confirmation. The button of an irreversible action does not have the focus. */
 export async function confirm(title, question, hard = false) {
   const yes = h("button", { type: "button", class: hard ? "hard" : "primary", onclick: () => close("yes") }, title);
   const no = h("button", { type: "button", autofocus: hard, onclick: () => close() }, "Cancel");
   return (await show(title, h("p", {}, question), h("div", { class: "buttons" }, yes, no))) === "yes";
 }
 
-/** Ask for the token; resolve with whether one was given. */
+/** Ask for the token; resolve with true if one was entered. */
 export async function askToken(why) {
   const field = h("input", { type: "password", id: "token", autocomplete: "off", autofocus: true, value: auth.token });
   const form = h(
@@ -44,14 +44,14 @@ export async function askToken(why) {
     },
     h("label", { for: "token" }, "Token"),
     field,
-    h("div", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Go on"), h("button", { type: "button", onclick: () => close() }, "Cancel")),
+    h("div", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Continue"), h("button", { type: "button", onclick: () => close() }, "Cancel")),
   );
-  const text = "It is in the file that the setting http_token_file names. It stays in this tab, and is sent to this instance only.";
-  const given = await show("This instance asks for its token", why ? h("p", { class: "wrong" }, why) : null, h("p", {}, text), form);
+  const text = "The token is in the file of the setting http_token_file. It stays in this tab and is sent only to this instance.";
+  const given = await show("This instance needs its token", why ? h("p", { class: "wrong" }, why) : null, h("p", {}, text), form);
   return given === "given";
 }
 
-/** Say what became of something; it goes by itself, what has failed stays longer. */
+/** Show a result. It disappears by itself; a failure stays longer. */
 export function toast(kind, text) {
   const made = h(
     "div",

@@ -1,5 +1,5 @@
-// Elements. Whatever comes from the instance (keys, errors, names) enters the page here and in no
-// other way, as text: there is no innerHTML in this console.
+// Elements. All data of the instance (keys, errors, names) enters the page here, as text: this console
+// has no innerHTML.
 
 import { UNKNOWN } from "./format.js";
 
@@ -16,14 +16,14 @@ export function h(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** Set the text of an element, only where it differs: what a reader has selected stays so. */
+/** Set the text of an element only if it differs, which keeps a selection of the reader. */
 export function say(element, text) {
   const wanted = String(text);
   if (element.textContent !== wanted) element.textContent = wanted;
   return element;
 }
 
-/** Set or remove an attribute, only where it differs. */
+/** Set or remove an attribute, only if it differs. */
 export function mark(element, name, value) {
   if (value === null || value === undefined || value === false) {
     if (element.hasAttribute(name)) element.removeAttribute(name);
@@ -62,7 +62,7 @@ export function keyed(parent, keyOf, make) {
 /**
  * A table that is updated in place. A column is {title, text(row), number?, brief?, node?(row), none?(row), hint?, spare?(row)}:
  * `text` fills a cell each time; `node` makes {node, update(row)} once for a cell of its own. What is
- * `brief`, or a number, is never broken. A column goes where it is `spare` of every row. On a narrow page each row is a card under its first
+ * `brief`, or a number, is never broken. A column that is `spare` in every row is hidden. On a narrow page each row is a card under its first
  * cell (`narrow`: "pairs", a name and its value; "lines", a name and a sentence below it), without the
  * cells that have nothing (`none`), so roles are said and not left to the layout.
  */
@@ -153,7 +153,7 @@ export function badge(kind = "") {
 
 export const SYMBOLS = { ok: "✓", fail: "✕", warn: "▲", busy: "▶", idle: "–", info: "○" };
 
-/** Calls, errors: text that keeps its lines, folded unless it is asked for. */
+/** Calls, errors: text that keeps its lines, folded by default. */
 export function folded(title) {
   const text = h("pre", { tabindex: "0" });
   const copy = h(
@@ -166,7 +166,7 @@ export function folded(title) {
           await navigator.clipboard.writeText(text.textContent);
           say(copy, "Copied");
         } catch {
-          say(copy, "Select it and copy"); // the browser lets nobody write to the clipboard
+          say(copy, "Select it and copy"); // the browser does not allow access to the clipboard
         }
         setTimeout(() => say(copy, "Copy"), 2000);
       },

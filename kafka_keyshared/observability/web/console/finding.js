@@ -1,11 +1,11 @@
-// Following: where a key, a slot or a record is just now, and why.
+// Following: the current place of a key, a slot or a record, and the reason.
 
 import { close, show } from "./dialogs.js";
 import { h, keyed, say } from "./dom.js";
 import { count, key, many, percent, place, rate, seconds, slot as slotText } from "./format.js";
 import { slotOf } from "./hashing.js";
 
-/** What was asked for: {slot} or {topic?, partition, offset}, or {wrong}. */
+/** The parsed question: {slot} or {topic?, partition, offset}, or {wrong}. */
 export function parse(text, snapshot) {
   const asked = text.trim();
   const record = /^(\S+)-(\d+)@(\d+)$/.exec(asked) ?? /^(?:(\S+?)[[:/\s]|p?)(\d+)\]?\s*(?:@|\/|:|\s)\s*([\d,]+)$/.exec(asked);
@@ -19,21 +19,21 @@ export function parse(text, snapshot) {
   if (decimal && Number(decimal[1]) < 65536) return { slot: Number(decimal[1]) };
   const name = snapshot.settings.find((each) => each.name === "slot_function")?.value ?? "mmh3";
   const slot = slotOf(asked.replace(/^key\s+/, ""), name);
-  if (slot === null) return { wrong: `This page cannot work out slots by ${name}: give the slot, 0x….` };
+  if (slot === null) return { wrong: `This page cannot compute slots with ${name}: enter the slot, 0x….` };
   return { slot, key: asked.replace(/^key\s+/, "") };
 }
 
-/** The worker that has a slot in a subscription, null for nobody. */
+/** The owner of a slot in a subscription, null if it has none. */
 export function ownerOf(sub, slot) {
   const run = (sub.slots ?? []).find(([first, last]) => first <= slot && slot <= last);
   return run && run[2] >= 0 ? sub.workers[run[2]].name : null;
 }
 
-/** Why no slot of a subscription has an owner. */
+/** The reason why no slot of a subscription has an owner. */
 export function unowned({ routing }) {
-  if (routing === "exclusive") return "Routing is exclusive: one worker has every record, and no slot is looked at.";
-  if (routing === "unordered") return "Routing is unordered: any worker may have any record, and no slot is looked at.";
-  return "No slot has an owner just now: there is no worker that could have one.";
+  if (routing === "exclusive") return "Routing is exclusive: one worker has every record, and slots are not used.";
+  if (routing === "unordered") return "Routing is unordered: any worker may have any record, and slots are not used.";
+  return "No slot has an owner, because there is no worker.";
 }
 
 function* ofSlot(snapshot, slot) {
@@ -41,10 +41,10 @@ function* ofSlot(snapshot, slot) {
     const owner = ownerOf(sub, slot);
     const named = snapshot.status.subscriptions.length > 1 ? ` of ${sub.name}` : "";
     if (!sub.slots?.length) yield `${unowned(sub)}${named && ` (${sub.name})`}`;
-    else yield owner ? `Slot ${slotText(slot)}${named} is ${owner}'s${sub.shared ? " by the ring; workers share what waits, so any of them runs it" : ""}.` : `Slot ${slotText(slot)}${named} is nobody's.`;
+    else yield owner ? `Slot ${slotText(slot)}${named} is ${owner}'s${sub.shared ? " by the ring; workers share waiting records, so any of them may run it" : ""}.` : `Slot ${slotText(slot)}${named} has no owner.`;
     for (const worker of sub.workers) {
       for (const each of worker.draining) {
-        if (each.slot === slot) yield `It drains: ${worker.name} has ${many(each.pending, "lease")} to end, ${many(each.blocked, "record")} wait for that, ${seconds(each.seconds)}.`;
+        if (each.slot === slot) yield `It drains since ${seconds(each.seconds)}: ${worker.name} has ${many(each.pending, "open lease")}, and ${many(each.blocked, "record")} wait.`;
       }
     }
     for (const each of sub.shared?.detached ?? []) {
@@ -66,7 +66,7 @@ function* ofSlot(snapshot, slot) {
 
 function* ofRecord(snapshot, asked) {
   const found = snapshot.status.partitions.filter((each) => each.partition === asked.partition && (!asked.topic || each.topic === asked.topic));
-  if (found.length === 0) yield "This instance does not have that partition: another member of the group may.";
+  if (found.length === 0) yield "This instance does not have that partition; another member of the group may have it.";
   for (const each of found) {
     const at = place({ ...each, offset: asked.offset });
     const stuck = snapshot.stuck.find((one) => one.topic === each.topic && one.partition === each.partition && one.offset === asked.offset);
@@ -74,18 +74,18 @@ function* ofRecord(snapshot, asked) {
       .flatMap((sub) => sub.pending ?? [])
       .find((one) => one.topic === each.topic && one.partition === each.partition && one.offset === asked.offset);
     const island = (each.settled ?? []).find(([first, end]) => first <= asked.offset && asked.offset < end);
-    if (each.committed !== null && asked.offset < each.committed) yield `${at} is committed: it never runs again.`;
-    else if (each.safe !== null && asked.offset < each.safe) yield `${at} is settled, and in the next commit.`;
-    else if (island) yield `${at} is settled, beyond the safe position ${count(each.safe)}: it waits in the commit's metadata for what lies before it.`;
+    if (each.committed !== null && asked.offset < each.committed) yield `${at} is committed and never runs again.`;
+    else if (each.safe !== null && asked.offset < each.safe) yield `${at} is settled and part of the next commit.`;
+    else if (island) yield `${at} is settled beyond the safe position ${count(each.safe)}: the commit metadata keeps it until the records before it are settled.`;
     else if (stuck) yield `${at} is ${stuck.state} for ${seconds(stuck.seconds)}${stuck.worker ? ` at ${stuck.worker}` : ""}, with ${many(stuck.waiting, "record")} behind it. ${stuck.error}`;
     else if (lease) yield `${at} ${lease.running ? "runs" : "waits in the mailbox"} at ${lease.worker}.`;
-    else if (each.fetched !== null && asked.offset < each.fetched) yield `${at} was received, and is not settled: it waits for its key or its worker${(each.settled ?? []).length >= 100 ? ", or it is settled beyond the first 100 runs, which are all that is told" : ""}.`;
-    else if (each.log_end !== null && asked.offset < each.log_end) yield `${at} is in the log, and not received yet.${each.held_back.length ? ` Held back: ${each.held_back.join(", ")}.` : ""}`;
+    else if (each.fetched !== null && asked.offset < each.fetched) yield `${at} was received, but is not settled: it waits for its key or its worker${(each.settled ?? []).length >= 100 ? ", or it is settled beyond the first 100 runs, which are all that is told" : ""}.`;
+    else if (each.log_end !== null && asked.offset < each.log_end) yield `${at} is in the log but not received yet.${each.held_back.length ? ` Held back: ${each.held_back.join(", ")}.` : ""}`;
     else yield `${at} is beyond the end of the log.`;
   }
 }
 
-/** What there is to say, as sentences. */
+/** The answer, as sentences. */
 export function followed(text, snapshot) {
   const asked = parse(text, snapshot);
   if (asked.wrong) return [asked.wrong];
@@ -94,7 +94,7 @@ export function followed(text, snapshot) {
   return [...first, ...ofSlot(snapshot, asked.slot)];
 }
 
-/** Open the dialog that follows what is typed, live. */
+/** Open the dialog that answers while the user types. */
 export function findAndFollow(now) {
   // Not a search field: there Escape would clear it first, and not close the dialog.
   const field = h("input", { type: "text", id: "follow", autofocus: true, autocomplete: "off", spellcheck: "false", placeholder: "customer-7   0x3f2a   orders-3@1200" });

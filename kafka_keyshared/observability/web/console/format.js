@@ -1,4 +1,4 @@
-// How numbers, times and places are written. A value that is not known is a dash, never a zero.
+// Formats of numbers, times and places. An unknown value is a dash, never a zero.
 
 export const UNKNOWN = "–";
 
@@ -11,7 +11,7 @@ export function count(value) {
 
 const compact = new Intl.NumberFormat("en-US", { notation: "compact" });
 
-/** A number where there is room for four characters: 987, 12K, 1.2M */
+/** A number in at most four characters: 987, 12K, 1.2M */
 export function short(value) {
   return compact.format(value);
 }
@@ -27,7 +27,7 @@ export function percent(share) {
   return share === null || share === undefined ? UNKNOWN : `${(share * 100).toFixed(1)} %`;
 }
 
-/** A length of time, in the unit that it is read in: 250 µs, 3.2 ms, 1.4 s, 3 min 20 s, 2 h 5 min */
+/** A duration in a suitable unit: 250 µs, 3.2 ms, 1.4 s, 3 min 20 s, 2 h 5 min */
 export function seconds(value) {
   if (value === null || value === undefined) return UNKNOWN;
   if (value === 0) return "0 s";
@@ -52,12 +52,12 @@ export function bytes(value) {
   return `${at === 0 ? size : size.toFixed(1)} ${units[at]}`;
 }
 
-/** A time of day, as here: 14:03:09 */
+/** A local time of day: 14:03:09 */
 export function clock(epoch) {
   return new Date(epoch * 1000).toLocaleTimeString("en-GB");
 }
 
-/** Day and time, as here. */
+/** Local day and time. */
 export function moment(epoch) {
   const day = new Date(epoch * 1000);
   const today = day.toDateString() === new Date().toDateString();
@@ -74,19 +74,19 @@ export function partition(each) {
   return `${each.topic}-${each.partition}`;
 }
 
-/** orders-3@12345: as the log, the diagnosis and the command line name a record. */
+/** orders-3@12345: the name of a record in the log, the diagnosis and the command line. */
 export function place(each) {
   return each.offset === null || each.offset < 0 ? partition(each) : `${partition(each)}@${each.offset}`;
 }
 
-/** A key as it may be shown: its text, what is hidden, or that there is none. */
+/** A key as text; a note if it is hidden or missing. */
 export function key(value, slotOf, shown) {
   if (value !== null && value !== undefined) return value === "" ? "(empty key)" : value;
   if (slotOf === null || slotOf === undefined) return "(no key)";
   return shown ? UNKNOWN : "hidden";
 }
 
-/** The text of a key of a letter, which says what it is: {text}, {json}, {hex}; null for none. */
+/** The text of the key of a dead letter, {text}, {json} or {hex}; null for a null key. */
 export function textOf(told) {
   if (told === null || told === undefined) return null;
   const [[form, value]] = Object.entries(told);

@@ -1,4 +1,4 @@
-// What the page remembers: numbers of the last five minutes, as long as it is open.
+// The numbers of the last five minutes, kept while the page is open.
 
 const MOST = 300;
 const WINDOW = 10; // seconds over which rates are taken: one second jumps about
@@ -13,7 +13,7 @@ function together(distributions) {
   };
 }
 
-/** The time below which a share of the observations between two moments lies; null without any. */
+/** A quantile of the observations between two moments; null without observations. */
 export function quantile(before, after, share) {
   if (!before || !after) return null;
   const counts = after.counts.map((each, at) => each - (before.counts[at] ?? 0));

@@ -1,4 +1,4 @@
-// The console: one stream of snapshots, one screen at a time, and what is around it.
+// The console: one stream of snapshots, one screen at a time, and the frame of the page.
 
 import { askToken, close, show, toast } from "./dialogs.js";
 import { h, mark, say, SYMBOLS } from "./dom.js";
@@ -19,7 +19,7 @@ import * as workers from "./screens/workers.js";
 import { auth, follow } from "./stream.js";
 import { discover } from "./verbs.js";
 
-/** The screens: the letter that goes there after g, and what stands beside the name. */
+/** The screens: their shortcut key after g, and the number beside the name. */
 const SCREENS = [
   { name: "overview", title: "Overview", key: "o", module: overview },
   { name: "ring", title: "Ring", key: "r", module: ring },
@@ -39,7 +39,7 @@ const history = new History();
 let snapshot = null;
 let current = null;
 
-// --- what is around the screens ---
+// --- the frame of the page ---
 
 const links = SCREENS.map((each) => {
   const beside = h("span", { class: "beside" });
@@ -65,7 +65,7 @@ function frame() {
   say(strip, `${SYMBOLS[kind]}  ${diagnosis.text}`);
 }
 
-/** How a diagnosis is shown: ok, warn or fail. */
+/** The style of a diagnosis: ok, warn or fail. */
 function kindOf(diagnosis) {
   if (!diagnosis.healthy) return "fail";
   return diagnosis.findings.length ? "warn" : "ok";
@@ -115,7 +115,7 @@ function draw() {
   } catch (error) {
     // A fault of this page: it must not look like one of the connection.
     console.error(error);
-    notice(`This screen cannot be shown (${error.message}). The others can; keyshared status shows the same.`);
+    notice(`This screen cannot be shown (${error.message}). The others work; keyshared status shows the same data.`);
   }
 }
 
@@ -123,8 +123,8 @@ function draw() {
 
 const HELP = [
   ["/", "follow a key, a slot or a record"],
-  ["?", "this"],
-  ["t", "light, dark, or as the system is"],
+  ["?", "show these keys"],
+  ["t", "light, dark, or the system theme"],
   ["Esc", "close"],
   ...SCREENS.map((each) => [`g ${each.key}`, each.title]),
 ];
@@ -175,13 +175,13 @@ addEventListener("hashchange", go);
 // --- the stream ---
 
 const SAID = {
-  lost: (detail) => `Connection lost${detail ? ` (${detail})` : ""}. It is tried again by itself. ${seen()} If the instance has ended, start it again.`,
-  old: (detail) => `This page and the instance do not fit: ${detail}. Load the page again.`,
-  refused: (detail) => `The instance refuses: ${detail}.`,
+  lost: (detail) => `Connection lost${detail ? ` (${detail})` : ""}. The page reconnects by itself. ${seen()} If the instance has ended, start it again.`,
+  old: (detail) => `This page and the instance have different versions: ${detail}. Load the page again.`,
+  refused: (detail) => `The instance refused the request: ${detail}.`,
 };
 
 function seen() {
-  return snapshot === null ? "Nothing was heard yet." : `What you see is as of ${clock(snapshot.taken_at)}.`;
+  return snapshot === null ? "No snapshot has arrived yet." : `The page shows the snapshot of ${clock(snapshot.taken_at)}.`;
 }
 
 let wasLive = false;
@@ -204,16 +204,16 @@ follow({
   },
   async token() {
     connection("token", "token needed");
-    if (!(await askToken(auth.token ? "That token is not the instance's." : ""))) {
-      notice("Nothing is shown without the instance's token.");
+    if (!(await askToken(auth.token ? "The instance refused this token." : ""))) {
+      notice("The page needs the token of the instance.");
       await new Promise((resolve) => {
-        const again = h("button", { type: "button", onclick: resolve }, "Give the token");
+        const again = h("button", { type: "button", onclick: resolve }, "Enter the token");
         $("notice").append(" ", again);
       });
     }
     notice("");
   },
 });
-addEventListener("unhandledrejection", (event) => toast("fail", `This page has failed: ${event.reason}`));
+addEventListener("unhandledrejection", (event) => toast("fail", `Error in this page: ${event.reason}`));
 theme();
 go();

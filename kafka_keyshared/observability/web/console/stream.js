@@ -12,7 +12,7 @@ try {
   // A browser that keeps nothing for pages: it is asked for again.
 }
 
-/** The token that is sent, and the place to change it. It stays in this tab. */
+/** The token for requests. It stays in this tab. */
 export const auth = {
   get token() {
     return token;
@@ -82,7 +82,7 @@ export async function follow(on) {
           const value = JSON.parse(data);
           fits = value.version === LAYOUT;
           if (!fits) {
-            on.state("old", `it speaks layout ${value.version}, this page reads ${LAYOUT}`);
+            on.state("old", `the instance sends layout ${value.version}, this page reads ${LAYOUT}`);
             continue;
           }
           tries = 0;

@@ -1,4 +1,4 @@
-// What can be done to an instance: the table, whether this one offers it, and how it is asked.
+// The orders to an instance: their table, their availability and their buttons.
 
 import { h, say, mark } from "./dom.js";
 import { slot } from "./format.js";
@@ -7,51 +7,51 @@ import { askToken, confirm, toast } from "./dialogs.js";
 
 const PREFIX = "/api/v1/actions/";
 
-/** Which partitions an order is about, in words: nothing where it is about all. */
+/** The partitions of an order as text; empty if the order is about all partitions. */
 const from = ({ partitions }) => (partitions ? ` from ${partitions.map(([topic, number]) => `${topic}-${number}`).join(", ")}` : "");
 
 /**
- * Every verb: its label, whether it takes something away (then the button is marked), and the
- * question that is asked before it is sent; what only looks has none. Of a replay it is asked first
- * what it would do (its trial). What a verb is sent with is up to the button.
+ * Every verb: its label, whether it is irreversible (`hard` marks the button), and the question that
+ * the page asks before it sends the order. A query has no question. A replay is first sent as a trial,
+ * which returns the plan. The button supplies the body of the order.
  */
 export const VERBS = {
-  pause: { label: "Pause", question: (body) => `Fetch nothing more${from(body)} until it is resumed? What was received is finished.` },
-  resume: { label: "Resume", question: (body) => `Fetch again${from(body)}?` },
-  drain: { label: "Drain", question: () => "Fetch nothing more, finish what was received and commit it? It stays in its group, paused, until it is resumed." },
+  pause: { label: "Pause", question: (body) => `Pause fetching${from(body)} until resumed? Received records still run.` },
+  resume: { label: "Resume", question: (body) => `Resume fetching${from(body)}?` },
+  quiesce: { label: "Quiesce", question: () => "Pause all partitions, finish the received records and commit? The instance stays in its group, paused, until resumed." },
   scale: { label: "Scale", question: (body) => `Run ${body.workers} workers? Slots that move drain first.` },
   assign: {
     label: "Assign the range",
     question: ({ first, last, worker, take_over }) =>
-      `Make the slots ${slot(first)} to ${slot(last)} ${worker === null ? "nobody's" : `those of ${worker}`}? ${take_over ? "What others have of them drains first." : "If others have some of them, it is refused."}`,
+      `${worker === null ? "Unassign" : "Assign"} the slots ${slot(first)} to ${slot(last)}${worker === null ? "" : ` to ${worker}`}? ${take_over ? "Slots of other workers drain first." : "The order is refused if other workers own some of them."}`,
   },
-  move: { label: "Move the slot", question: (body) => `Make slot ${slot(body.slot)} ${body.worker === null ? "nobody's" : `one of ${body.worker}`}? It drains first.` },
-  release: { label: "Try again", question: ({ at }) => `Release the key of ${at}? The record is tried again, and what waits behind it goes on.` },
-  drop: { label: "Drop", hard: true, question: ({ at }) => `Drop ${at}? The record counts as done without having run to its end, for good.` },
-  "dead-letter": { label: "Dead letter", hard: true, question: ({ at }) => `Send ${at} to the dead-letter topic? Its key goes on without it.` },
+  move: { label: "Move the slot", question: (body) => `${body.worker === null ? `Unassign slot ${slot(body.slot)}` : `Assign slot ${slot(body.slot)} to ${body.worker}`}? It drains first.` },
+  unblock: { label: "Unblock", question: ({ at }) => `Unblock the key of ${at}? The record runs again, then the records behind it.` },
+  drop: { label: "Drop", hard: true, question: ({ at }) => `Drop ${at}? The record counts as settled and does not run again. This cannot be undone.` },
+  "dead-letter": { label: "Dead letter", hard: true, question: ({ at }) => `Send ${at} to the dead-letter topic? Its key continues without the record.` },
   letters: { label: "List the newest" },
   replay: {
     label: "Replay",
     trial: { asks: { execute: false }, does: { execute: true } },
-    question: (_, tried) => `${tried.done}. They are sent once more, and handled like any record. Do it?`,
+    question: (_, tried) => `${tried.done}. They are sent again and handled like any record. Continue?`,
   },
-  "log-level": { label: "Set log level", question: (body) => `Log at level ${body.level} from now on?` },
+  "log-level": { label: "Set log level", question: (body) => `Set the log level to ${body.level}?` },
 };
 
-const NOT_OFFERED = "this instance does not offer it over HTTP";
-const NO_ORDERS = "this instance takes no orders, because it runs without http_token_file; set that to a file with a token, and restart it";
+const NOT_OFFERED = "this instance does not accept the order over HTTP";
+const NO_ORDERS = "this instance accepts no orders: it runs without http_token_file; set it to a file with a token, and restart the instance";
 let offered = null;
-let why = "asking what the instance offers";
-const greyed = new Set(); // by weak references: what the page has let go is not kept here
+let why = "waiting for the list of orders from the instance";
+const greyed = new Set(); // weak references, so that removed elements can be collected
 
-/** Have `refresh` called now, and whenever it is known anew what the instance offers, while the element is there. */
+/** Call `refresh` now, and after each change of the available orders while the element exists. */
 function keepUp(element, refresh) {
   element.keepUp = refresh;
   greyed.add(new WeakRef(element));
   refresh();
 }
 
-/** Ask what the instance offers. Buttons that it has nothing for stay greyed, and say why. */
+/** Query the available orders. The buttons of the others stay greyed, with the reason. */
 export async function discover({ settings }) {
   try {
     const answer = await fetch("/api/v1/openapi.json", { headers: auth.headers });
@@ -61,7 +61,7 @@ export async function discover({ settings }) {
     offered = new Set(Object.keys(VERBS).filter((name) => takes && paths[PREFIX + name]?.post));
     why = takes ? NOT_OFFERED : NO_ORDERS;
   } catch {
-    return; // it is asked again with the next connection
+    return; // the next connection queries again
   }
   for (const each of greyed) {
     const element = each.deref();
@@ -71,8 +71,8 @@ export async function discover({ settings }) {
 }
 
 /**
- * A button for a verb. `body()` is what is sent, and throws where a field is wrong; `what` says what it is about, for the toast, and
- * `after(said)` is called with what was done, or refused. `quiet`: what was done is seen elsewhere.
+ * A button for a verb. `body()` returns the order, and throws for an invalid field. `what` names the object in the toast.
+ * `after(said)` is called with the answer. `quiet`: no toast, because another element shows the result.
  */
 export function button(verb, body, { what = "", after = () => {}, label = VERBS[verb].label, quiet = false } = {}) {
   const { hard = false, question, trial } = VERBS[verb];
@@ -113,7 +113,7 @@ export function button(verb, body, { what = "", after = () => {}, label = VERBS[
   return made;
 }
 
-/** Order something, asking for the token where it is needed; resolve with what was answered. */
+/** Send an order, and ask for the token if needed; resolve with the answer. */
 export async function send(verb, body) {
   for (;;) {
     let answer;
@@ -124,15 +124,15 @@ export async function send(verb, body) {
         body: JSON.stringify(body),
       });
     } catch {
-      return { refused: "no answer from the instance; whether it was done is seen above" };
+      return { refused: "no answer from the instance; the page shows whether the order was done" };
     }
     const said = read((await answer.text()).trim());
-    if (answer.status === 401 && (await askToken(auth.token ? "That token is not the instance's." : ""))) continue;
+    if (answer.status === 401 && (await askToken(auth.token ? "The instance refused this token." : ""))) continue;
     return answer.ok ? said : { refused: said.refused || `HTTP ${answer.status}, without a reason` };
   }
 }
 
-/** An answer as {done, result} or {refused}: what is no JSON was said by something in between. */
+/** The answer as {done, result} or {refused}. A proxy may answer with text that is no JSON. */
 function read(text) {
   try {
     return JSON.parse(text);
@@ -141,7 +141,7 @@ function read(text) {
   }
 }
 
-/** A line that says, below buttons, why they are greyed; empty where they are not. */
+/** A line below buttons with the reason why they are greyed; hidden if they are not. */
 export function note(...verbs) {
   const line = h("p", { class: "note" });
   const refresh = () => {

@@ -423,7 +423,7 @@ def test_what_is_stuck_of_a_partition_that_has_gone_is_waited_for_too(ending: En
     harness.deliver()
     assert state_of(harness) is LaneState.STUCK
     assert not harness.publishes, "what came before it runs"
-    harness.tell(ev.LaneOrder("default", ev.LaneAction.RELEASE, b"a"))
+    harness.tell(ev.LaneOrder("default", ev.LaneAction.UNBLOCK, b"a"))
     harness.fetch(record(6, "a", P1))
     assert harness.work() == []
     worker.finish_apart(hanging, ending)

@@ -21,7 +21,7 @@ from tests.support.commit_texts import here
 from tests.support.core_harness import Harness
 from tests.support.records import ERROR, NOT_NOW, P0, P1, record
 
-RELEASE, DROP, DEAD_LETTER = LaneAction.RELEASE, LaneAction.DROP, LaneAction.DEAD_LETTER
+UNBLOCK, DROP, DEAD_LETTER = LaneAction.UNBLOCK, LaneAction.DROP, LaneAction.DEAD_LETTER
 A = lane_of(record(0, "a"))
 
 
@@ -187,7 +187,7 @@ def test_whatever_is_ordered_in_whatever_state_all_settles_in_order_in_the_end(
     if harness.sub().closed.get(A) and state_of(harness) in (LaneState.BLOCKED,):
         assert state is LaneState.ARCHIVING, "refused, and archived since"
         assert action is not DROP
-        order(harness, RELEASE)
+        order(harness, UNBLOCK)
         harness.work()
     assert harness.committed() == (3, [])
 
@@ -200,8 +200,8 @@ def test_a_blocked_lane_that_is_released_goes_on_with_its_head_and_all_its_attem
     harness.later(0.0)
     harness.work({0: [ERROR]})
     assert state_of(harness) is LaneState.BLOCKED
-    answer = order(harness, RELEASE)
-    assert done_text(answer) == "orders-0@0 (key b'a'), blocked is released; 1 record behind it"
+    answer = order(harness, UNBLOCK)
+    assert done_text(answer) == "orders-0@0 (key b'a'), blocked is unblocked; 1 record behind it"
     assert harness.said(f"by order: {done_text(answer)}")
     assert harness.work({0: [ERROR]}) == [0]
     assert state_of(harness) is LaneState.WAITING, "that was the first of two"
@@ -213,7 +213,7 @@ def test_a_blocked_lane_that_is_released_goes_on_with_its_head_and_all_its_attem
 def test_a_released_lane_that_fails_again_is_blocked_again_and_archived_no_second_time() -> None:
     harness = archiving()
     harness.dead_letter()
-    order(harness, RELEASE)
+    order(harness, UNBLOCK)
     assert harness.work({0: [ERROR]}) == [0]
     assert state_of(harness) is LaneState.BLOCKED
     assert not harness.publishes
@@ -223,14 +223,14 @@ def test_one_that_waits_for_a_far_off_retry_has_it_now() -> None:
     harness = harness_with(retry=RetryPolicy(attempts=5))
     harness.work({0: [NOT_NOW]})
     assert harness.work() == []
-    order(harness, RELEASE)
+    order(harness, UNBLOCK)
     assert harness.work() == [0, 1]
 
 
 def test_what_a_diverted_lane_still_has_runs_when_it_is_released() -> None:
     harness = diverting()
     harness.fetch(record(3, "a"))
-    order(harness, RELEASE)
+    order(harness, UNBLOCK)
     assert state_of(harness) is LaneState.DEAD_LETTERING, "one letter is on its way"
     harness.dead_letter()
     assert harness.work() == [1, 3]
@@ -243,8 +243,8 @@ def test_a_key_that_came_diverted_and_of_which_nothing_has_come_is_released_by_i
     notes = {"default": LaneNotes(frozenset({hash_of(A)}))}
     harness = Harness(SubscriptionSettings(on_exhausted="divert", dlq=True))
     harness.assign(position=0, metadata=encode(here(0), {}, notes=notes).text, log=(0, 9))
-    assert "no lane of key b'b' is closed" in order(harness, RELEASE, b"b").refused
-    assert "is diverted no more" in done_text(order(harness, RELEASE, b"a"))
+    assert "no lane of key b'b' is closed" in order(harness, UNBLOCK, b"b").refused
+    assert "is diverted no more" in done_text(order(harness, UNBLOCK, b"a"))
     harness.fetch(record(0, "a"))
     assert harness.work() == [0]
     (commit,) = harness.commit()
@@ -257,7 +257,7 @@ def test_the_lane_of_null_keys_that_came_diverted_is_released_as_the_empty_key(n
     notes = {"default": LaneNotes(frozenset({hash_of(lane)}))}
     harness = Harness(SubscriptionSettings(on_exhausted="divert", dlq=True, null_keys=nulls))  # type: ignore[arg-type]
     harness.assign(position=0, metadata=encode(here(0), {}, notes=notes).text, log=(0, 9))
-    answer = order(harness, RELEASE, b"")
+    answer = order(harness, UNBLOCK, b"")
     assert ("is diverted no more" in done_text(answer)) is (nulls == "one-lane")
     harness.fetch(record(0, None))
     assert harness.work() == [0]
@@ -269,7 +269,7 @@ def test_a_release_lets_a_partition_go_on_that_was_stopped_for_what_the_lane_hel
     harness.fetch(*[record(offset, "a") for offset in range(15)])
     harness.work({0: [ERROR]})
     assert harness.paused == {P0}
-    order(harness, RELEASE)
+    order(harness, UNBLOCK)
     assert harness.work() == list(range(15))
     harness.beat()
     assert harness.paused == set()
@@ -332,10 +332,10 @@ def test_a_record_whose_key_cannot_be_read_is_given_to_no_handler_by_order_eithe
         harness.assign()
         harness.fetch(record(0, None), record(1, "a"))
         assert harness.work() == [1]
-        refused = order(harness, RELEASE, at=(P0, 0)).refused
+        refused = order(harness, UNBLOCK, at=(P0, 0)).refused
         assert f"its key cannot be read, so no handler may have it; {ways} mend" in refused
         assert harness.work() == []
-        assert "release" not in order(harness, DEAD_LETTER, at=(P0, 0)).refused
+        assert "unblock" not in order(harness, DEAD_LETTER, at=(P0, 0)).refused
         if dlq:
             harness.dead_letter()
         else:
@@ -359,11 +359,11 @@ def test_a_key_that_has_closed_two_lanes_is_refused_with_both_named() -> None:
     harness.assign(P0, P1)
     harness.fetch(record(0, "a", P0), record(5, "a", P1), record(6, "a", P1))
     harness.work({0: [ERROR], 5: [ERROR]})
-    refused = order(harness, RELEASE).refused
+    refused = order(harness, UNBLOCK).refused
     assert "key b'a' has closed 2 lanes: " in refused
     assert "orders-0@0" in refused
     assert "orders-1@5" in refused
-    assert order(harness, RELEASE, at=(P1, 5)).done
+    assert order(harness, UNBLOCK, at=(P1, 5)).done
     assert harness.work() == [5, 6]
 
 

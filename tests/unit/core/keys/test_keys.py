@@ -224,7 +224,7 @@ def test_no_order_hands_an_undecodable_record_to_a_handler(action: LaneAction) -
     made.tell(LaneOrder("default", action, None, P0, 0))
     (answer,) = [each for each in made.seen if isinstance(each, LaneAnswer)]
     refused = "orders-0@0 (no key), blocked: its key cannot be read, so no handler may have"
-    assert answer.refused.startswith(refused) is (action is LaneAction.RELEASE)
+    assert answer.refused.startswith(refused) is (action is LaneAction.UNBLOCK)
     for _ in made.publishes[:]:
         made.dead_letter()
     assert made.work() == []

@@ -22,6 +22,7 @@ from kafka_keyshared.core.contract.outcomes import Disposition
 from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.executors.batches.batch_reports import CallReports
 from kafka_keyshared.executors.batches.pool import BatchPool
 from kafka_keyshared.executors.handling.batching import BatchRule
 from kafka_keyshared.executors.handling.handlers import maker
@@ -424,13 +425,13 @@ def test_what_a_thread_ran_that_has_ended_has_failed_once_and_another_goes_on(
 ) -> None:
     gated = Gated()
     pool = held(bench, gated)
-    described = pool.pool.described
+    described = CallReports.described
 
     def dies(*_: Any) -> Any:
-        monkeypatch.setattr(pool.pool, "described", described)
+        monkeypatch.setattr(CallReports, "described", described)
         raise SystemExit
 
-    monkeypatch.setattr(pool.pool, "described", dies)
+    monkeypatch.setattr(CallReports, "described", dies)
     pool.submit(record(1, "a"), record(2, "a"))
     gated.go.set()
     (cell,) = pool.pool.cells.values()

@@ -156,9 +156,12 @@ def test_a_pod_writes_json_lines_that_name_the_record(tmp_path: Path) -> None:
 def test_a_place_that_a_pod_cannot_write_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(ConfigError, match="give a folder that can be written"),
+        pytest.raises(ConfigError, match="give a writable folder"),
         outputs_to(place_of(str(tmp_path / "file")), {}),
     ):
         pass
-    with pytest.raises(ConfigError, match="pods write"), outputs_to(place_of("parquet:x"), {}):
+    with (
+        pytest.raises(ConfigError, match="too late for a record of a pod"),
+        outputs_to(place_of("parquet:x"), {}),
+    ):
         pass

@@ -126,8 +126,8 @@ def test_lines_that_come_too_fast_are_counted_and_nobody_waits(
     assert 0 < len(numbers) < MANY
     (told,) = [each.getMessage() for each in caplog.records if each.name != NAME]
     assert told == (
-        f"worker-3: {MANY - len(numbers):,} lines of its log are left out by now, because they "
-        "come faster than they are written here"
+        f"worker-3: {MANY - len(numbers):,} log lines of its process are dropped so far: they "
+        "come faster than this process writes them"
     )
 
 

@@ -174,6 +174,15 @@ class Broken:
         os._exit(7)
 
 
+class Clinging:
+    """Does not end when it is closed."""
+
+    def handle(self, record: Any) -> None: ...
+
+    def close(self) -> None:
+        hang()
+
+
 class Bench:
     """A pool of one worker, its mailbox, and what the handler has told."""
 
@@ -575,6 +584,15 @@ def test_state_goes_from_one_process_to_another(
     assert bench.pool.stop(WAIT) == []
 
 
+def test_where_one_handler_cannot_be_made_no_process_of_another_stays(told: Told) -> None:
+    makers = (Making(Clinging), Making(Broken))
+    specs = [WorkerSpec("default", n, f"worker-{n}", make) for n, make in enumerate(makers)]
+    pool = ProcessPool(specs, SimpleQueue(), Clock())
+    with pytest.raises(ConfigError, match="of worker-1 could not be made"):
+        pool.start()
+    assert pool.cells[WORKER].process.ended(WAIT)  # type: ignore[attr-defined]
+
+
 def test_a_handler_that_cannot_be_made_is_told_with_what_it_said(told: Told) -> None:
     with pytest.raises(ConfigError, match=r"of worker-0 could not be made: .*no database"):
         Bench(Broken, told)
@@ -601,7 +619,7 @@ def test_a_process_that_ends_as_it_starts_five_times_ends_the_instance(
         bench.pool.beat()
         bench.pool.replace(*WORKER)
     bench.gone()
-    said = "the process ended meanwhile: exit status 9; what it said, it has printed"
+    said = "the process ended during the start: exit status 9; see its output"
     with pytest.raises(HandlerRaisedError, match=f"in 5 processes, one after the other: {said}"):
         bench.pool.beat()
     assert bench.pool.stop(WAIT) == []

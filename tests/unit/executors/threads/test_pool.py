@@ -192,8 +192,8 @@ DEFERRED: dict[str, Callable[[], Any]] = {
     "a generator, of which nothing has run": generator,
     "a async_generator object, of which nothing has run": async_generator,
     "a map object, of which nothing has run": lambda: map(print, [1]),
-    "a Later, which nobody awaits": Later,
-    "a Future, whose end nobody waits for": concurrent.futures.Future,
+    "a Later that is not awaited": Later,
+    "a Future that is not waited for": concurrent.futures.Future,
 }
 
 
@@ -211,7 +211,7 @@ def test_a_future_of_asyncio_is_a_failed_attempt_too(bench: MakeBench) -> None:
         failed = the_failure(bench(lambda record: loop.create_future()).run(record(1)))
     finally:
         loop.close()
-    assert "a Future, which nobody awaits" in failed.failure.message
+    assert "a Future that is not awaited" in failed.failure.message
 
 
 def test_what_was_written_into_a_failed_record_is_gone_when_it_is_reported(

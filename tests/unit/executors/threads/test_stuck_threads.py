@@ -34,8 +34,14 @@ class HandlerError(Exception):
 class Hung:
     """A pool of which each record waits in its handler until it is let go."""
 
-    def __init__(self, *, workers: int = 1, one_thread: bool = False) -> None:
-        self.mailbox: SimpleQueue[Any] = SimpleQueue()
+    def __init__(
+        self,
+        *,
+        workers: int = 1,
+        one_thread: bool = False,
+        mailbox: SimpleQueue[Any] | None = None,
+    ) -> None:
+        self.mailbox: SimpleQueue[Any] = SimpleQueue() if mailbox is None else mailbox
         self.began: SimpleQueue[int] = SimpleQueue()
         self.gates: dict[int, threading.Event] = {}
         self.fail: dict[int, BaseException] = {}
@@ -252,8 +258,7 @@ class Deadly(SimpleQueue):  # type: ignore[type-arg]
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_thread_that_ends_in_its_stuck_record_has_it_reported_as_failed(hung: Make) -> None:
-    made = hung()
-    made.mailbox = made.pool._mailbox = Deadly()
+    made = hung(mailbox=Deadly())
     slice_ = made.submit(record(1, "slow"))
     made.begins()
     made.time_out(slice_)

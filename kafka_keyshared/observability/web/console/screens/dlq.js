@@ -1,4 +1,4 @@
-// Dead letters: where they go, what waits to be written, the newest of them, and their replay.
+// Dead letters: their topics, those in flight, the newest ones, and their replay.
 
 import { badge, h, panel, say, table } from "../dom.js";
 import { count, key, many, moment, place, seconds, textOf } from "../format.js";
@@ -6,7 +6,7 @@ import { button, note } from "../verbs.js";
 
 const WORDS = { acknowledged: "written", failed: "refused" };
 
-/** The newest letters of a dead-letter topic: read when asked for, as they are in Kafka. */
+/** The newest letters of a dead-letter topic, read from Kafka on request. */
 function newest(chosen, shown) {
   let listed = "";
   const lines = table({
@@ -42,7 +42,7 @@ function newest(chosen, shown) {
   };
   const all = button("replay", () => ({ dlq: listed }), { label: "Replay all", after: again });
   all.hidden = true;
-  lines.update([], "The letters are in Kafka, not in this process: they are read when you ask for them, and that needs the token.");
+  lines.update([], "The letters are in Kafka, not in this process. The instance reads them on request, which needs the token.");
   return { list, all, node: lines.node };
 }
 
@@ -55,10 +55,10 @@ export function screen(root) {
       { title: "Answers of the broker", text: (each) => each.answers },
     ],
     keyOf: (each) => each.topic,
-    empty: "There is no dead-letter topic (dlq): a record whose attempts are used up blocks its key, or is dropped, as on_exhausted says.",
+    empty: "There is no dead-letter topic (dlq). After its last attempt a record blocks its key or is dropped (on_exhausted).",
   });
   const waiting = table({
-    caption: "Letters on their way",
+    caption: "Letters in flight",
     columns: [
       { title: "Record", text: place },
       { title: "State", text: (each) => each.state },
@@ -67,19 +67,19 @@ export function screen(root) {
       { title: "Error", text: (each) => each.error },
     ],
     keyOf: (each) => `${each.subscription}/${place(each)}`,
-    empty: "No letter waits to be written.",
+    empty: "No letter is in flight.",
   });
   const commands = h("pre", { class: "commands", tabindex: "0", "aria-label": "Commands" });
   const which = h("select", { id: "letters-of" });
   let keysShown = false;
   const letters = newest(() => which.value, () => keysShown);
   const chosen = h("span", { class: "bar-part" }, h("label", { for: "letters-of" }, "Of"), " ", which);
-  const first = panel("Where they go", topics.node);
+  const first = panel("Dead-letter topics", topics.node);
   const second = panel("On their way", waiting.node);
   const third = panel("In Kafka",
     h("div", { class: "bar" }, chosen, letters.list, letters.all),
     letters.node, note("letters", "replay"));
-  root.append(first.node, second.node, third.node, panel("On the command line", h("p", { class: "note" }, "There they can be chosen by key, error and time, shown with their payloads, and exported. Replay says what it would do, and does it with --execute."), commands).node);
+  root.append(first.node, second.node, third.node, panel("On the command line", h("p", { class: "note" }, "The command line selects letters by key, error and time, shows their payloads and exports them. A replay prints its plan first; --execute sends the letters."), commands).node);
   return {
     update(snapshot) {
       const { dlq } = snapshot;

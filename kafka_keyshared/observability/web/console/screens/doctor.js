@@ -1,27 +1,27 @@
-// Doctor and settings: what the instance relies on, one after the other, and what it runs with.
+// Doctor and settings: the checks of the instance in order, and its settings.
 
 import { badge, h, panel, say, table } from "../dom.js";
 import { bytes, count, many, moment, percent, seconds } from "../format.js";
 import { button, note } from "../verbs.js";
 
-/** What the broker has answered to commits. */
+/** The answers of the broker to commits. */
 const COMMITS = { accepted: "accepted", retry: "tried again", too_large: "too large", lost: "lost", denied: "denied" };
 
-/** Each check: its name, and what it finds: [ok | warn | fail | info, in words]. */
+/** Each check: its name, and its result: [ok | warn | fail | info, text]. */
 const CHECKS = [
-  ["The control loop turns", ({ status }) => (status.silent_seconds > 2 ? ["fail", `silent for ${seconds(status.silent_seconds)}`] : ["ok", "it does"])],
+  ["The control loop turns", ({ status }) => (status.silent_seconds > 2 ? ["fail", `silent for ${seconds(status.silent_seconds)}`] : ["ok", "yes"])],
   ["Brokers answer", ({ status }) => {
     if (status.brokers_away_seconds !== null) return ["fail", `none for ${seconds(status.brokers_away_seconds)}. ${status.client_error}`];
     const trips = Object.entries(status.client?.round_trip_seconds ?? {});
-    return ["ok", trips.length ? trips.map(([broker, each]) => `${broker} in ${seconds(each)}`).join(", ") : "no word to the contrary"];
+    return ["ok", trips.length ? trips.map(([broker, each]) => `${broker} in ${seconds(each)}`).join(", ") : "no error"];
   }],
   ["The group's coordinator", ({ status }) => {
     const { client } = status;
     if (!client?.coordinator) return ["info", "not known yet: the client has told no statistics"];
     return [client.coordinator === "up" ? "ok" : "warn", `${client.coordinator}, for ${seconds(client.coordinator_seconds)}`];
   }],
-  ["The group has given partitions", ({ status }) => {
-    if (status.rebalance_seconds !== null) return ["warn", `it is giving them out, for ${seconds(status.rebalance_seconds)}`];
+  ["Partitions are assigned", ({ status }) => {
+    if (status.rebalance_seconds !== null) return ["warn", `a rebalance has been in progress for ${seconds(status.rebalance_seconds)}`];
     if (!status.joined) return ["info", "not joined yet"];
     return [status.partitions.length ? "ok" : "warn", `${count(status.partitions.length)} of ${Object.keys(status.fetched).join(", ")}`];
   }],
@@ -34,14 +34,14 @@ const CHECKS = [
   ["The window has room", ({ totals }) => [totals.held >= totals.held_max ? "warn" : "ok", `${count(totals.held)} of ${count(totals.held_max)} records, ${bytes(totals.bytes)}`]],
   ["Workers are alive", ({ status, totals }) => {
     const gone = status.subscriptions.flatMap((sub) => sub.workers.filter((each) => each.state === "gone"));
-    const left = gone.length ? `; gone, as a smaller size leaves them: ${gone.map((each) => each.name).join(", ")}` : "";
-    return [totals.stuck ? "warn" : "ok", `${count(totals.workers - gone.length)} are there, ${many(totals.stuck, "record")} stuck${left}`];
+    const left = gone.length ? `; gone after a resize: ${gone.map((each) => each.name).join(", ")}` : "";
+    return [totals.stuck ? "warn" : "ok", `${count(totals.workers - gone.length)} alive, ${many(totals.stuck, "record")} stuck${left}`];
   }],
-  ["Declared workers are there", ({ status }) => {
+  ["Declared workers are present", ({ status }) => {
     const missing = status.subscriptions.flatMap((sub) => sub.missing);
     return [missing.length ? "fail" : "ok", missing.length ? `missing: ${missing.join(", ")}` : "none is missing"];
   }],
-  ["Dead letters are taken", ({ dlq }) => (dlq.refused ? ["fail", `${count(dlq.refused)} refused`] : [Object.keys(dlq.topics).length ? "ok" : "info", Object.keys(dlq.topics).length ? "none is refused" : "there is no dead-letter topic"])],
+  ["Dead letters are accepted", ({ dlq }) => (dlq.refused ? ["fail", `${count(dlq.refused)} refused`] : [Object.keys(dlq.topics).length ? "ok" : "info", Object.keys(dlq.topics).length ? "none is refused" : "there is no dead-letter topic"])],
   ["Partitions deliver", ({ status }) => {
     const stalls = Object.values(status.stalls).reduce((sum, each) => sum + each, 0);
     return [stalls ? "warn" : "ok", stalls ? `${count(stalls)} read again after 30 s of silence` : "none had to be read again"];
@@ -80,7 +80,7 @@ export function screen(root) {
       { title: "From", text: (each) => each.origin, none: (each) => each.origin === "default" },
     ],
     keyOf: (each) => each.name,
-    empty: () => (wanted ? `No setting${own.checked ? " that was set" : ""} has “${wanted}” in its name, value or origin.` : "Nothing was set: all of it is as it is by default."),
+    empty: () => (wanted ? `No setting${own.checked ? " that was set" : ""} has “${wanted}” in its name, value or origin.` : "No setting was set: all have their defaults."),
     narrow: "pairs",
   });
   const about = table({
@@ -100,7 +100,7 @@ export function screen(root) {
     if (now) screenOf.update(now);
   });
   root.append(
-    panel("Checks, in the order in which to mend", checks.node, h("p", { class: "note" }, "From what this instance sees. keyshared doctor also looks from outside: topics, rights, the group, the versions.")).node,
+    panel("Checks, in order of repair", checks.node, h("p", { class: "note" }, "These checks use the state of this instance. keyshared doctor also checks from outside: topics, rights, the group and versions.")).node,
     h("div", { class: "two" }, panel("Process", about.node).node, panel("Log", h("div", { class: "buttons" }, h("label", { for: "level" }, "Level"), level, button("log-level", () => ({ level: level.value }))), note("log-level")).node),
     found.node,
   );

@@ -1,4 +1,4 @@
-// Draining: slots that have a new owner, and wait for what still runs at the old one.
+// Draining: slots with a new owner that wait for running records of the old one.
 
 import { h, panel, say, table } from "../dom.js";
 import { count, many, place, seconds, slot } from "../format.js";
@@ -6,10 +6,10 @@ import { count, many, place, seconds, slot } from "../format.js";
 const COLUMNS = [
   { title: "Slot", brief: true, text: (each) => slot(each.slot) },
   { title: "From", brief: true, text: (each) => each.worker },
-  { title: "To", brief: true, text: (each) => each.owner ?? "nobody" },
+  { title: "To", brief: true, text: (each) => each.owner ?? "none" },
   { title: "For", number: true, text: (each) => seconds(each.seconds) },
-  { title: "Leases to end", number: true, text: (each) => count(each.pending), hint: "Of the old owner's" },
-  { title: "Records waiting", number: true, text: (each) => count(each.blocked), hint: "At the new owner" },
+  { title: "Open leases", number: true, text: (each) => count(each.pending), hint: "Of the old owner" },
+  { title: "Records waiting", number: true, text: (each) => count(each.blocked), hint: "For the new owner" },
   { title: "Waits for", node: () => {
     const text = h("span");
     return { node: text, update: (each) => say(text, each.first ? `${place(each.first)}, ${each.first.running ? "running" : "in the mailbox"}` : "–") };
@@ -21,9 +21,9 @@ export function screen(root) {
     caption: "Slots that drain",
     columns: COLUMNS,
     keyOf: (each) => `${each.subscription}/${each.worker}/${each.slot}/${each.owner}`,
-    empty: (cleared) => `No slot drains. ${count(cleared)} have drained since the start: a slot drains when it moves while a record of it still runs.`,
+    empty: (cleared) => `No slot drains. ${count(cleared)} have drained since the start. A slot drains if it moves while one of its records runs.`,
   });
-  const shown = panel("Slots that drain", h("p", { class: "note" }, "The new owner gets nothing of a slot until the last lease of the old one ends: so the records of a key never run beside one another."), rows.node);
+  const shown = panel("Slots that drain", h("p", { class: "note" }, "The new owner gets records of a slot when the last lease of the old owner has ended. So two records of a key never run at the same time."), rows.node);
   root.append(shown.node);
   return {
     update(snapshot) {

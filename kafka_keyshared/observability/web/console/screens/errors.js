@@ -1,10 +1,10 @@
-// Errors: failed attempts that are alike, with the last of each.
+// Errors: failed attempts by kind, with the last one of each.
 
 import { css } from "../colors.js";
 import { folded, h, keyed, say } from "../dom.js";
 import { count, key, many, moment, place, rate, seconds, slot } from "../format.js";
 
-/** Attempts a second over the last minutes, as a line; the number is said beside it. */
+/** Attempts per second over the last minutes, as a line with its last number. */
 function spark() {
   const canvas = h("canvas", { class: "spark", "aria-hidden": "true" });
   const text = h("span", { class: "muted" });
@@ -32,7 +32,7 @@ function group(shown) {
   const title = h("h3");
   const message = h("p", { class: "error" });
   const facts = h("dl", { class: "facts" });
-  const stack = folded("Stack of the last one");
+  const stack = folded("Stack of the last error");
   const line = spark();
   const keys = h("p", { class: "note" });
   const fill = keyed(facts, (row) => row[0], ([name]) => {

@@ -1,4 +1,4 @@
-// Group: the instances of the group, by what they say of themselves. It asks while it is open.
+// Group: the instances of the group, by their own reports. The screen polls while it is open.
 
 import { badge, h, keyed, mark, panel, say, table } from "../dom.js";
 import { count, many, rate, seconds } from "../format.js";
@@ -8,7 +8,7 @@ import { few } from "./rebalances.js";
 const LAYOUT = 1; // the version of the group view's layout that this page reads
 const EVERY = 2000; // milliseconds between two questions
 
-/** How a state is shown, and what it is called. */
+/** The style and the name of a state. */
 const STATES = {
   running: ["ok", "running"],
   rebalancing: ["warn", "rebalancing"],
@@ -17,7 +17,7 @@ const STATES = {
   silent: ["fail", "silent"],
 };
 
-/** What is held, as pairs of topic and partition. */
+/** The held partitions, as pairs of topic and number. */
 const pairs = (held) => Object.entries(held).flatMap(([topic, numbers]) => numbers.map((each) => [topic, each]));
 
 const COLUMNS = [
@@ -55,9 +55,9 @@ const COLUMNS = [
     const made = badge("brief");
     return { node: made.node, update: (each) => made.update(each.slow ? "warn" : "", each.slow ? `${rate(each.per_second)}, slow` : rate(each.per_second)) };
   } },
-  { title: "Backlog", number: true, text: (each) => count(each.report.backlog), hint: "Records that are left to do" },
-  { title: "Oldest", number: true, text: (each) => seconds(each.report.oldest_seconds), hint: "How long the oldest unsettled record has been that" },
-  { title: "Busy", number: true, text: (each) => `${count(each.report.busy)} of ${count(each.report.workers)}`, hint: "Workers that run something" },
+  { title: "Backlog", number: true, text: (each) => count(each.report.backlog), hint: "Records left to process" },
+  { title: "Oldest", number: true, text: (each) => seconds(each.report.oldest_seconds), hint: "Age of the oldest unsettled record" },
+  { title: "Busy", number: true, text: (each) => `${count(each.report.busy)} of ${count(each.report.workers)}`, hint: "Workers that run a record" },
   { title: "Heard", number: true, text: (each) => `${seconds(Math.round(each.heard_seconds))} ago` },
   { title: "Diagnosis", node: () => {
     const made = badge();
@@ -75,13 +75,13 @@ const FACTS = [
   ["Backlog", (view) => (view.backlog === null ? "–" : many(view.backlog, "record"))],
 ];
 
-/** Ask for the group; throws with what is to be said. */
+/** Query the group; throw an error with the text to show. */
 async function ask(signal) {
   const answer = await fetch("/api/v1/group", { headers: auth.headers, signal });
   if (answer.status === 404) throw new Error("this instance has no group view: it is of an older release");
   if (!answer.ok) throw new Error((await answer.text()).trim() || `HTTP ${answer.status}`);
   const view = await answer.json();
-  if (view.version !== LAYOUT) throw new Error(`it speaks layout ${view.version} of the group, this page reads ${LAYOUT}: load the page again`);
+  if (view.version !== LAYOUT) throw new Error(`the instance sends layout ${view.version} of the group, this page reads ${LAYOUT}: load the page again`);
   return view;
 }
 
@@ -90,7 +90,7 @@ export function screen(root) {
   let timer = 0;
   let told = false;
   const level = badge();
-  const sentence = h("p", { class: "sentence" }, "Asking the instance what it hears of its group…");
+  const sentence = h("p", { class: "sentence" }, "Waiting for the group view of the instance…");
   const facts = h("dl", { class: "facts" });
   const values = FACTS.map(([name, value]) => {
     const shown = h("dd");
@@ -103,7 +103,7 @@ export function screen(root) {
     return { node: h("li", {}, kind.node), update: (each) => kind.update(each.level, each.sentence) };
   });
   const wrong = h("p", { class: "going", role: "status", hidden: true });
-  const rows = table({ caption: "Instances of the group", columns: COLUMNS, keyOf: (each) => each.report.instance, empty: "Nobody has been heard yet. An instance tells how it is once it has begun." });
+  const rows = table({ caption: "Instances of the group", columns: COLUMNS, keyOf: (each) => each.report.instance, empty: "No instance has been heard yet. An instance sends reports once it runs." });
   const shown = panel("Instances", rows.node);
   const first = h("section", { class: "panel well" }, h("div", { class: "head" }, level.node, sentence), facts, others);
   for (const each of [facts, shown.node]) each.hidden = true;
@@ -132,8 +132,8 @@ export function screen(root) {
       if (gone.signal.aborted) return;
       wrong.hidden = false;
       const since = told ? " What you see is of before." : "";
-      say(wrong, `▲ The group cannot be shown: ${error.message || "no answer"}. It is asked for again.${since}`);
-      if (!told) say(sentence, "Nothing is known of the group.");
+      say(wrong, `▲ The group cannot be shown: ${error.message || "no answer"}. The page tries again.${since}`);
+      if (!told) say(sentence, "The state of the group is unknown.");
     }
     if (!gone.signal.aborted) timer = setTimeout(look, EVERY);
   }

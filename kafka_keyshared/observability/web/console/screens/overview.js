@@ -1,11 +1,11 @@
-// Overview: what is wrong, the numbers that matter, and how they went.
+// Overview: the findings, the main numbers, and their charts.
 
 import { chart } from "../charts.js";
 import { badge, folded, h, keyed, mark, panel, say, table } from "../dom.js";
 import { bytes, count, key, many, percent, place, rate, seconds, slot } from "../format.js";
 import { button, note } from "../verbs.js";
 
-/** One finding: what is so, about which record, why, and what to do. */
+/** One finding: the problem, its record, the cause and the cure. */
 function finding() {
   const level = badge();
   const sentence = h("p", { class: "sentence" });
@@ -13,11 +13,11 @@ function finding() {
   const cause = h("p");
   const cure = h("p");
   const code = h("p", { class: "code" });
-  const stack = folded("Where it stands");
+  const stack = folded("Stack of the handler");
   let now = null;
   const named = () => ({ at: `${now.topic}-${now.partition}@${now.offset}`, subscription: now.subscription });
-  const acts = h("div", { class: "buttons" }, ["release", "drop", "dead-letter"].map((verb) => button(verb, named)));
-  const why = h("div", {}, note("release", "drop", "dead-letter"));
+  const acts = h("div", { class: "buttons" }, ["unblock", "drop", "dead-letter"].map((verb) => button(verb, named)));
+  const why = h("div", {}, note("unblock", "drop", "dead-letter"));
   const fill = keyed(facts, (row) => row[0], ([name]) => {
     const value = h("dd");
     return { node: h("div", {}, h("dt", {}, name), value), update: ([, text]) => say(value, text) };
@@ -55,13 +55,13 @@ const FIGURES = [
   { title: "Received", unit: "records/s", value: (s, past) => rate(past.rate((each) => each.fetched)), more: (s) => `${count(s.totals.fetched)} in all` },
   { title: "Settled", unit: "records/s", value: (s, past) => rate(past.rate((each) => each.settled)), more: (s) => `${count(s.totals.ok)} done, ${count(s.totals.dropped)} dropped` },
   { title: "Lag", unit: (s) => unitOf(s.totals.lag, "record"), value: (s) => count(s.totals.lag), more: (s) => (s.totals.lag_seconds === null ? "committed position to log end" : `the oldest is ${seconds(s.totals.lag_seconds)} old`) },
-  { title: "Backlog", unit: (s) => unitOf(s.totals.backlog, "record"), value: (s) => count(s.totals.backlog), more: () => "lag without the settled" },
+  { title: "Backlog", unit: (s) => unitOf(s.totals.backlog, "record"), value: (s) => count(s.totals.backlog), more: () => "lag without settled records" },
   { title: "Workers busy", unit: (s) => `of ${s.totals.workers}`, value: (s) => count(s.totals.busy), more: (s) => `${many(s.totals.running, "record")} running` },
   { title: "Window", unit: (s) => `of ${count(s.totals.held_max)}`, value: (s) => count(s.totals.held), more: (s) => `${unitOf(s.totals.held, "record")} held, ${bytes(s.totals.bytes)}`, share: (s) => s.totals.held / (s.totals.held_max || 1) },
   { title: "Handler, median", unit: "last 10 s", value: (s, past) => seconds(past.handler(0.5)), more: (s, past) => `p99 ${seconds(past.handler(0.99))}` },
-  { title: "Failed attempts", unit: "since the start", value: (s) => count(s.totals.failed_attempts), more: (s) => `${count(s.totals.retried)} tried again` },
-  { title: "Closed lanes", unit: (s) => unitOf(s.totals.closed, "key"), value: (s) => count(s.totals.closed), more: (s) => `${many(s.totals.stuck, "record")} stuck` },
-  { title: "Dead letters", unit: (s) => unitOf(s.totals.dead_letters, "record"), value: (s) => count(s.totals.dead_letters), more: (s) => (s.dlq.waiting ? `${count(s.dlq.waiting)} on their way` : "none waits") },
+  { title: "Failed attempts", unit: "since the start", value: (s) => count(s.totals.failed_attempts), more: (s) => `${count(s.totals.retried)} retried` },
+  { title: "Closed keys", unit: (s) => unitOf(s.totals.closed, "key"), value: (s) => count(s.totals.closed), more: (s) => `${many(s.totals.stuck, "record")} stuck` },
+  { title: "Dead letters", unit: (s) => unitOf(s.totals.dead_letters, "record"), value: (s) => count(s.totals.dead_letters), more: (s) => (s.dlq.waiting ? `${count(s.dlq.waiting)} in flight` : "none in flight") },
 ];
 
 function figure({ title, unit, value, more, share }) {
@@ -80,7 +80,7 @@ function figure({ title, unit, value, more, share }) {
   };
 }
 
-/** What stands at an axis of records: there is no half of one. */
+/** Axis labels for records: whole numbers only. */
 const whole = (each) => (each % 1 ? "" : count(each));
 
 const CHARTS = [
@@ -121,7 +121,7 @@ export function screen(root) {
   const summary = h("summary");
   const list = h("div");
   others.append(summary, list);
-  const stuck = table({ caption: "Records that do not get on", columns: STUCK, keyOf: (each) => `${each.subscription}/${place(each)}`, empty: "" });
+  const stuck = table({ caption: "Records without progress", columns: STUCK, keyOf: (each) => `${each.subscription}/${place(each)}`, empty: "" });
   const all = h("a", { href: "#/stuck" });
   const held = panel("Slow and stuck", stuck.node);
   held.beside.append(all);
@@ -132,13 +132,13 @@ export function screen(root) {
   });
   const figures = FIGURES.map(figure);
   const charts = CHARTS.map(chart);
-  const acts = h("div", { class: "buttons" }, button("pause", () => ({})), button("resume", () => ({})), button("drain", () => ({})));
+  const acts = h("div", { class: "buttons" }, button("pause", () => ({})), button("resume", () => ({})), button("quiesce", () => ({})));
   root.append(
     h("section", { class: "panel diagnosed", id: "findings", "aria-label": "Diagnosis" }, well, first.node, others),
     held.node,
     h("section", { class: "tiles", "aria-label": "Numbers" }, ...figures.map((each) => each.node)),
-    h("section", { class: "charts", "aria-label": "Charts, since this page was opened, five minutes at most" }, ...charts.map((each) => each.node)),
-    h("section", { class: "panel" }, h("h2", {}, "This instance"), acts, note("pause", "resume", "drain")),
+    h("section", { class: "charts", "aria-label": "Charts of the last five minutes, since this page was opened" }, ...charts.map((each) => each.node)),
+    h("section", { class: "panel" }, h("h2", {}, "This instance"), acts, note("pause", "resume", "quiesce")),
   );
   return {
     update(snapshot, past) {
@@ -147,7 +147,7 @@ export function screen(root) {
       shown = snapshot.keys_shown;
       well.hidden = Boolean(top);
       wellBadge.update(status.phase === "running" ? "ok" : "info", status.phase === "running" ? "healthy" : status.phase);
-      say(wellText, status.phase === "running" ? `No findings. Running for ${seconds(snapshot.taken_at - status.started_at)}.` : "Nothing is wrong so far.");
+      say(wellText, status.phase === "running" ? `No findings. Running for ${seconds(snapshot.taken_at - status.started_at)}.` : "No findings so far.");
       first.node.hidden = !top;
       if (top) first.update(top, shown);
       others.hidden = rest.length === 0;
@@ -157,7 +157,7 @@ export function screen(root) {
       // What has gone wrong last first: a key that was blocked just now is among them.
       const newest = [...snapshot.stuck].sort((a, b) => a.seconds - b.seconds).slice(0, STUCK_MOST);
       stuck.update(newest.map((each) => ({ ...each, named: each.key === null ? `slot ${slot(each.slot)}` : key(each.key, each.slot, shown) })));
-      say(all, snapshot.stuck.length > STUCK_MOST ? `All ${count(snapshot.stuck.length)}, with their stacks` : "With their stacks");
+      say(all, snapshot.stuck.length > STUCK_MOST ? `Show all ${count(snapshot.stuck.length)} with stacks` : "Show with stacks");
       for (const each of figures) each.update(snapshot, past);
       for (const each of charts) each.update(past);
     },

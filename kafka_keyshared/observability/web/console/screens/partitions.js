@@ -9,7 +9,7 @@ const MOST = 60;
 const HEIGHT = 30;
 const LATER = 0.16; // of the strip, for what is in the log and not received, however much that is
 
-/** Draw a strip. What was received has a scale of its own: the log may be a million records long. */
+/** Draw a strip. Received records have their own scale, because the log may have a million records. */
 function draw(canvas, each) {
   const width = canvas.clientWidth;
   const sharp = devicePixelRatio || 1;
@@ -116,12 +116,12 @@ const ORDERS = {
   "most lag first": (a, b) => (b.lag ?? -1) - (a.lag ?? -1),
 };
 
-/** Why there is no partition, and what to do. */
+/** The reason why there is no partition, and the cure. */
 function nothing(status) {
-  if (status.brokers_away_seconds !== null) return `No partition: no broker has answered for ${seconds(status.brokers_away_seconds)}. Doctor says what the client has heard.`;
-  if (status.rebalance_seconds !== null) return `No partition yet: the group gives them out, for ${seconds(status.rebalance_seconds)} now.`;
-  if (!status.joined) return "No partition yet: this instance has not joined its group. It takes some seconds; Doctor says whether brokers answer.";
-  return "The group has given this instance no partition. Most often there are more instances than partitions: run fewer, each with more workers, or add partitions. Group shows who has them.";
+  if (status.brokers_away_seconds !== null) return `No partition: no broker has answered for ${seconds(status.brokers_away_seconds)}. The screen Doctor shows the errors of the client.`;
+  if (status.rebalance_seconds !== null) return `No partition yet: a rebalance has been in progress for ${seconds(status.rebalance_seconds)}.`;
+  if (!status.joined) return "No partition yet: this instance has not joined its group. Joining takes some seconds; the screen Doctor shows whether brokers answer.";
+  return "The group has assigned no partition to this instance. The usual cause is more instances than partitions: run fewer instances with more workers, or add partitions. The screen Group shows the owners.";
 }
 
 export function screen(root) {

@@ -1,11 +1,11 @@
-// Rebalances: what came, what went, and what it cost.
+// Rebalances: the moved partitions and the cost.
 
 import { badge, h, panel, say, table } from "../dom.js";
 import { count, moment, seconds } from "../format.js";
 
 const KINDS = { assigned: "ok", revoked: "info", lost: "fail" };
 
-/** Partitions in few words: orders 0–7, 9 */
+/** Partitions in short: orders 0–7, 9 */
 export function few(pairs) {
   const topics = new Map();
   for (const [topic, number] of pairs) topics.set(topic, [...(topics.get(topic) ?? []), number]);
@@ -39,13 +39,13 @@ export function screen(root) {
           bar.firstChild.style.setProperty("width", `${longest ? (each.seconds / longest) * 100 : 0}%`);
         } };
       } },
-      { title: "Records let go", number: true, text: (each) => count(each.let_go), hint: "Received, and not settled here any more" },
-      { title: "Left running", number: true, text: (each) => count(each.left), hint: "Still running at the deadline: they may run twice" },
+      { title: "Records released", number: true, text: (each) => count(each.let_go), hint: "Received here, but settled by another member" },
+      { title: "Left running", number: true, text: (each) => count(each.left), hint: "Running at the deadline; they may run twice" },
     ],
     keyOf: (each) => `${each.at}/${each.event}/${few(each.partitions)}`,
-    empty: "The group has given this instance no partition yet, and taken none.",
+    empty: "No partition has been assigned to this instance or revoked from it.",
   });
-  const shown = panel("The last 50", h("p", { class: "note" }, "A record that was let go runs at the member that has its partition now. One that was left running at the deadline may run twice."), rows.node);
+  const shown = panel("The last 50", h("p", { class: "note" }, "A released record runs at the new owner of its partition. A record that was left running at the deadline may run twice."), rows.node);
   const going = h("p", { class: "going", hidden: true });
   root.append(going, shown.node);
   return {
@@ -55,7 +55,7 @@ export function screen(root) {
       rows.update([...rebalanced].sort((a, b) => b.at - a.at));
       say(shown.beside, Object.entries(rebalances).map(([event, number]) => `${count(number)} ${event}`).join(", "));
       going.hidden = status.rebalance_seconds === null;
-      say(going, `▲ The group gives out partitions, for ${seconds(status.rebalance_seconds)} now.`);
+      say(going, `▲ A rebalance has been in progress for ${seconds(status.rebalance_seconds)}.`);
     },
   };
 }

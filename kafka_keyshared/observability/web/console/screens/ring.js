@@ -47,7 +47,7 @@ function draw(canvas, { sub, picked, asked, beat, then }) {
   }
   paint.globalAlpha = 1;
 
-  // A band outside: whose the slots would be.
+  // A band outside: the owners after the previewed resize.
   paint.lineWidth = 5;
   for (const [first, last, at] of then?.slots ?? []) {
     paint.globalAlpha = picked !== null && then.workers[at] !== picked ? 0.16 : 1;
@@ -56,7 +56,7 @@ function draw(canvas, { sub, picked, asked, beat, then }) {
   }
   paint.globalAlpha = 1;
 
-  // Inside: a tick for each lease, long where it runs. Closed lanes have a mark of their own.
+  // Inside: a tick for each lease, long if the record runs. Closed keys have their own mark.
   const place = new Map(sub.workers.map((each, at) => [each.name, at]));
   for (const each of sub.pending ?? []) {
     if (each.slot === null || (picked !== null && each.worker !== picked)) continue;
@@ -156,7 +156,7 @@ export function screen(root) {
     else if (slot === null) say(answer, parse(field.value, now).wrong ?? "A key, or a slot: 0x0000 to 0xffff.");
     else {
       const owner = ownerOf(found, slot);
-      say(answer, `${field.value.trim()} → slot ${slotText(slot)} → ${owner ?? "nobody"}`);
+      say(answer, `${field.value.trim()} → slot ${slotText(slot)} → ${owner ?? "no owner"}`);
     }
     repaint();
   };
@@ -209,12 +209,12 @@ export function screen(root) {
   });
 
   const signs = h("ul", { class: "signs", "aria-label": "Signs" },
-    h("li", {}, h("span", { class: "sign lease", "aria-hidden": "true" }), "a lease; long: it runs"),
-    h("li", {}, h("span", { class: "sign drain", "aria-hidden": "true" }), "a slot that drains"),
-    h("li", {}, h("span", { class: "sign closed", "aria-hidden": "true" }, SYMBOLS.fail), "a closed lane"));
+    h("li", {}, h("span", { class: "sign lease", "aria-hidden": "true" }), "a lease; long: running"),
+    h("li", {}, h("span", { class: "sign drain", "aria-hidden": "true" }), "a draining slot"),
+    h("li", {}, h("span", { class: "sign closed", "aria-hidden": "true" }, SYMBOLS.fail), "a closed key"));
   const drawn = panel("Slots", h("div", { class: "ring-box" }, canvas), none, signs);
   const heads = h("p", { class: "heads", "aria-hidden": "true" }, h("i", { class: "swatch" }), "Worker", h("span", { class: "number" }, "Share"), h("span", { class: "meter" }), h("span", { class: "number" }, "Leases"));
-  const owners = panel("Workers", h("p", { class: "note" }, "The share of all slots, and what each was given. Choose one to see its slots alone."),
+  const owners = panel("Workers", h("p", { class: "note" }, "The share of all slots and the leases of each worker. Select a worker to see only its slots."),
     heads, list);
   root.append(
     h("div", { class: "bar" }, which, h("label", { for: "ring-key" }, "Key or slot"), field, answer),

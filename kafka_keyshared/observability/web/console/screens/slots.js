@@ -1,4 +1,4 @@
-// Slots that change hands: another number of workers, and what that would move; ranges by hand.
+// Resizes with a preview of the moved slots, and the assignment of ranges.
 
 import { h, panel, say, table } from "../dom.js";
 import { count, many, percent, slot } from "../format.js";
@@ -7,16 +7,16 @@ import { button, note } from "../verbs.js";
 
 const LAST = 65535;
 
-/** How many workers there are to be. `sub()` is the subscription; `changed()` is called when what is shown may differ. */
+/** The number of workers. `sub()` is the subscription; `changed()` is called after a change of the preview. */
 export function sizing(sub, changed) {
   const field = h("input", { type: "number", min: "1", max: "1000", id: "scale", value: "" });
   const told = h("p", { class: "answer", "aria-live": "polite" });
   const shares = table({
-    caption: "The share of all slots, now and then",
+    caption: "Share of all slots, before and after",
     columns: [
       { title: "Worker", text: (each) => each.name },
-      { title: "Now", number: true, text: (each) => percent(each.now) },
-      { title: "Then", number: true, text: (each) => percent(each.then) },
+      { title: "Before", number: true, text: (each) => percent(each.now) },
+      { title: "After", number: true, text: (each) => percent(each.then) },
     ],
     keyOf: (each) => each.name,
     empty: "",
@@ -37,7 +37,7 @@ export function sizing(sub, changed) {
       const answer = await fetch(`/api/v1/what-if?${query}`, { headers: auth.headers });
       if (!answer.ok) return show(null, (await answer.text()).trim());
       const found = await answer.json();
-      const leases = found.leases ? ` ${many(found.leases, "lease")} of now would be waited for.` : "";
+      const leases = found.leases ? ` ${many(found.leases, "open lease")} would have to end first.` : "";
       const moved = `${count(found.moved)} of 65,536 slots (${percent(found.moved / (LAST + 1))})`;
       return show(found, found.moved ? `${moved} would move.${leases} The outer ring shows them.` : "Nothing would move.");
     } catch {
@@ -50,7 +50,7 @@ export function sizing(sub, changed) {
     node: h("div", {},
       h("div", { class: "buttons" }, h("label", { for: "scale" }, "Workers"), field,
         button("scale", () => ({ workers: Number(field.value), subscription: sub().name }), { after: () => show(null) }),
-        h("button", { type: "button", onclick: ask }, "What would move?")),
+        h("button", { type: "button", onclick: ask }, "Preview the moves")),
       note("scale"), told, shares.node),
     then: () => then,
     update(found) {
@@ -60,17 +60,17 @@ export function sizing(sub, changed) {
   };
 }
 
-/** A slot as it is typed: 0x3f2a or 16170. */
+/** Parse a slot: 0x3f2a or 16170. */
 function typed(field, name) {
   const text = field.value.trim();
   const number = /^(0x[0-9a-f]{1,4}|\d{1,5})$/i.test(text) ? Number(text) : NaN;
-  if (!(number <= LAST)) throw new Error(`${name}: give a slot, 0 to 65535 or 0x0000 to 0xffff`);
+  if (!(number <= LAST)) throw new Error(`${name}: enter a slot, 0 to 65535 or 0x0000 to 0xffff`);
   return number;
 }
 
 const NOBODY = "";
 
-/** Slots that are given by hand: what each worker has, a range, one slot. */
+/** Assignment by hand: the ranges of each worker, a range, one slot. */
 export function handing(sub) {
   const input = (id, placeholder) => h("input", { type: "text", class: "slot", id, autocomplete: "off", spellcheck: "false", placeholder });
   const [first, last, one] = [input("first", "0x0000"), input("last", "0x00ff"), input("one", "0x3f2a")];
@@ -80,12 +80,12 @@ export function handing(sub) {
     caption: "Ranges",
     columns: [{ title: "Worker", text: (each) => each.name }, { title: "Slots", text: (each) => each.slots }],
     keyOf: (each) => each.name,
-    empty: "No worker was given a range yet: every slot is nobody's.",
+    empty: "No worker has a range: no slot has an owner.",
   });
   const to = () => ({ worker: worker.value === NOBODY ? null : worker.value, subscription: sub().name });
   const assign = button("assign", () => {
     const body = { first: typed(first, "First"), last: typed(last, "Last"), take_over: over.checked, ...to() };
-    if (body.first > body.last) throw new Error(`${slot(body.first)} is behind ${slot(body.last)}: give the first one first`);
+    if (body.first > body.last) throw new Error(`${slot(body.first)} is after ${slot(body.last)}: enter the first slot first`);
     return body;
   });
   const move = button("move", () => ({ slot: typed(one, "Slot"), ...to() }));
@@ -96,7 +96,7 @@ export function handing(sub) {
       h("span", {}, over, " ", h("label", { for: "take-over" }, "also what others have")), assign),
     h("div", { class: "bar" }, h("label", { for: "one" }, "Slot"), one, move),
     note("assign", "move"));
-  const shown = panel("Slots by hand", ranges.node, elsewise, fields);
+  const shown = panel("Assign slots", ranges.node, elsewise, fields);
   let names = "";
   return {
     node: shown.node,
@@ -104,15 +104,15 @@ export function handing(sub) {
       const sticky = found.routing === "sticky";
       fields.hidden = ranges.node.hidden = !sticky;
       elsewise.hidden = sticky;
-      say(elsewise, found.slots?.length ? `With routing ${found.routing}, slots follow from who is there. They are given by hand with routing sticky.` : "There is no slot to give. They are given by hand with routing sticky.");
+      say(elsewise, found.slots?.length ? `With routing ${found.routing}, the present workers determine the slots. Slots can be assigned with routing sticky.` : "There are no slots to assign. Slots can be assigned with routing sticky.");
       if (!sticky) return;
       const given = Object.entries(found.ranges).map(([name, slots]) => ({ name, slots }));
-      ranges.update(found.unassigned ? [...given, { name: "nobody", slots: found.unassigned }] : given);
+      ranges.update(found.unassigned ? [...given, { name: "no worker", slots: found.unassigned }] : given);
       const all = [...new Set([...found.workers.map((each) => each.name), ...Object.keys(found.ranges)])];
       if (all.join() === names) return;
       names = all.join();
       const kept = worker.value;
-      worker.replaceChildren(...all.map((each) => h("option", { value: each }, each)), h("option", { value: NOBODY }, "nobody"));
+      worker.replaceChildren(...all.map((each) => h("option", { value: each }, each)), h("option", { value: NOBODY }, "no worker"));
       if (all.includes(kept)) worker.value = kept;
     },
   };

@@ -1,4 +1,4 @@
-// Slow and stuck: records that do not get on, and what can be done about them.
+// Slow and stuck: records without progress, and the orders for them.
 
 import { badge, folded, h, keyed, mark, say } from "../dom.js";
 import { count, key, place, seconds, slot } from "../format.js";
@@ -15,7 +15,7 @@ function card(shown) {
   const stack = folded("Stack");
   let now = null;
   const named = () => ({ at: `${now.topic}-${now.partition}@${now.offset}`, subscription: now.subscription });
-  const acts = h("div", { class: "buttons" }, ...["release", "drop", "dead-letter"].map((verb) => button(verb, named)));
+  const acts = h("div", { class: "buttons" }, ...["unblock", "drop", "dead-letter"].map((verb) => button(verb, named)));
   const fill = keyed(facts, (row) => row[0], ([title]) => {
     const value = h("dd");
     return { node: h("div", {}, h("dt", {}, title), value), update: ([, text]) => say(value, text) };
@@ -46,9 +46,9 @@ function card(shown) {
 export function screen(root) {
   let snapshot = null;
   const list = h("div", { class: "cards" });
-  const none = h("p", { class: "empty" }, "Every record gets on: none has been running for a second, and no key is closed.");
+  const none = h("p", { class: "empty" }, "All records make progress: none has been running for a second, and no key is closed.");
   const update = keyed(list, (each) => `${each.subscription}/${each.topic}/${each.partition}/${each.offset}`, () => card(() => snapshot.keys_shown));
-  const greyed = h("div", {}, note("release", "drop", "dead-letter"));
+  const greyed = h("div", {}, note("unblock", "drop", "dead-letter"));
   root.append(none, greyed, list);
   return {
     update(value) {

@@ -1,4 +1,4 @@
-// Workers: what each runs, for how long, and what it was given.
+// Workers: their running records and their leases.
 
 import { workerColor } from "../colors.js";
 import { badge, folded, h, panel, say, table } from "../dom.js";
@@ -23,22 +23,22 @@ function columns(shown, busy) {
     { title: "Record", none: (each) => !each.running, node: () => {
       const at = h("span");
       const of = h("span", { class: "muted" });
-      const stack = folded("Where it stands");
+      const stack = folded("Stack of the handler");
       return { node: h("div", { class: "record" }, at, of, stack.node), update({ running }) {
         say(at, running ? place(running) : "–");
         say(of, running ? `key ${key(running.key, running.slot, shown())}, slot ${slot(running.slot)}` : "");
         stack.update(running?.stack);
       } };
     } },
-    { title: "For", number: true, text: (each) => seconds(each.running?.seconds), hint: "How long that record has been running" },
-    { title: "Running", number: true, text: (each) => count(each.runs), hint: "Records that run" },
-    { title: "Leased", number: true, text: (each) => count(each.leased), hint: "Given to it and not settled" },
-    { title: "Waiting", number: true, text: (each) => count(each.queued), hint: "In its row: not leased yet" },
+    { title: "For", number: true, text: (each) => seconds(each.running?.seconds), hint: "Running time of the record" },
+    { title: "Running", number: true, text: (each) => count(each.runs), hint: "Running records" },
+    { title: "Leased", number: true, text: (each) => count(each.leased), hint: "Leased and not settled" },
+    { title: "Waiting", number: true, text: (each) => count(each.queued), hint: "Waiting records, not leased yet" },
     { title: "Shards", number: true, text: (each) => count(each.shards), spare: (each) => !each.shards, hint: "Leased to it" },
     { title: "Busy", number: true, text: (each) => percent(busy(each)), hint: "Of the last 10 s" },
     { title: "Share", number: true, text: (each) => percent(each.share), hint: "Of all slots" },
     { title: "Restarts", number: true, text: (each) => count(each.restarts), spare: (each) => each.restarts === 0 },
-    { title: "Besides", text: besides, spare: (each) => besides(each) === UNKNOWN },
+    { title: "Notes", text: besides, spare: (each) => besides(each) === UNKNOWN },
   ];
 }
 
@@ -46,7 +46,7 @@ function besides(each) {
   const told = [];
   if (each.stuck) told.push(`${count(each.stuck)} stuck`);
   if (each.draining.length) told.push(`${many(each.draining.length, "slot")} draining`);
-  if (each.detached) told.push(`detached${each.behind ? `: ${many(each.behind, "record")} of its key behind it` : ""}, other keys go on`);
+  if (each.detached) told.push(`detached${each.behind ? `: ${many(each.behind, "record")} of its key behind it` : ""}, other keys continue`);
   if (each.dropped) told.push(`${count(each.dropped)} dropped while full`);
   return told.join("; ") || UNKNOWN;
 }
@@ -63,10 +63,10 @@ const HOT = (shown) => [
   { title: "Key", text: (each) => key(each.key, each.slot, shown()) },
   { title: "Slot", brief: true, text: (each) => slot(each.slot) },
   { title: "Partition", text: (each) => each.partitions.map(([topic, number]) => `${topic}-${number}`).join(", ") || UNKNOWN },
-  { title: "Waiting", number: true, text: (each) => count(each.waiting), hint: "Records of it" },
-  { title: "Share", number: true, text: (each) => percent(each.share), hint: "Of what arrived in the last 30 s" },
+  { title: "Waiting", number: true, text: (each) => count(each.waiting), hint: "Waiting records of the key" },
+  { title: "Share", number: true, text: (each) => percent(each.share), hint: "Share of the records of the last 30 s" },
   { title: "Arrive", number: true, text: (each) => `${rate(each.rate)}/s`, hint: "Records per second" },
-  { title: "Run", number: true, text: (each) => (each.capacity === null ? UNKNOWN : `${rate(each.capacity)}/s`), hint: "Records per second that one worker runs of it" },
+  { title: "Run", number: true, text: (each) => (each.capacity === null ? UNKNOWN : `${rate(each.capacity)}/s`), hint: "Records of the key per second that one worker runs" },
   { title: "For", number: true, text: (each) => seconds(each.seconds) },
 ];
 
@@ -81,14 +81,14 @@ export function screen(root) {
       const spent = past.rate((sample) => sample.busy[`${name}/${each.name}`]);
       return spent === null ? null : Math.min(1, spent / Math.max(1, each.runs));
     };
-    const workers = table({ caption: "Workers", columns: columns(() => now.keys_shown, busy), keyOf: (each) => each.name, empty: "There is no worker, and nothing runs until there is one. In the pool pull, workers are your own code: one comes with join()." });
-    const leases = table({ caption: "Leases", columns: LEASES, keyOf: (each) => `${each.topic}/${each.partition}/${each.offset}`, empty: "No worker has a record just now." });
+    const workers = table({ caption: "Workers", columns: columns(() => now.keys_shown, busy), keyOf: (each) => each.name, empty: "There is no worker, so no record runs. In the pool pull, your own code adds workers with join()." });
+    const leases = table({ caption: "Leases", columns: LEASES, keyOf: (each) => `${each.topic}/${each.partition}/${each.offset}`, empty: "No worker has a record." });
     const hot = table({ caption: "Hot keys", columns: HOT(() => now.keys_shown), keyOf: (each) => each.slot, empty: "" });
     const choice = h("select", { id: `of-${name}` });
     choice.append(h("option", { value: "" }, "all workers"));
     choice.addEventListener("change", () => update());
     const bar = h("p", { class: "bar" }, h("label", { for: `of-${name}` }, "Of"), choice);
-    const first = panel(name === "default" ? "What each runs" : `What each runs in ${name}`, workers.node);
+    const first = panel(name === "default" ? "Running records" : `Running records of ${name}`, workers.node);
     const second = panel("Leases", bar, leases.node);
     const third = panel("Hot keys", hot.node);
     root.append(first.node, third.node, second.node);

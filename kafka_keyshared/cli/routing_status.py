@@ -1,22 +1,26 @@
-"""``keyshared ring where --status-url``: the worker of a key, and its records."""
+"""``keyshared routing show`` and ``routing where`` for a running instance."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kafka_keyshared.cli.instances import only_subscription, status_of
-from kafka_keyshared.cli.output import OutputFormat, write_result, write_table
-from kafka_keyshared.cli.ring import RoutingArguments, steps, where
+from kafka_keyshared.cli.output import Justify, OutputFormat, write_note, write_result, write_table
+from kafka_keyshared.cli.routing import RoutingArguments, steps, where
 from kafka_keyshared.cli.settings import typed_key
 from kafka_keyshared.core.keys.key_text import key_text
 from kafka_keyshared.core.routing.ranges import read_back
 from kafka_keyshared.core.routing.ring import VnodeRing
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import counted, does, in_words
 from kafka_keyshared.observability.diagnosis.hot import rates
 from kafka_keyshared.shared_status import HotKey
 from kafka_keyshared.status import SubscriptionStatus, WorkerStatus
+
+AWAY = "away"
+"""The state of a declared worker that is not present."""
 
 SHOWN = 10
 """Maximum number of records in a table."""
@@ -24,9 +28,114 @@ SHOWN = 10
 NEAR = 1e-6
 """Two shares of the slots are equal when they differ by less than this."""
 
-_SHARED = "by the ring; workers share what waits, so any of them runs it"
+_SHARED = "by the ring; workers share waiting records, so any of them may run it"
 _ELSEWHERE = ("running", "stuck", "opening")
 """States of a lane whose head is at a worker, or gone."""
+
+
+# --- show ---
+
+
+def show_running_verb(url: str, output: OutputFormat) -> int:
+    """Print the slots of each worker in an instance, and its draining slots."""
+    status = status_of(url, pending=True)
+    sub = only_subscription(status)
+    found = {
+        "slots": SLOTS,
+        "group": status.group,
+        "routing": sub.routing,
+        "on_unmatched": sub.on_unmatched,
+        "workers": [*_workers(sub)],
+        "unassigned": sub.unassigned,
+        "draining": [*_draining(sub)],
+        "drained": sub.drained_slots,
+    }
+    if output is OutputFormat.TABLE:
+        _print(found)
+    else:
+        write_result(found, output, "routing")
+    return 0
+
+
+def _workers(sub: SubscriptionStatus) -> Iterable[dict[str, Any]]:
+    """Return a row for each worker that is there, then for those that are away."""
+    there = [worker for worker in sub.workers if worker.state != "gone"]
+    for worker in there:
+        yield {
+            "name": worker.name,
+            "state": worker.state,
+            "share": worker.share,
+            "slots": round(worker.share * SLOTS),
+            "leased": worker.leased,
+            "ranges": sub.ranges.get(worker.name, ""),
+            "filters": [*sub.filters.get(worker.name, ())],
+        }
+    names = {worker.name for worker in there}
+    for name in dict.fromkeys((*sub.ranges, *sub.filters)):
+        if name not in names:
+            ranges, filters = sub.ranges.get(name, ""), [*sub.filters.get(name, ())]
+            yield {"name": name, "state": AWAY, "share": 0.0, "slots": 0, "leased": 0,
+                   "ranges": ranges, "filters": filters}  # fmt: skip
+
+
+def _draining(sub: SubscriptionStatus) -> Iterable[dict[str, Any]]:
+    """Return a row for each draining slot: holder, next owner, and the records that delay it."""
+    held: dict[tuple[str, int | None], list[str]] = {}
+    for each in sub.pending or ():
+        if each.draining:
+            name = f"{each.topic}-{each.partition}@{each.offset}{' (runs)' * each.running}"
+            held.setdefault((each.worker, each.slot), []).append(name)
+    for worker in sub.workers:
+        for drains in worker.draining:
+            yield {
+                "slot": drains.slot,
+                "holder": worker.name,
+                "owner": drains.owner,
+                "pending": drains.pending,
+                "blocked": drains.blocked,
+                "records": held.get((worker.name, drains.slot), []),
+            }
+
+
+def _print(found: dict[str, Any]) -> None:
+    columns: dict[str, Justify] = {
+        "worker": "left",
+        "state": "left",
+        "share": "right",
+        "slots": "right",
+        "leased": "right",
+        "ranges": "left",
+        "filters": "left",
+    }
+    write_table(
+        f"group {found['group']}, routing {found['routing']}",
+        columns,
+        [
+            (row["name"], row["state"], f"{row['share']:.2%}", f"{row['slots']:,}",
+             f"{row['leased']:,}", row["ranges"], " ".join(row["filters"]))
+            for row in found["workers"]
+        ],
+    )  # fmt: skip
+    if found["unassigned"]:
+        write_note(
+            f"without a worker: {found['unassigned']}; on_unmatched={found['on_unmatched']!r}"
+        )
+    if not found["draining"]:
+        write_note(f"no slot drains now; {found['drained']:,} have drained")
+        return
+    write_table(
+        f"{len(found['draining']):,} slots drain, {found['drained']:,} have drained",
+        {"slot": "right", "held by": "left", "for": "left", "pending": "right",
+         "blocked": "right", "records": "left"},
+        [
+            (str(row["slot"]), row["holder"], row["owner"] or "nobody", str(row["pending"]),
+             str(row["blocked"]), " ".join(row["records"][:3]))
+            for row in found["draining"]
+        ],
+    )  # fmt: skip
+
+
+# --- where ---
 
 
 def where_running_verb(
@@ -34,16 +143,16 @@ def where_running_verb(
 ) -> int:
     """Print the steps from a key to its worker in a running instance, and its current records."""
     if key is None:
-        raise ConfigError("ring where --status-url: give a key, as text or as hex:…")
+        raise ConfigError("routing where --status-url: give a key, as text or as hex:…")
     status = status_of(url, pending=True)
     found = where_running(only_subscription(status), typed_key(key), chosen)
     if output is not OutputFormat.TABLE:
-        write_result(found, output, "ring where")
+        write_result(found, output, "routing where")
         return 0
     write_table(
-        f"where a key goes in group {status.group}",
+        f"worker of a key in group {status.group}",
         {"": "left", " ": "left", "  ": "left"},
-        [*steps(found, "home"), *_rows(found)],
+        [*steps(found, "owner"), *_rows(found)],
     )
     return 0
 
@@ -61,7 +170,7 @@ def where_running(sub: SubscriptionStatus, key: bytes, chosen: RoutingArguments)
         found = where(key, routing, sub.slot_function)
         for each in ("vnode", "vnode_point"):
             del found[each]
-        found |= {"worker": None, "why": "no slot has an owner: any worker may have any record"}
+        found |= {"worker": None, "why": "no slot has an owner: any worker may run any record"}
     elif sub.routing == "ring":
         ring = VnodeRing(there, chosen.vnodes, chosen.weighed())
         found = where(key, ring, sub.slot_function)
@@ -69,11 +178,11 @@ def where_running(sub: SubscriptionStatus, key: bytes, chosen: RoutingArguments)
         other = any(abs(shares[each.name] - each.share) > NEAR for each in _there(sub))
         found["why"] = _SHARED if sub.shared is not None else "by the ring"
         if other:
-            found["why"] += "; its shares are others, so give --weight as the instance has it"
+            found["why"] += "; the instance has other shares: give its weights with --weight"
     else:
         found = where(key, read_back(sub.ranges, there), sub.slot_function)
     if any(sub.filters.values()):
-        found["why"] = "workers filter: among those that take the key its slot decides"
+        found["why"] = "workers have filters: the slot chooses among those that accept the key"
     slot, text = found["slot"], key_text(key)
     hot = () if sub.shared is None else sub.shared.hot_keys
     return found | {

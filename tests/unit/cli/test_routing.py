@@ -1,4 +1,4 @@
-"""`keyshared ring`: where a key goes, how even the ring is, what a resize moves."""
+"""`keyshared routing`: where a key goes, how even the ring is, what a resize moves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_key_goes_where_the_package_would_send_it(capsys: pytest.CaptureFixtur
     ring = VnodeRing([f"worker-{index}" for index in range(8)], ROUTING_VNODES)
     for number in range(20):
         key = f"order-{number}"
-        found = printed(capsys, "ring", "where", key, "--workers", 8)
+        found = printed(capsys, "routing", "where", key, "--workers", 8)
         assert found["slot"] == slot_of(key.encode()) == found["hash"] & 0xFFFF
         assert found["worker"] == ring.owner(found["slot"])
         name, _, vnode = found["vnode"].rpartition("-")
@@ -65,7 +65,7 @@ def test_the_slot_is_cut_out_of_the_hash_that_is_shown(
 ) -> None:
     assert function in SLOT_FUNCTIONS
     for key in ("", "a", "ключ", "hex:00ff80", *"bcdefgh"):
-        found = printed(capsys, "ring", "where", key, "--slot-function", function)
+        found = printed(capsys, "routing", "where", key, "--slot-function", function)
         assert found["slot"] == cut(found["hash"])
         assert found["slot"] == SLOT_FUNCTIONS[function](bytes.fromhex(found["bytes"]))
         assert found["slot_function"] == function
@@ -75,7 +75,7 @@ def test_the_slot_is_cut_out_of_the_hash_that_is_shown(
 def test_a_key_of_sixteen_bytes_has_the_slot_of_celeriant(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    asked = ("ring", "where", "--slot-function", "blake3_u16")
+    asked = ("routing", "where", "--slot-function", "blake3_u16")
     found = printed(capsys, *asked, "hex:" + "ff" * 16)
     assert (found["slot"], found["hash"]) == (34755, 0x650587C3)
     ended = in_process(capsys, *asked, "order-1")
@@ -87,9 +87,11 @@ def test_a_key_of_sixteen_bytes_has_the_slot_of_celeriant(
 def test_bytes_are_given_in_hex_and_a_null_key_has_no_slot(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert printed(capsys, "ring", "where", "hex:6f31")["bytes"] == b"o1".hex()
-    assert printed(capsys, "ring", "where", "hex:6f31") == printed(capsys, "ring", "where", "o1")
-    null = printed(capsys, "ring", "where", "--null")
+    assert printed(capsys, "routing", "where", "hex:6f31")["bytes"] == b"o1".hex()
+    assert printed(capsys, "routing", "where", "hex:6f31") == printed(
+        capsys, "routing", "where", "o1"
+    )
+    null = printed(capsys, "routing", "where", "--null")
     assert (null["key"], null["slot"], null["worker"]) == (None, None, None)
     assert "fewest leases" in null["why"]
 
@@ -97,7 +99,7 @@ def test_bytes_are_given_in_hex_and_a_null_key_has_no_slot(
 def test_the_shares_of_eight_workers_are_even_give_or_take_a_quarter(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    rows = printed(capsys, "ring", "show", "--workers", 8)["workers"]
+    rows = printed(capsys, "routing", "show", "--workers", 8)["workers"]
     assert [row["name"] for row in rows] == [f"worker-{index}" for index in range(8)]
     assert sum(row["share"] for row in rows) == 1
     assert sum(row["slots"] for row in rows) == SLOTS
@@ -110,7 +112,7 @@ def test_the_shares_of_eight_workers_are_even_give_or_take_a_quarter(
 def test_a_third_worker_takes_about_a_third_of_the_keys_and_the_others_keep_theirs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = ("ring", "simulate", "--workers", 2, "--add", 1, "--keys", 1000)
+    arguments = ("routing", "simulate", "--workers", 2, "--add", 1, "--keys", 1000)
     found = printed(capsys, *arguments)
     assert 0.15 <= found["moved_ratio"] <= 0.55
     assert found["moved_ratio"] == found["moved_keys"] / 1000
@@ -127,8 +129,8 @@ def test_a_third_worker_takes_about_a_third_of_the_keys_and_the_others_keep_thei
 def test_removing_what_was_added_moves_the_same_keys_back(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    there = printed(capsys, "ring", "simulate", "--workers", 2, "--add", 1)
-    back = printed(capsys, "ring", "simulate", "--workers", 3, "--remove", 1)
+    there = printed(capsys, "routing", "simulate", "--workers", 2, "--add", 1)
+    back = printed(capsys, "routing", "simulate", "--workers", 3, "--remove", 1)
     assert back["moved_keys"] == there["moved_keys"]
     assert back["minimum_ratio"] == there["minimum_ratio"]
     swapped = [
@@ -157,7 +159,7 @@ def test_removing_what_was_added_moves_the_same_keys_back(
 def test_a_wrong_question_is_refused(
     capsys: pytest.CaptureFixture[str], arguments: tuple[object, ...], said: str
 ) -> None:
-    ended = in_process(capsys, "ring", *arguments)
+    ended = in_process(capsys, "routing", *arguments)
     assert ended.status == 2
     assert said in ended.err
     assert ended.out == ""
@@ -175,7 +177,7 @@ def test_a_wrong_question_is_refused(
 def test_people_get_a_table(
     capsys: pytest.CaptureFixture[str], arguments: tuple[object, ...], shown: tuple[str, ...]
 ) -> None:
-    ended = in_process(capsys, "ring", *arguments)
+    ended = in_process(capsys, "routing", *arguments)
     assert ended.status == 0
     assert ended.err == ""
     for text in shown:
@@ -183,8 +185,8 @@ def test_people_get_a_table(
 
 
 def test_yaml_says_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = in_process(capsys, "ring", "show", "--workers", 2, "-o", "yaml")
-    told = printed(capsys, "ring", "show", "--workers", 2)
+    ended = in_process(capsys, "routing", "show", "--workers", 2, "-o", "yaml")
+    told = printed(capsys, "routing", "show", "--workers", 2)
     assert len(told["workers"]) == 2
     assert yaml.safe_load(ended.out) == told
 
@@ -194,7 +196,7 @@ def test_no_kafka_client_is_loaded() -> None:
         "import sys\nfrom kafka_keyshared.cli import main\nstatus = main()\n"
         "print(status, {'confluent_kafka', 'msgspec', 'fastavro'} & set(sys.modules))"
     )
-    ended = as_user("ring", "where", "k", "--json", command=(sys.executable, "-c", program))
+    ended = as_user("routing", "where", "k", "--json", command=(sys.executable, "-c", program))
     assert ended.out.splitlines()[-1] == "0 set()", ended.err
 
 
@@ -204,34 +206,34 @@ HALVES = ("--range", "worker-0=0-32767", "--range", "worker-1=32768-65535")
 def test_the_way_of_a_key_by_ranges_ends_at_the_range_of_its_slot(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    asked = ("ring", "where", "customer-7", "--workers", 2, "--routing", "sticky")
+    asked = ("routing", "where", "customer-7", "--workers", 2, "--routing", "sticky")
     found = printed(capsys, *asked, *HALVES)
     assert (found["slot"], found["range"], found["worker"]) == (3580, "0-32767", "worker-0")
     found = printed(capsys, *asked, "--range", "worker-1=9-10")
     assert (found["range"], found["worker"]) == ("11-65535", None)
-    assert "nobody's range" in found["why"]
+    assert "the slot is in no range" in found["why"]
     found = printed(capsys, *asked, "--range", "away=0-65535")
-    assert "not there" in found["why"]
-    assert "not there" in in_process(capsys, *asked, "--range", "away=0-65535").out
+    assert "absent worker" in found["why"]
+    assert "absent worker" in in_process(capsys, *asked, "--range", "away=0-65535").out
 
 
 def test_a_routing_by_ranges_is_shown_with_who_has_which(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = printed(capsys, "ring", "show", "--workers", 3, "--routing", "sticky", *HALVES[:2])
+    found = printed(capsys, "routing", "show", "--workers", 3, "--routing", "sticky", *HALVES[:2])
     assert [(each["name"], each["ranges"], each["slots"]) for each in found["workers"]] == [
         ("worker-0", "0-32767", SLOTS // 2),
         ("worker-1", "", 0),
         ("worker-2", "", 0),
         ("nobody", "32768-65535", SLOTS // 2),
     ]
-    found = printed(capsys, "ring", "show", "--workers", 2, "--routing", "exclusive")
+    found = printed(capsys, "routing", "show", "--workers", 2, "--routing", "exclusive")
     assert [each["ranges"] for each in found["workers"]] == ["0-65535", ""]
-    assert "worker-1" in in_process(capsys, "ring", "show", "--routing", "auto-split").out
+    assert "worker-1" in in_process(capsys, "routing", "show", "--routing", "auto-split").out
 
 
 def test_weights_are_shown_as_what_they_give(capsys: pytest.CaptureFixture[str]) -> None:
-    found = printed(capsys, "ring", "show", "--workers", 2, "--weight", "worker-0=3")
+    found = printed(capsys, "routing", "show", "--workers", 2, "--weight", "worker-0=3")
     assert [each["vnodes"] for each in found["workers"]] == [600, 200]
     assert found["workers"][0]["share"] > 0.6
 
@@ -240,7 +242,7 @@ def test_weights_are_shown_as_what_they_give(capsys: pytest.CaptureFixture[str])
     ("given", "said"),
     [
         (("--routing", "hash"), "--routing hash: give ring, sticky, auto-split or exclusive"),
-        (("--routing", "unordered"), "no slot is anybody's"),
+        (("--routing", "unordered"), "other routings assign no slots"),
         (("--range", "worker-0=0-9"), "--range is for --routing sticky, not for ring"),
         (("--routing", "exclusive", "--weight", "worker-0=2"), "--weight is for --routing ring"),
         (("--routing", "exclusive", *HALVES), "ranges are given and routing='exclusive' takes"),
@@ -254,6 +256,6 @@ def test_weights_are_shown_as_what_they_give(capsys: pytest.CaptureFixture[str])
 def test_a_routing_that_cannot_be_is_refused(
     given: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended = in_process(capsys, "ring", "show", *given)
+    ended = in_process(capsys, "routing", "show", *given)
     assert ended.status == 2
     assert said in " ".join(ended.err.split())

@@ -1,4 +1,4 @@
-"""`keyshared ring show`, `ring assign` and `ring filter` of an instance that runs."""
+"""`keyshared routing show`, `routing assign` and `routing filter` of an instance that runs."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def address(member: Member) -> str:
 
 
 def shown(capsys: pytest.CaptureFixture[str], member: Member) -> Any:
-    ended = in_process(capsys, "ring", "show", "--status-url", address(member), "--json")
+    ended = in_process(capsys, "routing", "show", "--status-url", address(member), "--json")
     assert ended.status == 0, ended.err
     return json.loads(ended.out)
 
 
 def assign(capsys: pytest.CaptureFixture[str], member: Member, *words: object) -> Ended:
-    return in_process(capsys, "ring", "assign", *words, "--status-url", address(member))
+    return in_process(capsys, "routing", "assign", *words, "--status-url", address(member))
 
 
 def test_who_has_what_is_shown_and_who_holds_up_a_slot_that_moves(  # noqa: PLR0917 - fixtures
@@ -119,7 +119,7 @@ def test_who_has_what_is_shown_and_who_holds_up_a_slot_that_moves(  # noqa: PLR0
     )  # fmt: skip
     assert (drains["pending"], drains["blocked"]) == (1, 1)
     assert drains["records"] == [f"{topic}-0@0 (runs)"]
-    table = in_process(capsys, "ring", "show", "--status-url", address(member))
+    table = in_process(capsys, "routing", "show", "--status-url", address(member))
     assert table.status == 0
     assert "1 slots drain" in table.out
     assert "worker-1" in table.out
@@ -142,7 +142,7 @@ def test_a_plan_is_printed_and_nothing_moves_without_execute(
     assert ended.status == 0
     assert "60001-60009" in ended.out
     assert "later" in ended.out or "away" in ended.out
-    assert ended.err == "nothing has changed; --execute does it\n"
+    assert ended.err == "nothing has changed; add --execute to make the change\n"
     ended = assign(capsys, member, "61000-61009", "worker-0", "--json")
     assert json.loads(ended.out) == {
         "moves": [{"slots": "61000-61009", "before": "nobody", "after": "worker-0"}]
@@ -187,8 +187,8 @@ def test_slots_are_given_to_nobody_shown_so_and_given_to_somebody_again(
         "worker-0": ("", 0),
         "worker-1": ("", 0),
     }
-    table = in_process(capsys, "ring", "show", "--status-url", address(member))
-    assert "nobody has 0-65535; on_unmatched='hold'" in table.err
+    table = in_process(capsys, "routing", "show", "--status-url", address(member))
+    assert "without a worker: 0-65535; on_unmatched='hold'" in table.err
     ended = assign(capsys, member, "0-99", "worker-1", "--json")
     assert json.loads(ended.out) == {
         "moves": [{"slots": "0-99", "before": "nobody", "after": "worker-1"}]
@@ -203,15 +203,15 @@ def test_slots_are_given_to_nobody_shown_so_and_given_to_somebody_again(
     [
         (("5-9", "worker-1"), 1, "range 0..32767 of worker 'worker-0' and 5..9 of worker "
          "'worker-1' overlap in 5..9: a slot has one owner; shorten one of them, or take the slots "
-         "over; --take-over takes them over"),
+         "over; --take-over takes them"),
         (("5-9", "nobody"), 1, "range 5..9 is for worker 'nobody', and there is none; give one of"),
-        (("5-9",), 2, "ring assign 5-9: give either a WORKER or --nobody"),
-        (("5-9", "worker-1", "--nobody"), 2, "ring assign 5-9: give either a WORKER or --nobody"),
+        (("5-9",), 2, "routing assign 5-9: give either a WORKER or --nobody"),
+        (("5-9", "worker-1", "--nobody"), 2, "assign 5-9: give either a WORKER or --nobody"),
         (("9-5", "worker-1"), 2, "the range 9-5 is inverted"),
         (("0-65536", "worker-1"), 2, "the range 0-65536 is out of bounds"),
         (("", "worker-1"), 2, "a range is empty"),
-        (("0-1,3-4", "worker-1"), 2, "ring assign 0-1,3-4: give one range, such as 0-1"),
-        (("61000-61009", "worker-1", "--execute"), 2, "ring assign --execute: give --token-file"),
+        (("0-1,3-4", "worker-1"), 2, "routing assign 0-1,3-4: give one range, such as 0-1"),
+        (("61000-61009", "worker-1", "--execute"), 2, "assign --execute: give --token-file"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_both_parties_before_anything_is_asked_for(
@@ -228,7 +228,7 @@ def test_what_cannot_be_is_refused_with_both_parties_before_anything_is_asked_fo
 
 
 def filtering(capsys: pytest.CaptureFixture[str], member: Member, *words: object) -> Ended:
-    return in_process(capsys, "ring", "filter", *words, "--status-url", address(member))
+    return in_process(capsys, "routing", "filter", *words, "--status-url", address(member))
 
 
 def takes(capsys: pytest.CaptureFixture[str], member: Member) -> dict[str, list[str]]:
@@ -247,7 +247,10 @@ def test_filters_are_planned_and_with_execute_given_while_it_runs(
     assert rows["worker-0"]["would_take"] == ["ship-*", "high-?"]
     assert rows["worker-1"]["takes"] == rows["worker-1"]["would_take"] == ["low-*", "high-*"]
     table = filtering(capsys, member, "worker-0", "ship-*")
-    assert (table.status, "nothing has changed; --execute does it" in table.err) == (0, True)
+    assert (table.status, "nothing has changed; add --execute to make the change" in table.err) == (
+        0,
+        True,
+    )
     assert takes(capsys, member) == before
     words = ("worker-0", "ship-*", "--token-file", token, "--execute", "--json")
     ended = filtering(capsys, member, *words)
@@ -263,11 +266,11 @@ def test_filters_are_planned_and_with_execute_given_while_it_runs(
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (("worker-7", "a*"), 1, "filters are for worker 'worker-7', and there is none; give one of "
+        (("worker-7", "a*"), 1, "there is no worker 'worker-7'; give one of "
          "worker-0, worker-1, later, or let it join first"),
-        (("worker-0",), 2, "ring filter worker-0: give either patterns or --every-key"),
+        (("worker-0",), 2, "routing filter worker-0: give either patterns or --every-key"),
         (("worker-0", "a*", "--every-key"), 2, "give either patterns or --every-key"),
-        (("worker-0", "a*", "--execute"), 2, "ring filter --execute: give --token-file"),
+        (("worker-0", "a*", "--execute"), 2, "routing filter --execute: give --token-file"),
     ],
 )  # fmt: skip
 def test_filters_that_cannot_be_are_refused_by_name(
@@ -296,11 +299,11 @@ def test_a_wrong_token_is_refused_by_the_instance(
 
 def test_who_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     for verb in (("show",), ("assign", "0-9", "worker-0"), ("filter", "worker-0", "a*")):
-        ended = in_process(capsys, "ring", *verb, "--status-url", "http://127.0.0.1:9")
+        ended = in_process(capsys, "routing", *verb, "--status-url", "http://127.0.0.1:9")
         assert ended.status == 1
         assert "http://127.0.0.1:9/status" in ended.err
         assert "no answer: " in ended.err
-    ended = in_process(capsys, "ring", "assign", "0-9", "worker-0")
+    ended = in_process(capsys, "routing", "assign", "0-9", "worker-0")
     assert ended.status == 2
     assert "give --status-url" in ended.err
 
@@ -322,7 +325,9 @@ def test_where_a_record_of_a_key_runs_is_said_with_its_home(
 
         def where() -> Any:
             url = address(member)
-            ended = in_process(capsys, "ring", "where", LOW.decode(), "--status-url", url, "--json")
+            ended = in_process(
+                capsys, "routing", "where", LOW.decode(), "--status-url", url, "--json"
+            )
             assert ended.status == 0, ended.err
             return json.loads(ended.out)
 
@@ -332,7 +337,7 @@ def test_where_a_record_of_a_key_runs_is_said_with_its_home(
         (now,) = told["now"]
         assert (now["record"], now["waiting"]) == (f"{topic}-0@0", 1)
         assert {told["worker"], now["worker"]} <= {"worker-0", "worker-1"}
-        assert "by the ring; workers share what waits" in told["why"]
+        assert "by the ring; workers share waiting records" in told["why"]
         handler.go_on.set()
         eventually(lambda: where()["now"] == [], WAIT)
     finally:

@@ -1,4 +1,4 @@
-"""``keyshared ring``: owner of a key, balance, effect of a resize.
+"""``keyshared routing``: owner of a key, balance, effect of a resize.
 
 Nothing here connects to Kafka, because the workers' names alone determine the owner of a key.
 """
@@ -56,8 +56,8 @@ class RoutingArguments(NamedTuple):
             return VnodeRing(names, self.vnodes, self.weighed())
         if self.routing not in MODES or self.routing == "unordered":
             raise ConfigError(
-                f"--routing {self.routing}: give ring, sticky, auto-split or exclusive; in any "
-                "other no slot is anybody's"
+                f"--routing {self.routing}: give ring, sticky, auto-split or exclusive; "
+                "other routings assign no slots"
             )
         ranges = {name: parse_ranges(text) for name, text in _pairs("--range", self.ranges).items()}
         if self.weights:
@@ -77,7 +77,7 @@ def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name or name in found:
-            raise ConfigError(f"{flag} {text}: give WORKER=…, each worker once")
+            raise ConfigError(f"{flag} {text}: give WORKER=VALUE, each worker once")
         found[name] = value
     return found
 
@@ -101,7 +101,7 @@ def where_verb(
     routing = chosen.make()
     if null:
         if key is not None:
-            raise ConfigError("ring where: give a key or --null, not both")
+            raise ConfigError("routing where: give a key or --null, not both")
         result: dict[str, Any] = {
             "key": None,
             "slot": None,
@@ -110,11 +110,11 @@ def where_verb(
         }
     elif key is None:
         raise ConfigError(
-            "ring where: give a key, as text or as hex:…, or --null for records without a key"
+            "routing where: give a key, as text or as hex:…, or --null for records without a key"
         )
     else:
         result = where(typed_key(key), routing, slot_function)
-    title = f"where a key goes among {chosen.workers} workers"
+    title = f"worker of a key among {chosen.workers} workers"
     if output is OutputFormat.TABLE and key is not None:
         write_table(title, {"": "left", " ": "left", "  ": "left"}, steps(result))
     else:
@@ -175,8 +175,8 @@ def where(key: bytes, routing: Routing, slot_function: str) -> dict[str, Any]:
 
 
 _WHY = {
-    Unowned.NOBODY: "the slot is in nobody's range: on_unmatched says what follows",
-    Unowned.AWAY: "the slot was assigned to a worker that is not there: its records are held",
+    Unowned.NOBODY: "the slot is in no range: on_unmatched applies",
+    Unowned.AWAY: "the slot is assigned to an absent worker: its records are held",
 }
 
 
@@ -185,7 +185,7 @@ def show_verb(chosen: RoutingArguments, output: OutputFormat) -> int:
     routing = chosen.make()
     rows = shares(routing)
     if output is not OutputFormat.TABLE:
-        write_result({"slots": SLOTS, "workers": rows}, output, "ring")
+        write_result({"slots": SLOTS, "workers": rows}, output, "routing")
         return 0
     even = SLOTS / chosen.workers
     last = "vnodes" if isinstance(routing, VnodeRing) else "ranges"
@@ -236,19 +236,19 @@ def simulate_verb(  # noqa: PLR0917 - each is an option of the command line
 ) -> int:
     """Print the effect of a resize."""
     if (add > 0) == (remove > 0):
-        raise ConfigError("ring simulate: give --add N or --remove N, one of them")
+        raise ConfigError("routing simulate: give --add N or --remove N, one of them")
     if remove >= workers:
         raise ConfigError(
-            f"ring simulate: --remove {remove} leaves none of {workers} workers; remove fewer"
+            f"routing simulate: --remove {remove} leaves none of {workers} workers; remove fewer"
         )
     before, after = make_ring(workers, vnodes), make_ring(workers + add - remove, vnodes)
     result = simulate(before, after, keys, seed)
     if output is not OutputFormat.TABLE:
-        write_result(result, output, "ring simulate")
+        write_result(result, output, "routing simulate")
         return 0
     write_table(
         f"{workers} workers become {len(after.workers)}: {result['moved_keys']:,} of {keys:,} keys "
-        f"move ({result['moved_ratio']:.1%}; to stay even takes {result['minimum_ratio']:.1%})",
+        f"move ({result['moved_ratio']:.1%}; an even load needs {result['minimum_ratio']:.1%})",
         {"worker": "left", "keys before": "right", "keys after": "right", "change": "right"},
         [
             (row["name"], f"{row['before']:,}", f"{row['after']:,}",

@@ -1,4 +1,4 @@
-"""`keyshared ring where --status-url`: the home of a key, and where its records are now."""
+"""`keyshared routing where --status-url`: the owner of a key, and where its records are now."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from kafka_keyshared.cli import ring_where
-from kafka_keyshared.cli.ring import RoutingArguments
-from kafka_keyshared.cli.ring_where import where_running
+from kafka_keyshared.cli import routing_status
+from kafka_keyshared.cli.routing import RoutingArguments
+from kafka_keyshared.cli.routing_status import where_running
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.routing.ring import VnodeRing
@@ -51,21 +51,21 @@ def asked(of: Harness, key: bytes = KEY, chosen: RoutingArguments = CHOSEN) -> d
     return where_running(seen(of).subscriptions[0], key, chosen)
 
 
-def test_the_home_of_a_key_is_the_owner_of_its_slot_by_the_ring() -> None:
+def test_the_worker_of_a_key_is_the_owner_of_its_slot_by_the_ring() -> None:
     ring = VnodeRing(NAMES, 200)
     for number in range(20):
         key = b"key-%d" % number
         found = asked(harness(), key)
         assert found["slot"] == slot_of(key)
         assert found["worker"] == ring.owner(slot_of(key))
-    assert found["why"] == "by the ring; workers share what waits, so any of them runs it"
+    assert found["why"] == "by the ring; workers share waiting records, so any of them may run it"
     assert asked(harness(replace(SHARED, pooled=False)))["why"] == "by the ring"
 
 
 def test_weights_are_not_in_the_status_and_are_asked_for() -> None:
     weighed = replace(SHARED, pooled=False, routing=RoutingSettings(weights={"worker-1": 3.0}))
     of = harness(weighed)
-    assert "so give --weight as the instance has it" in asked(of)["why"]
+    assert "the instance has other shares" in asked(of)["why"]
     found = asked(of, chosen=CHOSEN._replace(weights=("worker-1=3",)))
     assert found["why"] == "by the ring"
     assert found["worker"] == of.sub().routing.owner_name(slot_of(KEY))
@@ -82,7 +82,7 @@ def test_ranges_of_the_instance_are_its_own() -> None:
     assert found["worker"] is None
     filters: dict[str, list[str | bytes]] = {"worker-1": ["x*"]}
     found = asked(harness(replace(SHARED, routing=RoutingSettings(filters=filters))))
-    assert found["why"].startswith("workers filter")
+    assert found["why"].startswith("workers have filters")
 
 
 def test_the_slot_function_is_that_of_the_instance() -> None:
@@ -147,11 +147,11 @@ def test_it_is_printed_as_a_table_or_as_json(
         assert (url, pending) == (URL, True)
         return msgspec.json.decode(msgspec.json.encode(seen(of)), type=Status)
 
-    monkeypatch.setattr(ring_where, "status_of", status_at)
-    arguments = ("ring", "where", KEY.decode(), "--status-url", URL)
+    monkeypatch.setattr(routing_status, "status_of", status_at)
+    arguments = ("routing", "where", KEY.decode(), "--status-url", URL)
     shown = in_process(capsys, *arguments)
     assert shown.status == 0, shown.err
-    for said in ("group billing", "home", "orders-0@0", "running on worker-", "in the mailbox of"):
+    for said in ("group billing", "owner", "orders-0@0", "running on worker-", "in the mailbox of"):
         assert said in shown.out
     found = json.loads(in_process(capsys, *arguments, "--json").out)
     assert [each["state"] for each in found["now"]] == ["running", "leased"]
