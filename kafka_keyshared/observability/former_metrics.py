@@ -44,6 +44,8 @@ FORMER_LABELS: Mapping[tuple[str, str], str] = {
 
 _METRIC = re.compile(r"\b(keyshared_\w+?)(_bucket|_sum|_count|_created)?\b")
 _LABEL = re.compile(r'\b(outcome|cause)\s*(?:=~?|!=|!~)\s*\\?["\']([^"\'\\]*)')
+_DLQ = "keyshared_dlq_"
+"""The start of the one metric whose label ``outcome`` is called ``result`` now."""
 
 
 class FormerName(NamedTuple):
@@ -62,5 +64,8 @@ def former_names(text: str) -> Iterator[FormerName]:
                 yield FormerName(number, name + ending, successor + ending)
         for label, values in _LABEL.findall(line):
             for value in values.split("|"):
-                if (successor := FORMER_LABELS.get((label, value))) is not None:
+                successor = FORMER_LABELS.get((label, value))
+                if successor is not None:
+                    if label == "outcome" and _DLQ in line:  # all its outcomes are results now
+                        successor = f'result="{value}"'
                     yield FormerName(number, f'{label}="{value}"', successor)

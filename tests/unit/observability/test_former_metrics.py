@@ -32,6 +32,11 @@ def test_a_former_name_is_no_longer_served_and_its_successor_is(
     assert successor.partition("{")[0] in SERVED
 
 
+def test_a_failed_dead_letter_is_no_failed_attempt() -> None:
+    found = list(former_names('increase(keyshared_dlq_records_total{outcome="failed"}[10m])'))
+    assert [each.successor for each in found] == ["keyshared_dlq_writes_total", 'result="failed"']
+
+
 def test_the_page_has_the_whole_table() -> None:
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
     listed = re.findall(r"^\| `(.+?)` \| `(.+?)` \|$", page.partition("## Former names")[2], re.M)
