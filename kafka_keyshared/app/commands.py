@@ -15,7 +15,6 @@ from kafka_keyshared.core.offsets.commit_metadata import DEFAULT_SUBSCRIPTION
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.subscription.settings import worker_names
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.former_names import RefusesFormerNames
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.platform.forks import refuse_in_child
 from kafka_keyshared.platform.reentry_guard import refuse_inside_handler
@@ -34,7 +33,7 @@ ANSWERED_WITHIN = 10.0
 _PLACE = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)@(?P<offset>\d+)")
 
 
-class Orderable(RefusesFormerNames):
+class Orderable:
     """The orders of an app: about its closed keys, its fetching and its workers.
 
     Call the methods from any thread but a worker's. A closed key is one whose records wait for one

@@ -52,6 +52,7 @@ from kafka_keyshared.executors.handling.outputs import Take
 from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.executors.pull.pull_inflight import Cell
 from kafka_keyshared.executors.threads.pool import ThreadPool
+from kafka_keyshared.former_names import RefusesFormerNames
 from kafka_keyshared.logs import check_logging, log_of
 from kafka_keyshared.platform import gc_tuning
 from kafka_keyshared.platform.green import refuse_green_threads
@@ -102,7 +103,7 @@ class Hooks:
     outputs: Take | None = None
 
 
-class KeyShared(Handling, Orderable, Looked):
+class KeyShared(Handling, Orderable, Looked, RefusesFormerNames):
     """Runs a handler over topics of a consumer group: each key in order, many keys at once.
 
     - ``conf`` is the dict that ``confluent_kafka.Consumer`` takes.
