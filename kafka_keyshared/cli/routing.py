@@ -175,7 +175,7 @@ def where(key: bytes, routing: Routing, slot_function: str) -> dict[str, Any]:
 
 
 _WHY = {
-    Unowned.NOBODY: "the slot is in no range: on_unmatched applies",
+    Unowned.UNASSIGNED: "the slot is in no range: on_unmatched applies",
     Unowned.AWAY: "the slot is assigned to an absent worker: its records are held",
 }
 

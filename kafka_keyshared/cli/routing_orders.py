@@ -42,14 +42,14 @@ class SlotAssignment(NamedTuple):
 
     @classmethod
     def typed(
-        cls, text: str, worker: str | None, *, nobody: bool, take_over: bool, timeout: float
+        cls, text: str, worker: str | None, *, unassign: bool, take_over: bool, timeout: float
     ) -> SlotAssignment:
         """Return the request; raise :class:`ConfigError` unless ``text`` is exactly one range.
 
-        It also raises for both a worker and ``nobody``, and for neither.
+        It also raises for both a worker and ``unassign``, and for neither.
         """
-        if nobody is (worker is not None):
-            raise ConfigError(f"routing assign {text}: give either a WORKER or --nobody")
+        if unassign is (worker is not None):
+            raise ConfigError(f"routing assign {text}: give either a WORKER or --unassign")
         first, *more = parse_ranges(text)
         if more:
             raise ConfigError(f"routing assign {text}: give one range, such as {first}")

@@ -128,7 +128,7 @@ def _print(found: dict[str, Any]) -> None:
         {"slot": "right", "held by": "left", "for": "left", "pending": "right",
          "blocked": "right", "records": "left"},
         [
-            (str(row["slot"]), row["holder"], row["owner"] or "nobody", str(row["pending"]),
+            (str(row["slot"]), row["holder"], row["owner"] or "unassigned", str(row["pending"]),
              str(row["blocked"]), " ".join(row["records"][:3]))
             for row in found["draining"]
         ],

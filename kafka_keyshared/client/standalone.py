@@ -70,14 +70,14 @@ def outsider(
     try:
         return Consumer(own)
     except (KafkaException, TypeError, ValueError) as error:
-        if (missing := no_token(own, text_of(error))) is not None and _lets_nobody_in(error):
+        if (missing := no_token(own, text_of(error))) is not None and _refuses_all(error):
             raise BrokerUnavailableError(
                 f"no token for the brokers at {address_of(conf)}: {missing}"
             ) from error
         raise refused(error) from error
 
 
-def _lets_nobody_in(error: Exception) -> bool:
+def _refuses_all(error: Exception) -> bool:
     """Return whether a client was not made because it got no token in time."""
     reason = error.args[0] if error.args else None
     return isinstance(reason, KafkaError) and reason.code() == KafkaError.SASL_AUTHENTICATION_FAILED

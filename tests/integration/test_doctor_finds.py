@@ -139,7 +139,7 @@ def test_a_broker_that_is_down(doctor: Doctor) -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
     found = doctor("-b", address, "-t", "t", "-g", "g", "--dlq", "auto")
     said = (address, "Connection refused", "nothing listens there", "see that the broker runs")
-    expect(found, "broker", "fail", "nobody-listens", *said)
+    expect(found, "broker", "fail", "no-listener", *said)
     assert statuses(found) == ["skipped", "ok", "fail"] + ["skipped"] * (len(found) - 3), (
         "told once"
     )

@@ -145,7 +145,7 @@ def test_a_plan_is_printed_and_nothing_moves_without_execute(
     assert ended.err == "nothing has changed; add --execute to make the change\n"
     ended = assign(capsys, member, "61000-61009", "worker-0", "--json")
     assert json.loads(ended.out) == {
-        "moves": [{"slots": "61000-61009", "before": "nobody", "after": "worker-0"}]
+        "moves": [{"slots": "61000-61009", "before": "unassigned", "after": "worker-0"}]
     }
     rows = shown(capsys, member)["workers"]
     assert rows[0]["ranges"] == f"0-{HALF - 1}"
@@ -170,14 +170,14 @@ def test_slots_are_given_to_nobody_shown_so_and_given_to_somebody_again(
 ) -> None:
     handler.go_on.set()
     assert shown(capsys, member)["unassigned"] == "60010-65535"
-    ended = assign(capsys, member, "59000-61000", "--nobody", "--json")
+    ended = assign(capsys, member, "59000-61000", "--unassign", "--json")
     assert json.loads(ended.out) == {
         "moves": [
-            {"slots": "59000-60000", "before": "worker-1", "after": "nobody"},
-            {"slots": "60001-60009", "before": "away", "after": "nobody"},
+            {"slots": "59000-60000", "before": "worker-1", "after": "unassigned"},
+            {"slots": "60001-60009", "before": "away", "after": "unassigned"},
         ]
     }
-    everything = ("0-65535", "--nobody", "--token-file", token, "--execute", "--json")
+    everything = ("0-65535", "--unassign", "--token-file", token, "--execute", "--json")
     ended = assign(capsys, member, *everything)
     assert ended.status == 0, ended.err
     assert json.loads(ended.out) == {}
@@ -191,7 +191,7 @@ def test_slots_are_given_to_nobody_shown_so_and_given_to_somebody_again(
     assert "without a worker: 0-65535; on_unmatched='hold'" in table.err
     ended = assign(capsys, member, "0-99", "worker-1", "--json")
     assert json.loads(ended.out) == {
-        "moves": [{"slots": "0-99", "before": "nobody", "after": "worker-1"}]
+        "moves": [{"slots": "0-99", "before": "unassigned", "after": "worker-1"}]
     }
     words = ("0-65535", "worker-0", "--token-file", token, "--execute", "--json")
     assert json.loads(assign(capsys, member, *words).out) == {"worker-0": "0-65535"}
@@ -205,8 +205,8 @@ def test_slots_are_given_to_nobody_shown_so_and_given_to_somebody_again(
          "'worker-1' overlap in 5..9: a slot has one owner; shorten one of them, or take the slots "
          "over; --take-over takes them"),
         (("5-9", "nobody"), 1, "range 5..9 is for worker 'nobody', and there is none; give one of"),
-        (("5-9",), 2, "routing assign 5-9: give either a WORKER or --nobody"),
-        (("5-9", "worker-1", "--nobody"), 2, "assign 5-9: give either a WORKER or --nobody"),
+        (("5-9",), 2, "routing assign 5-9: give either a WORKER or --unassign"),
+        (("5-9", "worker-1", "--unassign"), 2, "assign 5-9: give either a WORKER or --unassign"),
         (("9-5", "worker-1"), 2, "the range 9-5 is inverted"),
         (("0-65536", "worker-1"), 2, "the range 0-65536 is out of bounds"),
         (("", "worker-1"), 2, "a range is empty"),

@@ -87,7 +87,7 @@ class Ranges(RuleBasedStateMachine):
     @invariant()
     def each_slot_is_whose_the_oracle_says(self) -> None:
         expected: dict[str | None, Owner] = dict.fromkeys(NAMES, Unowned.AWAY)
-        expected[None] = Unowned.NOBODY
+        expected[None] = Unowned.UNASSIGNED
         expected.update((name, name) for name in self.there)
         owners = [expected[name] for name in self.names]
         assert by_partition(self.ranges) == owners
@@ -227,4 +227,4 @@ def test_a_key_goes_to_the_ring_of_those_present_that_want_it(
         ]
         able = [name for name in takers if name in there]
         expected: Owner = VnodeRing(able, 5).owner(slot) if able else Unowned.AWAY
-        assert owner(key, slot) == (expected if takers else Unowned.NOBODY)
+        assert owner(key, slot) == (expected if takers else Unowned.UNASSIGNED)

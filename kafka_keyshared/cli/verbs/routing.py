@@ -105,8 +105,8 @@ def routing_assign(  # noqa: PLR0917 - each is an option of the command line
     worker: Annotated[
         str | None, typer.Argument(metavar="WORKER", help="New owner of the slots.")
     ] = None,
-    nobody: Annotated[
-        bool, typer.Option("--nobody", help="Leave the slots without a worker.")
+    unassign: Annotated[
+        bool, typer.Option("--unassign", help="Leave the slots without a worker.")
     ] = False,
     status_url: StatusUrl = None,
     token_file: TokenFile = None,
@@ -127,7 +127,9 @@ def routing_assign(  # noqa: PLR0917 - each is an option of the command line
     """
     from kafka_keyshared.cli.routing_orders import SlotAssignment, assign_verb
 
-    asked = SlotAssignment.typed(slots, worker, nobody=nobody, take_over=take_over, timeout=timeout)
+    asked = SlotAssignment.typed(
+        slots, worker, unassign=unassign, take_over=take_over, timeout=timeout
+    )
     shown = OutputFormat.JSON if json else output
     return assign_verb(status_url, asked, token_file, execute=execute, output=shown)
 

@@ -25,7 +25,7 @@ from kafka_keyshared.model import named_key
 from kafka_keyshared.status import LaneStatus
 
 EVENTS = {
-    LaneAction.UNBLOCK: LaneEvent.RELEASED,
+    LaneAction.UNBLOCK: LaneEvent.UNBLOCKED,
     LaneAction.DROP: LaneEvent.DROPPED,
     LaneAction.DEAD_LETTER: LaneEvent.SENT,
 }
@@ -80,7 +80,7 @@ _FOLLOWS = {
 
 def _not_of_this(sub: Subscription, closed: ClosedLane, event: LaneEvent) -> str:
     """Return why this lane refuses an order that its state allows; empty if it does not."""
-    if event is LaneEvent.RELEASED and closed.unreadable:
+    if event is LaneEvent.UNBLOCKED and closed.unreadable:
         # A handler would get it at any time, concurrently with other records of its key.
         letter = ", dead-letter it," if sub.settings.dlq else ""
         return (
@@ -132,7 +132,7 @@ def _nothing_or_several(order: LaneOrder, found: list[ClosedLane]) -> str:
 def _unblock(sub: Subscription, closed: ClosedLane, now: float, at_ms: int) -> list[Command]:
     del now, at_ms
     was = closed.state
-    closed.on(LaneEvent.RELEASED)
+    closed.on(LaneEvent.UNBLOCKED)
     sub.diverted.drop(closed.lane)
     if was is LaneState.BLOCKED:
         closed.failures = 0  # it has all its attempts again

@@ -59,7 +59,7 @@ class LaneEvent(enum.Enum):
     BLOCK = "it is to block the lane"
     DIVERT = "it and all that follow are to go to the dead-letter topic"
     SETTLED = "it is settled: done, dropped, or its dead letter is acknowledged"
-    RELEASED = "an operator orders that the lane goes on with it"
+    UNBLOCKED = "an operator orders that the lane goes on with it"
     DROPPED = "an operator orders that it is dropped"
     SENT = "an operator orders that it goes to the dead-letter topic"
     FORGOTTEN = "it goes with its partition"
@@ -79,7 +79,7 @@ LANE_TABLE: Mapping[LaneState, Mapping[LaneEvent, LaneState]] = {
         _E.BLOCK: _S.BLOCKED,
         _E.DIVERT: _S.DIVERTING,
         _E.SETTLED: _S.OPENING,
-        _E.RELEASED: _S.WAITING,
+        _E.UNBLOCKED: _S.WAITING,
         _E.DROPPED: _S.OPENING,
         _E.SENT: _S.DEAD_LETTERING,
         _E.FORGOTTEN: _S.OPENING,
@@ -115,19 +115,19 @@ LANE_TABLE: Mapping[LaneState, Mapping[LaneEvent, LaneState]] = {
         _E.FORGOTTEN: _S.OPENING,
     },
     _S.BLOCKED: {
-        _E.RELEASED: _S.WAITING,
+        _E.UNBLOCKED: _S.WAITING,
         _E.DROPPED: _S.OPENING,
         _E.SENT: _S.DEAD_LETTERING,
         _E.FORGOTTEN: _S.OPENING,
     },
     _S.DIVERTING: {
         _E.SETTLED: _S.DIVERTED,
-        _E.RELEASED: _S.DEAD_LETTERING,
+        _E.UNBLOCKED: _S.DEAD_LETTERING,
         _E.FORGOTTEN: _S.DIVERTED,
     },
     _S.DIVERTED: {
         _E.DIVERT: _S.DIVERTING,
-        _E.RELEASED: _S.OPENING,
+        _E.UNBLOCKED: _S.OPENING,
         _E.FORGOTTEN: _S.OPENING,
     },
     _S.OPENING: {},

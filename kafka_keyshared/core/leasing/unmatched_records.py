@@ -19,13 +19,17 @@ from kafka_keyshared.model import About, Record, partition_of
 
 def look(sub: Subscription, now: float) -> list[Command]:
     """Apply the policy to records without a worker since the last look."""
-    policy, nobody, away = sub.settings.routing.on_unmatched, sub.unowned.nobody, sub.unowned.away
+    policy, unassigned, away = (
+        sub.settings.routing.on_unmatched,
+        sub.unowned.unassigned,
+        sub.unowned.away,
+    )
     commands: list[Command] = []
-    if not nobody.empty() or nobody.retries:
+    if not unassigned.empty() or unassigned.retries:
         if policy == "skip":
-            _skip(sub, nobody)
+            _skip(sub, unassigned)
         elif policy == "error":
-            record = next(nobody.waiting(), None)
+            record = next(unassigned.waiting(), None)
             about = None if record is None else _about(sub, record)
             return [Halt(RecordUnmatched(about, sub.name))]
     if len(away) > sub.unowned.told:

@@ -168,11 +168,11 @@ class FilteredSlots:
     def owner(self, wide: int, routing: Routing) -> Owner:
         """Return the worker that gets the keys of a wide slot.
 
-        ``Unowned.NOBODY`` if none was declared to take them, ``Unowned.AWAY`` if all of those are
-        away.
+        It is ``Unowned.UNASSIGNED`` if no worker was declared to take them, and ``Unowned.AWAY`` if
+        all of those workers are away.
         """
         takers = self._takers[wide // SLOTS]
-        return routing.owner_among(wide % SLOTS, takers) if takers else Unowned.NOBODY
+        return routing.owner_among(wide % SLOTS, takers) if takers else Unowned.UNASSIGNED
 
     def _set_of(self, key: bytes) -> int:
         takers = self.filters.takers(key)

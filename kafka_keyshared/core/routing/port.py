@@ -21,7 +21,7 @@ from kafka_keyshared.hashing import SLOTS
 class Unowned(enum.IntEnum):
     """Why a slot has no worker; below 0, where the indices of workers begin."""
 
-    NOBODY = -1
+    UNASSIGNED = -1
     """No worker was ever declared for it: ``on_unmatched`` decides what happens to its records."""
     AWAY = -2
     """The worker declared for it is away: its records are held until that worker is present."""

@@ -94,11 +94,11 @@ class StickyRanges(Routing):
         start = 0
         for each in self.ranges:
             if each.first > start:
-                yield Unowned.NOBODY, each.first - start
+                yield Unowned.UNASSIGNED, each.first - start
             yield place.get(each.worker, Unowned.AWAY), each.last - each.first + 1
             start = each.last + 1
         if start < SLOTS:
-            yield Unowned.NOBODY, SLOTS - start
+            yield Unowned.UNASSIGNED, SLOTS - start
 
     def uncovered(self, names: AbstractSet[str] | None = None) -> Sequence[SlotSpan]:
         """Return the slots that are in no range of these workers (None: of any)."""
@@ -107,10 +107,10 @@ class StickyRanges(Routing):
         for each in self.ranges:
             if names is None or each.worker in names:
                 if each.first > start:
-                    found.append(SlotSpan(start, each.first - 1, Unowned.NOBODY))
+                    found.append(SlotSpan(start, each.first - 1, Unowned.UNASSIGNED))
                 start = each.last + 1
         if start < SLOTS:
-            found.append(SlotSpan(start, SLOTS - 1, Unowned.NOBODY))
+            found.append(SlotSpan(start, SLOTS - 1, Unowned.UNASSIGNED))
         return found
 
     def assigned(self, first: int, last: int, worker: str) -> StickyRanges:
@@ -135,7 +135,7 @@ class StickyRanges(Routing):
 
         Raises :class:`~kafka_keyshared.errors.ConfigError` for an invalid range.
         """
-        return _made(self.workers, self._beside(Range(*_slots((first, last), "nobody"), "")))
+        return _made(self.workers, self._beside(Range(*_slots((first, last), "unassigned"), "")))
 
     def given(self, first: int, last: int, worker: str | None, *, take_over: bool) -> StickyRanges:
         """Return the ranges after an order: the worker gets the slots; None leaves them unowned.
@@ -170,7 +170,7 @@ class StickyRanges(Routing):
 
     def _owner(self, found: Range | None) -> Owner:
         if found is None:
-            return Unowned.NOBODY
+            return Unowned.UNASSIGNED
         return found.worker if found.worker in self.workers else Unowned.AWAY
 
     def _beside(self, asked: Range) -> list[Range]:
@@ -208,7 +208,7 @@ def read_back(ranges: Mapping[str, str], workers: Sequence[str]) -> StickyRanges
     return StickyRanges({name: parse_ranges(text) for name, text in ranges.items()}, workers)
 
 
-def nobodys(routing: Routing) -> str:
+def unassigned_slots(routing: Routing) -> str:
     """Return the slots in no range, in the form of a worker's slots; often empty."""
     return ",".join(f"{first}-{last}" for first, last, _ in routing.uncovered())
 

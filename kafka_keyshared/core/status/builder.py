@@ -11,7 +11,7 @@ from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.keys.key_text import key_text
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState, oldest_blocked
 from kafka_keyshared.core.routing.filters import shown
-from kafka_keyshared.core.routing.ranges import nobodys, written
+from kafka_keyshared.core.routing.ranges import unassigned_slots, written
 from kafka_keyshared.core.status.details import (
     PENDING_MOST,
     away,
@@ -184,7 +184,7 @@ def _subscription(look: _StatusLook, sub: Subscription) -> SubscriptionStatus:
         routing=sub.settings.routing.mode,
         on_unmatched=sub.settings.routing.on_unmatched,
         ranges=written(sub.table.routing),
-        unassigned=nobodys(sub.table.routing),
+        unassigned=unassigned_slots(sub.table.routing),
         filters=shown(sub.table.filtered),
         workers=tuple(_worker(look, sub, worker, drains.get(worker.id, ())) for worker in workers),
         records=sub.window.records,

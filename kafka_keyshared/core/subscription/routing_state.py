@@ -210,8 +210,8 @@ class SlotOwnership:
     def _keyless_are(self) -> Unowned:
         """Return why keyless records have no worker while none takes them."""
         filtered = self.table.filtered
-        nobody = filtered is not None and not filtered.filters.catch_alls
-        return Unowned.NOBODY if nobody else Unowned.AWAY
+        unassigned = filtered is not None and not filtered.filters.catch_alls
+        return Unowned.UNASSIGNED if unassigned else Unowned.AWAY
 
     def alone(self) -> list[Record]:
         """Return the list that takes keyless records as they come."""

@@ -19,23 +19,23 @@ from kafka_keyshared.model import Record
 
 
 class UnownedRows:
-    """Rows without a holder: ``away`` for absent workers, ``nobody`` for records without a worker.
+    """Rows without a holder: ``away`` for absent workers, ``unassigned`` for no worker at all.
 
-    With ``hold`` they are one row. With ``skip`` and ``error`` the records leave ``nobody`` within
-    the event that put them there.
+    With ``hold`` they are one row. With ``skip`` and ``error`` the records leave ``unassigned``
+    within the event that put them there.
     """
 
     def __init__(self, on_unmatched: OnUnmatched | None) -> None:
         self.away = RunQueue(None)
-        self.nobody = self.away if on_unmatched == "hold" else RunQueue(None)
+        self.unassigned = self.away if on_unmatched == "hold" else RunQueue(None)
         # How many records waited for absent workers at the last look.
         self.told = 0
-        self.rows = [self.away] if self.nobody is self.away else [self.away, self.nobody]
+        self.rows = [self.away] if self.unassigned is self.away else [self.away, self.unassigned]
 
     def row_of(self, why: Unowned) -> RunQueue:
         """Return the row for records that have no worker for this reason."""
-        return self.nobody if why is Unowned.NOBODY else self.away
+        return self.unassigned if why is Unowned.UNASSIGNED else self.away
 
     def takers(self) -> Mapping[Unowned, list[Record]]:
         """Return the slot-table entries for slots without a worker."""
-        return {why: self.row_of(why).routed for why in (Unowned.NOBODY, Unowned.AWAY)}
+        return {why: self.row_of(why).routed for why in (Unowned.UNASSIGNED, Unowned.AWAY)}

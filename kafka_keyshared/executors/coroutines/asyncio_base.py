@@ -35,9 +35,6 @@ from kafka_keyshared.model import TopicPartition
 
 log = log_of("kafka_keyshared.pool")
 
-HEED_TURNS = 4
-"""Turns of the loop in which a cancelled task can end before the pool answers."""
-
 Post = Callable[[Report | Recalled], None]
 
 

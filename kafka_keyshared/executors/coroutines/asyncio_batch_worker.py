@@ -24,13 +24,13 @@ from kafka_keyshared.executors import lease
 from kafka_keyshared.executors.batches.batch_collector import Gathering
 from kafka_keyshared.executors.batches.batch_reports import CallReports
 from kafka_keyshared.executors.coroutines.asyncio_base import (
-    HEED_TURNS,
     LoopEndedError,
     LoopWorker,
     Post,
     TimedOutError,
 )
 from kafka_keyshared.executors.coroutines.task_frames import turning
+from kafka_keyshared.executors.coroutines.task_timeout import cancel_task, when_heeded
 from kafka_keyshared.executors.handling.batching import BatchRule, Outcome, for_all, outcomes_of
 from kafka_keyshared.executors.key_chains import Given
 from kafka_keyshared.executors.thread_state import WorkerSpec
@@ -199,19 +199,11 @@ class CallWorker(LoopWorker[Given]):
         for call in self._calls:
             if call.task is None or ids.isdisjoint(each.slice.id for each in call.running):
                 continue
-            if call.cancelled:
+            if (call.cancelled or now - call.since >= call.patience) and cancel_task(call):
                 stuck.append((call, call.running))
-            elif now - call.since >= call.patience:
-                call.cancelled = True
-                call.task.cancel()
-        self._when_heeded(past, stuck, HEED_TURNS)
+        when_heeded(partial(self._answer_time_out, past, stuck))
 
-    def _when_heeded(
-        self, past: TimeOut, stuck: list[tuple[BatchCall, list[Given]]], turns: int
-    ) -> None:
-        if turns and (loop := turning()) is not None:
-            loop.call_soon(self._when_heeded, past, stuck, turns - 1)
-            return
+    def _answer_time_out(self, past: TimeOut, stuck: list[tuple[BatchCall, list[Given]]]) -> None:
         back: list[Given] = []
         said: list[Stuck] = []
         for call, running in stuck:

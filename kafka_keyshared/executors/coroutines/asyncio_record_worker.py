@@ -19,6 +19,7 @@ import threading
 from asyncio import CancelledError
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.commands import Fence, Recall, TimeOut
@@ -33,7 +34,6 @@ from kafka_keyshared.core.contract.events import (
 from kafka_keyshared.core.contract.slices import ENDED, RUNS, Slice
 from kafka_keyshared.executors import lease
 from kafka_keyshared.executors.coroutines.asyncio_base import (
-    HEED_TURNS,
     LoopEndedError,
     LoopWorker,
     Post,
@@ -41,6 +41,7 @@ from kafka_keyshared.executors.coroutines.asyncio_base import (
 )
 from kafka_keyshared.executors.coroutines.task_frames import turning
 from kafka_keyshared.executors.coroutines.task_state import TaskState
+from kafka_keyshared.executors.coroutines.task_timeout import cancel_task, when_heeded
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.outcome_mapping import error_in
 from kafka_keyshared.executors.key_chains import Chains, Handed, Item, Taken
@@ -176,19 +177,11 @@ class TaskWorker(LoopWorker[Handed]):
         stuck: list[tuple[Runner, int, int]] = []
         for id_, index in past.running:
             runner = next((each for each in self._runners if each.has(id_, index)), None)
-            if runner is None or runner.task is None:
-                continue
-            if runner.cancelled:
+            if runner is not None and runner.task is not None and cancel_task(runner):
                 stuck.append((runner, id_, index))
-            else:
-                runner.cancelled = True
-                runner.task.cancel()
-        self._when_heeded(past, stuck, HEED_TURNS)
+        when_heeded(partial(self._answer_time_out, past, stuck))
 
-    def _when_heeded(self, past: TimeOut, stuck: list[tuple[Runner, int, int]], turns: int) -> None:
-        if turns and (loop := turning()) is not None:
-            loop.call_soon(self._when_heeded, past, stuck, turns - 1)
-            return
+    def _answer_time_out(self, past: TimeOut, stuck: list[tuple[Runner, int, int]]) -> None:
         self._report()
         said: list[Stuck] = []
         for runner, id_, index in stuck:

@@ -43,7 +43,7 @@ from kafka_keyshared.lab.simulator.timeline import SimulatedProcess
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.status import ClientStatus
 
-NOBODYS = TopicPartition("", -1)
+NO_PARTITION = TopicPartition("", -1)
 MOVE_TIMEOUT = 1.0
 """Seconds within which the client is to carry out an assignment, as with the real one."""
 
@@ -144,7 +144,7 @@ class SimClient:
                 return
             why = f"Application maximum poll interval ({interval * 1000:.0f}ms) exceeded"
             self._polled = float("inf")  # watched again from its next poll on
-            self.membership.exceeded(client_event(KafkaError._MAX_POLL_EXCEEDED, why, NOBODYS))
+            self.membership.exceeded(client_event(KafkaError._MAX_POLL_EXCEEDED, why, NO_PARTITION))
             self._watch_polls(now + interval)
 
         self._timeline.at(at, look)
@@ -453,7 +453,7 @@ class SimClient:
 
     def tell_error(self, code: int, reason: str, *, fatal: bool = False) -> None:
         """Make a poll return an error that concerns no partition."""
-        told = client_event(code, reason, NOBODYS, fatal=fatal)
+        told = client_event(code, reason, NO_PARTITION, fatal=fatal)
         self.membership.ops.append(lambda: told)
 
     def refuse_for_good(self) -> None:

@@ -14,7 +14,7 @@ from kafka_keyshared.lab.simulator.routings import may_be_withdrawn
 from kafka_keyshared.lab.simulator.world import World
 from kafka_keyshared.runtime.loop import Loop
 
-NOBODYS = 0.3
+UNASSIGNED_SHARE = 0.3
 """The share of the orders that leave slots without a worker, where all slots were declared."""
 
 
@@ -33,7 +33,7 @@ def assign_a_range(world: World, chance: Random) -> bool:
     worker, which = chance.choice(settings.workers), chance.random()
     part, width, busy = chance.random(), chance.choice((0.0, 0.2, 1.0)), chance.random() < 0.7
     withdrawn = may_be_withdrawn(settings)
-    taker = None if withdrawn and chance.random() < NOBODYS else worker
+    taker = None if withdrawn and chance.random() < UNASSIGNED_SHARE else worker
     back = taker is not None and withdrawn and chance.random() < 0.5
 
     def order(loop: Loop) -> Generator[None, None, None]:

@@ -151,7 +151,7 @@ _REASONS = (
     ),
     _Meaning(
         ("Connection refused",),
-        FindingKind.NOBODY_LISTENS,
+        FindingKind.NO_LISTENER,
         "nothing listens there",
         "see that the broker runs and that the port is its listener's",
     ),

@@ -34,7 +34,7 @@ class FindingKind(enum.StrEnum):
     NO_SUCH_PORT = "no-such-port"
 
     HOST_UNKNOWN = "host-unknown"
-    NOBODY_LISTENS = "nobody-listens"
+    NO_LISTENER = "no-listener"
     PLAIN_LISTENER = "plain-listener"
     TLS_LISTENER = "tls-listener"
     OTHER_PROTOCOL = "other-protocol"

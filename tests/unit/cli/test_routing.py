@@ -225,7 +225,7 @@ def test_a_routing_by_ranges_is_shown_with_who_has_which(
         ("worker-0", "0-32767", SLOTS // 2),
         ("worker-1", "", 0),
         ("worker-2", "", 0),
-        ("nobody", "32768-65535", SLOTS // 2),
+        ("unassigned", "32768-65535", SLOTS // 2),
     ]
     found = printed(capsys, "routing", "show", "--workers", 2, "--routing", "exclusive")
     assert [each["ranges"] for each in found["workers"]] == ["0-65535", ""]

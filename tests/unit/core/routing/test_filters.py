@@ -152,7 +152,7 @@ def test_what_only_an_absent_worker_wants_is_held_and_what_nobody_wants_is_nobod
     owner = owner_by(VnodeRing(["ship"]), filters)
     assert owner(b"shipping", 7) == "ship"
     assert owner(b"payment", 7) is Unowned.AWAY
-    assert owner(b"order", 7) is Unowned.NOBODY
+    assert owner(b"order", 7) is Unowned.UNASSIGNED
 
 
 def test_while_one_that_wants_a_key_is_away_another_that_wants_it_gets_it() -> None:
@@ -165,8 +165,8 @@ def test_ranges_and_filters_both_have_to_take_a_key() -> None:
     owner = owner_by(ranges, Filters({"a": ["x*"], "b": ["x*", "y"]}))
     assert owner(b"x", 150) == "b"
     assert owner(b"x", 50) is Unowned.AWAY
-    assert owner(b"y", 50) is Unowned.NOBODY, "the slot is a's, and a does not want it"
-    assert owner(b"x", 500) is Unowned.NOBODY
+    assert owner(b"y", 50) is Unowned.UNASSIGNED, "the slot is a's, and a does not want it"
+    assert owner(b"x", 500) is Unowned.UNASSIGNED
 
 
 def test_exclusive_takes_no_filters() -> None:

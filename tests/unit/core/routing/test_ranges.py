@@ -8,7 +8,7 @@ from kafka_keyshared.core.routing import Move, SlotSpan, StickyRanges, Unowned, 
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS
 
-NOBODY, AWAY = Unowned.NOBODY, Unowned.AWAY
+UNASSIGNED, AWAY = Unowned.UNASSIGNED, Unowned.AWAY
 
 
 def spans(ranges: StickyRanges) -> list[tuple[int, int, object]]:
@@ -19,9 +19,9 @@ def test_both_ends_of_a_range_are_in_it_and_what_is_in_none_is_nobodys() -> None
     ranges = StickyRanges({"a": [(0, 10_000), (20_001, 30_000)], "b": [(40_000, SLOTS - 1)]})
     assert spans(ranges) == [
         (0, 10_000, "a"),
-        (10_001, 20_000, NOBODY),
+        (10_001, 20_000, UNASSIGNED),
         (20_001, 30_000, "a"),
-        (30_001, 39_999, NOBODY),
+        (30_001, 39_999, UNASSIGNED),
         (40_000, 65_535, "b"),
     ]
     assert [ranges.owner(slot) for slot in (0, 10_000, 20_001, 30_000, 65_535)] == [*"aaaab"]
@@ -30,10 +30,10 @@ def test_both_ends_of_a_range_are_in_it_and_what_is_in_none_is_nobodys() -> None
 def test_the_gap_between_two_ranges_of_one_worker_is_nobodys() -> None:
     # In Pulsar's broker the nearest bounds on both sides are a's there, and so the slot.
     ranges = StickyRanges({"a": [(0, 10_000), (20_001, 30_000)]})
-    assert ranges.owner(15_000) is NOBODY
+    assert ranges.owner(15_000) is UNASSIGNED
     assert ranges.uncovered() == [
-        SlotSpan(10_001, 20_000, NOBODY),
-        SlotSpan(30_001, 65_535, NOBODY),
+        SlotSpan(10_001, 20_000, UNASSIGNED),
+        SlotSpan(30_001, 65_535, UNASSIGNED),
     ]
 
 
@@ -99,8 +99,8 @@ def test_no_ranges_at_all_are_refused() -> None:
 def test_slots_that_are_nobodys_are_assigned() -> None:
     ranges = StickyRanges({"a": [(0, 99)]}, workers=["a", "b"])
     more = ranges.assigned(200, 299, "b").assigned(100, 149, "a")
-    assert spans(more)[:3] == [(0, 149, "a"), (150, 199, NOBODY), (200, 299, "b")]
-    assert ranges.owner(200) is NOBODY, "the old value stays"
+    assert spans(more)[:3] == [(0, 149, "a"), (150, 199, UNASSIGNED), (200, 299, "b")]
+    assert ranges.owner(200) is UNASSIGNED, "the old value stays"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_what_is_taken_over_of_several_leaves_each_what_lies_beside_it() -> None
     assert list(moves(ranges, after)) == [
         Move(50, 99, "a", "c"),
         Move(100, 199, "b", "c"),
-        Move(200, 299, NOBODY, "c"),
+        Move(200, 299, UNASSIGNED, "c"),
     ]
     assert after.share()["b"] == 0, "it is there, and has nothing"
 
@@ -183,6 +183,9 @@ def test_among_some_workers_the_ranges_of_the_others_are_nobodys() -> None:
     ranges = StickyRanges({"a": [(0, 99)], "b": [(100, 199)]}, workers=["b"])
     both, a, b = frozenset("ab"), frozenset("a"), frozenset("b")
     found = [(ranges.owner_among(5, some), ranges.owner_among(150, some)) for some in (both, a, b)]
-    assert found == [(AWAY, "b"), (AWAY, NOBODY), (NOBODY, "b")]
-    assert ranges.owner_among(200, both) is NOBODY
-    assert ranges.uncovered(b) == [SlotSpan(0, 99, NOBODY), SlotSpan(200, SLOTS - 1, NOBODY)]
+    assert found == [(AWAY, "b"), (AWAY, UNASSIGNED), (UNASSIGNED, "b")]
+    assert ranges.owner_among(200, both) is UNASSIGNED
+    assert ranges.uncovered(b) == [
+        SlotSpan(0, 99, UNASSIGNED),
+        SlotSpan(200, SLOTS - 1, UNASSIGNED),
+    ]

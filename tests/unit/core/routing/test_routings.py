@@ -146,7 +146,7 @@ def test_slots_that_become_somebodys_or_nobodys_have_moved() -> None:
     there, away = Halves(1), Halves(Unowned.AWAY)
     half = list(range(SLOTS // 2, SLOTS))
     assert moved(there, away) == moved(away, there) == half
-    assert moved(away, Halves(Unowned.NOBODY)) == half
+    assert moved(away, Halves(Unowned.UNASSIGNED)) == half
     assert next(moves(there, away)) == Move(SLOTS // 2, SLOTS - 1, "b", Unowned.AWAY)
     assert moved(away, away) == []
     assert moved(Halves(0), Halves(1)) == moved(Halves(1), Halves(0)) == half
@@ -155,7 +155,7 @@ def test_slots_that_become_somebodys_or_nobodys_have_moved() -> None:
 def test_neighbours_with_one_owner_are_one_span() -> None:
     assert list(Halves(0).spans()) == [SlotSpan(0, SLOTS - 1, "a")]
     assert Halves(Unowned.ANYBODY).owner(SLOTS - 1) is Unowned.ANYBODY
-    assert Halves(Unowned.NOBODY).share() == {"a": 0.5, "b": 0}
+    assert Halves(Unowned.UNASSIGNED).share() == {"a": 0.5, "b": 0}
 
 
 # --- the table ---
@@ -227,8 +227,10 @@ def test_what_is_no_workers_goes_where_it_is_told() -> None:
 
 def test_a_table_with_a_slot_whose_records_would_be_lost_is_refused() -> None:
     a, b, c = workers("a", "b", "c")
-    with pytest.raises(InvariantError, match=r"slot 32768 is no worker's .NOBODY., and nothing"):
-        SlotTable([a, b], Halves(Unowned.NOBODY), {Unowned.AWAY: []})
+    with pytest.raises(
+        InvariantError, match=r"slot 32768 is no worker's .UNASSIGNED., and nothing"
+    ):
+        SlotTable([a, b], Halves(Unowned.UNASSIGNED), {Unowned.AWAY: []})
     table = SlotTable([a, b], Shrinking(1))
     owners, rows = table.owners, table.rows
     with pytest.raises(InvariantError, match=r"slot 32768 is no worker's .AWAY."):

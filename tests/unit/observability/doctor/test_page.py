@@ -207,7 +207,7 @@ EXAMPLES: dict[FindingKind, Callable[[], Check]] = {
     FindingKind.SETTING_DANGEROUS: lambda: dangers(debug="all"),
     FindingKind.NO_SUCH_PORT: lambda: dangers(bootstrap_servers="x:99999"),
     FindingKind.HOST_UNKNOWN: lambda: broker("Failed to resolve 'there:9092'"),
-    FindingKind.NOBODY_LISTENS: lambda: broker("Connection refused"),
+    FindingKind.NO_LISTENER: lambda: broker("Connection refused"),
     FindingKind.PLAIN_LISTENER: lambda: broker("connecting to a PLAINTEXT broker listener?"),
     FindingKind.TLS_LISTENER: lambda: broker("1/1 brokers are down", tls=True),
     FindingKind.OTHER_PROTOCOL: lambda: broker("might be caused by incorrect security.protocol"),

@@ -68,7 +68,7 @@ function typed(field, name) {
   return number;
 }
 
-const NOBODY = "";
+const UNASSIGNED = "";
 
 /** Assignment by hand: the ranges of each worker, a range, one slot. */
 export function handing(sub) {
@@ -82,7 +82,7 @@ export function handing(sub) {
     keyOf: (each) => each.name,
     empty: "No worker has a range: no slot has an owner.",
   });
-  const to = () => ({ worker: worker.value === NOBODY ? null : worker.value, subscription: sub().name });
+  const to = () => ({ worker: worker.value === UNASSIGNED ? null : worker.value, subscription: sub().name });
   const assign = button("assign", () => {
     const body = { first: typed(first, "First"), last: typed(last, "Last"), take_over: over.checked, ...to() };
     if (body.first > body.last) throw new Error(`${slot(body.first)} is after ${slot(body.last)}: enter the first slot first`);
@@ -112,7 +112,7 @@ export function handing(sub) {
       if (all.join() === names) return;
       names = all.join();
       const kept = worker.value;
-      worker.replaceChildren(...all.map((each) => h("option", { value: each }, each)), h("option", { value: NOBODY }, "no worker"));
+      worker.replaceChildren(...all.map((each) => h("option", { value: each }, each)), h("option", { value: UNASSIGNED }, "no worker"));
       if (all.includes(kept)) worker.value = kept;
     },
   };
