@@ -22,6 +22,10 @@ FORMER_COMMANDS: Mapping[str, str] = {"drain": "quiesce", "ring": "routing"}
 """Former commands of the command line."""
 
 
+FORMER_OPTIONS: Mapping[str, str] = {"--nobody": "--unassign"}
+"""Former options of the command line that are no settings."""
+
+
 class RefusesFormerNames:
     """Base of classes with renamed methods: a former name raises, and the error names the method.
 

@@ -19,7 +19,7 @@ from kafka_keyshared.cli.verbs.read import read
 from kafka_keyshared.cli.verbs.run import doctor, run_command
 from kafka_keyshared.cli.verbs.simulate import simulate
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.former_names import FORMER_COMMANDS
+from kafka_keyshared.former_names import FORMER_COMMANDS, FORMER_OPTIONS
 
 
 class Commands(TyperGroup):
@@ -124,6 +124,8 @@ def _renamed_option(error: Exception) -> str | None:
     """Return the error text for an option's former name, None for any other usage error."""
     if (option := getattr(error, "option_name", None)) is None:
         return None
+    if (successor := FORMER_OPTIONS.get(option)) is not None:
+        return f"{option} has been renamed: give {successor}"
     # Imported here, so that help stays fast.
     from kafka_keyshared.config.renamed_settings import renamed_option
 

@@ -8,7 +8,12 @@ import msgspec
 import pytest
 
 from kafka_keyshared.app.keyshared import KeyShared
-from kafka_keyshared.former_names import FORMER_COMMANDS, FORMER_METHODS, FORMER_ORDERS
+from kafka_keyshared.former_names import (
+    FORMER_COMMANDS,
+    FORMER_METHODS,
+    FORMER_OPTIONS,
+    FORMER_ORDERS,
+)
 from kafka_keyshared.observability.admin_client import AdminClient
 from kafka_keyshared.observability.web.command_list import VERBS, OrderRefused
 from kafka_keyshared.observability.web.commands import ACTIONS, Asker, ordered
@@ -101,3 +106,12 @@ def test_another_missing_attribute_is_the_usual_error(kind: str) -> None:
 def test_a_class_without_the_successor_never_had_the_former_name() -> None:
     with pytest.raises(AttributeError, match=r"^'KeyShared' object has no attribute 'drain'$"):
         getattr(OBJECTS["KeyShared"](), "drain")  # noqa: B009 - a name that mypy refuses
+
+
+@pytest.mark.parametrize(("former", "now"), FORMER_OPTIONS.items())
+def test_a_former_option_is_refused_with_its_successor(
+    capsys: Capture, former: str, now: str
+) -> None:
+    ended = in_process(capsys, "routing", "assign", "0-9", former)
+    assert (ended.status, ended.out) == (2, "")
+    assert f"{former} has been renamed: give {now}" in ended.err
