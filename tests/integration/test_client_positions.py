@@ -376,7 +376,7 @@ def test_without_an_answer_a_partition_is_withheld_until_its_set_is_known(
         eventually(lambda: second.position() == 20, 60.0)
         assert second.stop() == 0
         assert starts(second.ledger) == [1], "everything else was in the set"
-        assert "they are paused and asked for again" in caplog.text
+        assert "they stay paused and the query is retried" in caplog.text
         assert_clean(written, first.ledger, second.ledger)
 
 

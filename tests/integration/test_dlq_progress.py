@@ -169,4 +169,4 @@ def test_a_topic_without_dead_letters_says_where_its_own_are(
     write(real_cluster, topic, [(b"k", b"v")])
     for verb in (["ls"], ["show", "0:0"], ["replay"]):
         ended = in_process(capsys, "dlq", *verb, "-b", real_cluster.bootstrap, "--dlq", topic)
-        assert f"its own dead letters are in '{topic}.dlq': give -t {topic}" in ended.err
+        assert f"its dead letters are in '{topic}.dlq': give -t {topic}" in ended.err

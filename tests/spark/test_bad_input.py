@@ -202,4 +202,4 @@ def test_a_processed_log_that_is_none_is_told(
     assert "lines are no rows of a processed log, such as" in told(ended)
     nowhere = in_process(capsys, "spark", "audit", tmp_path / "none", "--json")
     assert nowhere.status == 2
-    assert "none: not there; give the folder" in told(nowhere)
+    assert "none: the folder does not exist; give the folder" in told(nowhere)
