@@ -112,7 +112,7 @@ def test_a_topic_that_is_somebody_elses_is_left_as_it_is(
     write(real_cluster, name, [(b"k", b"{}"), (None, b"\xff"), (b"[1]", None)])
     seen = progress().load()
     assert (len(seen), len(seen.foreign)) == (0, 3)
-    assert "cleanup.policy=delete, so after 168 h" in (seen.forgotten() or "")
+    assert "cleanup.policy=delete, so the progress is lost after 168 h" in (seen.forgotten() or "")
     with pytest.raises(ConfigError, match=r"no replay's progress, such as .*-0@0.*--state PATH"):
         progress().open()
 
