@@ -19,7 +19,7 @@ from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.lab.demo.ledgers import AuditedClient
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import MemoryLedger, Started
-from kafka_keyshared.runtime import rebalance
+from kafka_keyshared.runtime import rebalance, start_points
 from kafka_keyshared.testing.clusters.broker import RealCluster
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
@@ -353,7 +353,7 @@ def test_without_an_answer_a_partition_is_withheld_until_its_set_is_known(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rebalance, "COMMITTED_TIMEOUT", 0.5)
+    monkeypatch.setattr(start_points, "COMMITTED_TIMEOUT", 0.5)
     monkeypatch.setattr(rebalance, "ASK_AGAIN_EVERY", 0.2)
     with EmbeddedCluster() as cluster:
         cluster.create_topic(topic, 1)

@@ -272,14 +272,16 @@ def _slots(span: tuple[int, int], whose: str) -> tuple[int, int]:
 def _in_order(asked: Iterable[Range]) -> tuple[Range, ...]:
     """Return the ranges in slot order, adjacent ones of a worker joined; refuse overlaps."""
     found: list[Range] = []
+    given: Range | None = None  # the range before, as it was given: the error names no joined one
     for each in sorted(asked, key=_first):
-        before = found[-1] if found else None
-        if before is not None and each.first <= before.last:
+        if given is not None and each.first <= given.last:
             raise ConfigError(
-                f"range {before} of worker {before.worker!r} and {each} of worker {each.worker!r} "
-                f"overlap in {each.first}..{min(each.last, before.last)}: a slot has one owner; "
+                f"range {given} of worker {given.worker!r} and {each} of worker {each.worker!r} "
+                f"overlap in {each.first}..{min(each.last, given.last)}: a slot has one owner; "
                 "shorten one of them, or take the slots over"
             )
+        given = each
+        before = found[-1] if found else None
         if before is not None and before.worker == each.worker and each.first == before.last + 1:
             found[-1] = Range(before.first, each.last, each.worker)
         else:

@@ -103,6 +103,13 @@ def test_slots_that_are_nobodys_are_assigned() -> None:
     assert ranges.owner(200) is UNASSIGNED, "the old value stays"
 
 
+def test_a_refusal_names_the_range_that_was_asked_and_not_the_one_it_would_be_joined_to() -> None:
+    ranges = StickyRanges({"a": [(0, 100)], "b": [(20_000, 25_000)]}, workers=["a", "b"])
+    said = r"range 101\.\.30000 of worker 'a' and 20000\.\.25000 of worker 'b' overlap"
+    with pytest.raises(ConfigError, match=said):
+        ranges.assigned(101, 30_000, "a")
+
+
 @pytest.mark.parametrize(
     ("first", "last", "worker", "said"),
     [
