@@ -65,8 +65,8 @@ RIGHT_REFUSED = Cause(
     "right-refused",
     27,
     "fail",
-    "the brokers refuse a right; everything that needs it waits and is retried, the rest "
-    "continues; if everything is refused, the instance ends after authorization_timeout",
+    "the brokers refuse a right. Operations that need it wait and are retried; all others "
+    "continue. If all are refused, the instance ends after authorization_timeout",
     "grant the right that the sentence names; the instance then continues by itself",
 )
 COMMIT_FAILING = Cause(
@@ -81,14 +81,14 @@ COMMIT_UNANSWERED = Cause(
     5,
     "fail",
     "a commit in flight has no answer; later commits wait for it",
-    "check the group's coordinator and the network to it; a commit that the client gives up is "
-    "retried",
+    "check the group's coordinator and the network to it; when the client reports a timeout, the "
+    "commit is retried",
 )
 MOST_ATTEMPTS_FAIL = Cause(
     "most-attempts-fail",
     25,
     "fail",
-    "most attempts fail, for many keys; the records are not the cause: a dependency of the "
+    "most attempts fail, for many keys. So the records are not the cause: a dependency of the "
     "handler is down, or the handler is broken",
     "restore the dependency or fix the handler; until then pause (app.pause(), keyshared "
     "pause), then replay the dead letters with keyshared dlq replay --error ERROR",
@@ -98,7 +98,7 @@ DEAD_LETTERING = Cause(
     26,
     "warn",
     "many records settle unprocessed: they go to the dead-letter topic, or the poison policy "
-    "drops them; the level is fail from half of the records on",
+    "drops them. From half of the records on, the level is fail",
     "pause (app.pause(), keyshared pause), fix the cause, then replay the dead letters with "
     "keyshared dlq replay --error ERROR; dropped records are lost to this group",
 )
@@ -106,11 +106,11 @@ LOOP_HELD = Cause(
     "loop-held",
     28,
     "warn",
-    "the owner thread stood still for seconds and runs again; nothing was polled, handed out or "
-    "committed in that time; after max.poll.interval.ms the group takes the partitions away",
+    "the owner thread was blocked for seconds and runs again. In that time nothing was polled, "
+    "handed out or committed. A block longer than max.poll.interval.ms costs the partitions",
     "if the process stood still, check stops and pauses of the machine, swap, and C calls that "
-    "keep the interpreter lock; if only the owner thread was blocked, make the callback that it "
-    "was in faster",
+    "keep the interpreter lock; if only the owner thread was blocked, make the callback that "
+    "blocked it faster",
 )
 REBALANCE = Cause(
     "rebalance-in-progress",
@@ -118,8 +118,8 @@ REBALANCE = Cause(
     "warn",
     "a rebalance is in progress, and nothing is fetched; a member that died keeps its "
     "partitions until session.timeout.ms is over",
-    "wait; if it does not end, find the member that does not answer the group (keyshared doctor "
-    "names the members), or whose revocation takes too long",
+    "wait; if it does not end, find the member that does not answer, or that takes too long to "
+    "revoke (keyshared doctor names the members)",
 )
 NO_PARTITIONS = Cause(
     "no-partitions",
@@ -127,8 +127,8 @@ NO_PARTITIONS = Cause(
     "warn",
     "the group has assigned no partition to this member; usually there are more members than "
     "partitions",
-    "nothing, if it is a reserve; otherwise run fewer members with more workers each, because "
-    "workers need no further partitions",
+    "do nothing if the member is a spare; otherwise run fewer members with more workers each, "
+    "because one partition can feed many workers",
 )
 DLQ_REFUSING = Cause(
     "dlq-refusing",
@@ -142,7 +142,8 @@ DLQ_LIMIT = Cause(
     "dlq-limit",
     9,
     "fail",
-    "too many records of a partition went to the dead-letter topic, so it is stopped (dlq_limit)",
+    "too many records of a partition went to the dead-letter topic, so the partition is stopped "
+    "(dlq_limit)",
     "fix the cause, then lift the limit (app.lift_dlq_limit()) or restart",
 )
 KEY_UNREADABLE = Cause(
@@ -159,7 +160,8 @@ HANDLER_STUCK = Cause(
     11,
     "fail",
     "a handler runs past the ack timeout and cannot be ended from outside; its key waits",
-    "find the blocking call in the stack, and give it a timeout; workers='process' can be ended",
+    "find the blocking call in the stack, and give it a timeout; with workers='process' the "
+    "package can kill such a handler",
 )
 KEY_BLOCKED = Cause(
     "key-blocked",
@@ -173,7 +175,7 @@ WORKER_ABSENT = Cause(
     "worker-absent",
     13,
     "fail",
-    "records wait for a declared worker that is absent",
+    "records wait for a worker with a range or a filter of its own, and that worker is absent",
     "start the worker, or give its range or filter to another one",
 )
 HANDLER_SLOW = Cause(
@@ -196,15 +198,15 @@ SET_FULL = Cause(
     "warn",
     "the settled set of a partition has no room left in the commit metadata, so no further "
     "record of it starts until older records settle",
-    "find the oldest unsettled record of the partition; or raise the broker's "
-    "offset.metadata.max.bytes and keep fewer gaps open",
+    "find the oldest unsettled record of the partition and let it settle; or raise the broker's "
+    "offset.metadata.max.bytes",
 )
 SLOT_DRAINING = Cause(
     "slot-draining",
     17,
     "warn",
     "a slot has moved to another worker and waits for a record that still runs on the old one",
-    "wait for that record; if it hangs, check where its handler is",
+    "wait for that record; if it hangs, look at the stack of its handler",
 )
 RETRY_WAITING = Cause(
     "retry-waiting",
@@ -234,8 +236,8 @@ HOT_KEY = Cause(
     "hot-key",
     20,
     "warn",
-    "a key gets more records than one worker can run in order: its partition is held back, or "
-    "the key has most of a growing backlog; more workers do not help, and other keys continue",
+    "a key gets more records than one worker can run in order. Its partition is held back, or "
+    "most of the growing backlog has this key. More workers do not help; other keys continue",
     "make the handler of that key faster: a coroutine can wait for several calls at once, and a "
     "batch handler takes several of its records at once; or give its records finer keys "
     "(keyshared advise)",
