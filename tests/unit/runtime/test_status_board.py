@@ -174,7 +174,7 @@ def test_a_rebalance_that_the_owner_is_in_is_shown_with_its_time(watched: Watche
     inside = watched.board.read(wait=0.0)
     assert inside is not None
     assert inside.rebalance_seconds == 7.0
-    assert "giving out its partitions for 7 s" in watched.board.ready().reason
+    assert "a rebalance has been in progress for 7 s" in watched.board.ready().reason
     watched.board.turning(False)
     watched.observer.show()
     after = watched.board.read(wait=0.0)

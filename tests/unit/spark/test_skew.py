@@ -72,7 +72,7 @@ def test_weights_come_back_from_their_file_and_another_file_is_refused(tmp_path:
     write_weights(path, {"worker-0": 1.5, "worker-1": 0.5})
     assert read_weights(path) == {"worker-0": 1.5, "worker-1": 0.5}
     assert read_weights(None) is None
-    for text, why in (("{", "no JSON"), ("[]", 'no "weights"'), ('{"weights": {}}', "spark skew")):
+    for text, why in (("{", "not JSON"), ("[]", 'no "weights"'), ('{"weights": {}}', "spark skew")):
         path.write_text(text)
         with pytest.raises(ConfigError, match=why):
             read_weights(path)
