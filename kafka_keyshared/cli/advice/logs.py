@@ -21,6 +21,14 @@ from kafka_keyshared.model import TopicPartition
 
 ANSWER_TIMEOUT = 8.0
 
+NO_LEADER_YET = (
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+)
+"""Answers while a partition gets a leader: of a new topic, or after a broker has gone."""
+
 
 class PartitionLog(NamedTuple):
     """A partition's log, from ``begin`` to before ``end``, and the group's committed position.
@@ -91,25 +99,25 @@ class LogQueries:
     def _offsets(
         self, partitions: Sequence[TopicPartition], which: str
     ) -> dict[TopicPartition, int]:
+        """Return one offset of each log; a leader that is being elected is waited for."""
         asked = {ClientPartition(*partition): partition for partition in partitions}
         spec = getattr(OffsetSpec, which)()
-        futures = self._admin.list_offsets(
-            dict.fromkeys(asked, spec), request_timeout=ANSWER_TIMEOUT
-        )
-        found = {}
-        for each, future in futures.items():
-            try:
-                found[asked[each]] = future.result(ANSWER_TIMEOUT + 1).offset
-            except (KafkaException, TimeoutError) as error:
-                reason = error.args[0] if error.args else None
-                if isinstance(reason, KafkaError):
-                    cause = unreadable(reason, each.topic)
-                    if cause is not None:
-                        raise cause from error
-                raise KeySharedError(
-                    f"{each.topic}-{each.partition}: the start and end of its log are unknown: "
-                    f"{text_of(error)}; check that all its partitions have a leader"
-                ) from error
+        found: dict[TopicPartition, int] = {}
+        give_up = self._clock() + ANSWER_TIMEOUT
+        while asked:
+            futures = self._admin.list_offsets(
+                dict.fromkeys(asked, spec), request_timeout=ANSWER_TIMEOUT
+            )
+            for each, future in futures.items():
+                try:
+                    offset = future.result(ANSWER_TIMEOUT + 1).offset
+                except (KafkaException, TimeoutError) as error:
+                    if not _may_have_a_leader_soon(error) or self._clock() >= give_up:
+                        raise _unknown(each, error) from error
+                else:
+                    found[asked.pop(each)] = offset
+            if asked:
+                time.sleep(ASK_AGAIN_AFTER)
         return found
 
     def _committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
@@ -134,3 +142,21 @@ class LogQueries:
                     "allow READ on the group, or leave -g out: the lag is then the whole topic"
                 )
             time.sleep(ASK_AGAIN_AFTER)
+
+
+def _may_have_a_leader_soon(error: Exception) -> bool:
+    reason = error.args[0] if error.args else None
+    return isinstance(reason, KafkaError) and reason.code() in NO_LEADER_YET
+
+
+def _unknown(partition: ClientPartition, error: Exception) -> KeySharedError:
+    """Return the error for a partition whose log bounds were not answered."""
+    reason = error.args[0] if error.args else None
+    if isinstance(reason, KafkaError):
+        cause = unreadable(reason, partition.topic)
+        if cause is not None:
+            return cause
+    return KeySharedError(
+        f"{partition.topic}-{partition.partition}: the start and end of its log are unknown: "
+        f"{text_of(error)}; check that all its partitions have a leader"
+    )

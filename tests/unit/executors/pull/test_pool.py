@@ -219,7 +219,9 @@ def test_each_word_behind_each_end_of_a_lease_is_refused_and_counted_and_settles
     bench.said()
     assert bench.pool.late() == {"default": 0}
     for times in (1, 2):
-        with pytest.raises(LeaseOverError, match=f"orders-0@{pulled.offset()}: worker-0 no longer has it"):
+        with pytest.raises(
+            LeaseOverError, match=f"orders-0@{pulled.offset()}: worker-0 no longer has it"
+        ):
             WORDS[word](pulled)
         # The owner waits for the end of everything that it has leased, and has asked nobody else.
         ended = times == 1 and end in ("partition gone", "instance over")
