@@ -188,7 +188,9 @@ def spark_audit(  # noqa: PLR0917 - each is an option of the command line
     clock_tolerance: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", min=0.0, help="Maximum difference between the clocks of machines."
+            metavar="SECONDS",
+            min=0.0,
+            help="Maximum difference between the clocks of two processes.",
         ),
     ] = 0.05,
     out: Report = None,
