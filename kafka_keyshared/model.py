@@ -159,9 +159,7 @@ class Retry(Verdict):
         after = self.after
         if after is None:
             if not self.attempt:
-                raise ValueError(
-                    "Retry(attempt=False): say for how long the record is put off: after=SECONDS"
-                )
+                raise ValueError("Retry(attempt=False) needs a delay: pass after=SECONDS")
             return None
         try:
             seconds = float(after) if hasattr(type(after), "__float__") else -1.0

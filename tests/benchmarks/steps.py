@@ -73,7 +73,9 @@ STEPS = {
     "arrivals: when each partition's records came": "core.telemetry.meters:Arrivals.note",
     "lease: what may start, slices and their notes": "core.dispatch.lease_step:LeaseStep.run",
     "hand-over to the workers' inboxes": "runtime.loop:Loop.act",
-    "reports: slices end, times and counts; messages freed": "core.dispatch.report_intake:see_to",
+    "reports: slices end, times and counts; messages freed": (
+        "core.dispatch.report_intake:take_reports"
+    ),
     "mailbox": "runtime.loop:Loop.serve",
     "the core's events": "core.dispatch.dispatcher:Dispatcher.handle",
     "the loop's turn": "runtime.instance:Instance.step runtime.loop:Loop.admit",

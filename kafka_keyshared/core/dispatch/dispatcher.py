@@ -274,7 +274,7 @@ class Dispatcher:
 
     def _reported(self, event: ev.Reported, now: float) -> list[Command]:
         subs, book = self.subscriptions, self._book
-        commands, touched = report_intake.see_to(event.reports, subs, book, self.meters, now)
+        commands, touched = report_intake.take_reports(event.reports, subs, book, self.meters, now)
         self._changed = self._changed or bool(touched)
         self.ceilings.stirred = True
         if self.ceilings.parked():

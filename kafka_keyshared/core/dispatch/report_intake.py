@@ -13,7 +13,7 @@ from kafka_keyshared.core.telemetry.meters import Meters
 from kafka_keyshared.core.worker_changes import slot_draining, state_transfer, worker_lifecycle
 
 
-def see_to(
+def take_reports(
     reports: Iterable[ev.Report],
     subscriptions: Mapping[str, Subscription],
     book: Book,

@@ -199,15 +199,15 @@ class LoopWorker(ABC, Generic[H]):
             hand_over(self.name, self._handler, order, lambda: self.forked)
             return
         self._orders.append((set(self.given), order))
-        self._see_to_orders()
+        self._carry_out_orders()
 
     def _ended(self, id_: int) -> None:
         """Remove an ended slice from the orders that wait for it."""
         for before, _ in self._orders:
             before.discard(id_)
-        self._see_to_orders()
+        self._carry_out_orders()
 
-    def _see_to_orders(self) -> None:
+    def _carry_out_orders(self) -> None:
         while self._orders and not self._orders[0][0]:
             _, order = self._orders.pop(0)
             answer = hand_over(self.name, self._handler, order, lambda: self.forked)

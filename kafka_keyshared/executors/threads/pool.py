@@ -250,10 +250,10 @@ class ThreadPool:
             if isinstance(item, Handover):
                 goes_on = self._run_slice(cell, item, handle)
             else:
-                goes_on = self.see_to(cell, made, item)
+                goes_on = self.carry_out(cell, made, item)
         return goes_on
 
-    def see_to(self, cell: WorkerCell, made: Made, item: Fence | Release | Adopt) -> bool:
+    def carry_out(self, cell: WorkerCell, made: Made, item: Fence | Release | Adopt) -> bool:
         """Process a fence or an order about state; return False in a forked child."""
         if isinstance(item, Fence):
             cell.failed.passed(item.lanes)

@@ -199,9 +199,9 @@ class SimProcesses(ProcessPool):
         super().send_off(cell)
         self._turns.wake(_place(cell))
 
-    def see_to(self, cell: WorkerCell, made: Made, item: Fence | Release | Adopt) -> bool:
+    def carry_out(self, cell: WorkerCell, made: Made, item: Fence | Release | Adopt) -> bool:
         """Handle an item other than a slice. A dead process loses state to release or adopt."""
-        goes_on = super().see_to(cell, made, item)
+        goes_on = super().carry_out(cell, made, item)
         if not isinstance(item, Fence) and not _end(cell).lives():
             self._states.lost(*_place(cell), for_good=False)
         return goes_on
@@ -320,7 +320,7 @@ class SimProcesses(ProcessPool):
             if isinstance(item, Handover):
                 yield from self._through(cell, item)
             else:
-                self.see_to(cell, made, item)
+                self.carry_out(cell, made, item)
 
     def _through(self, cell: ProcessCell, handover: Handover) -> Life:
         """Run a slice, and report its end."""
