@@ -344,8 +344,8 @@ def test_slots_that_somebody_has_are_refused_with_both_parties_unless_taken_over
 @pytest.mark.parametrize(
     ("first", "last", "said"),
     [
-        (9, 3, "nobody: range 9..3 is inverted"),
-        (0, SLOTS, f"nobody: range 0..{SLOTS} is out of bounds"),
+        (9, 3, "unassigned: range 9..3 is inverted"),
+        (0, SLOTS, f"unassigned: range 0..{SLOTS} is out of bounds"),
         (0, 9, r"no worker has the slots 0\.\.9: give on_unmatched='skip'"),
     ],
     ids=["inverted", "beyond", "nothing said of what is nobody's"],
