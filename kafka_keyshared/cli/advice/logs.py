@@ -144,19 +144,22 @@ class LogQueries:
             time.sleep(ASK_AGAIN_AFTER)
 
 
-def _may_have_a_leader_soon(error: Exception) -> bool:
+def _reason(error: Exception) -> KafkaError | None:
+    """Return the client's own reason for a failed query; None without one."""
     reason = error.args[0] if error.args else None
-    return isinstance(reason, KafkaError) and reason.code() in NO_LEADER_YET
+    return reason if isinstance(reason, KafkaError) else None
+
+
+def _may_have_a_leader_soon(error: Exception) -> bool:
+    reason = _reason(error)
+    return reason is not None and reason.code() in NO_LEADER_YET
 
 
 def _unknown(partition: ClientPartition, error: Exception) -> KeySharedError:
     """Return the error for a partition whose log bounds were not answered."""
-    reason = error.args[0] if error.args else None
-    if isinstance(reason, KafkaError):
-        cause = unreadable(reason, partition.topic)
-        if cause is not None:
-            return cause
-    return KeySharedError(
+    reason = _reason(error)
+    cause = None if reason is None else unreadable(reason, partition.topic)
+    return cause or KeySharedError(
         f"{partition.topic}-{partition.partition}: the start and end of its log are unknown: "
         f"{text_of(error)}; check that all its partitions have a leader"
     )

@@ -356,8 +356,7 @@ def _notes(advice: Advice, sample: Sample, density: float) -> list[str]:
     if None in (advice.drain.today, *advice.drain.workers.values()):
         notes.append(
             f"{advice.arrivals_per_s:,.0f} records/s arrive: 'never' means that more "
-            "records arrive "
-            "than are processed"
+            "records arrive than are processed"
         )
     if sample.arrivals is None:
         notes.append("the arrival rate is unknown, so it counts as zero")
