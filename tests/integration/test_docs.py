@@ -5,10 +5,12 @@ How a page says what is to happen with a block stands in tests/support/pages.py.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.testing.clusters.broker import RealCluster
@@ -36,29 +38,49 @@ PAGES = {pages.name_of(path): pages.parse(path.read_text("utf-8")) for path in p
 RUN = sorted(page for page, items in PAGES.items() if any(isinstance(i, Block) for i in items))
 
 
+class PagesBroker:
+    """A broker for the documents alone: they all use the same names of topics and groups.
+
+    A page that failed may have left a consumer behind that was killed. Its group has a member
+    until the session ends, so the page after it gets another broker.
+    """
+
+    def __init__(self) -> None:
+        self.cluster = RealCluster()
+
+    def empty(self) -> RealCluster:
+        """The broker, without the topics and groups of the page before, and running."""
+        if not self.cluster.pids:
+            self.cluster.restart()
+        try:
+            remove_groups_and_topics(self.cluster.bootstrap)
+        except KafkaException:
+            self.cluster.close()
+            self.cluster = RealCluster()
+        return self.cluster
+
+
+def remove_groups_and_topics(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    groups = [each.group_id for each in admin.list_consumer_groups().result(60).valid]
+    topics = [name for name in admin.list_topics(timeout=60).topics if not name.startswith("__")]
+    removals = list(admin.delete_consumer_groups(groups).values()) if groups else []
+    removals += list(admin.delete_topics(topics, operation_timeout=60).values()) if topics else []
+    for removal in removals:
+        removal.result(60)
+
+
 @pytest.fixture(scope="module")
-def broker() -> Iterator[RealCluster]:
-    """A broker for the documents alone: they all use the same names of topics and groups."""
+def pages_broker() -> Iterator[PagesBroker]:
     _require_kafka()
-    with RealCluster() as cluster:
-        yield cluster
+    broker = PagesBroker()
+    yield broker
+    broker.cluster.close()
 
 
 @pytest.fixture
-def empty_broker(broker: RealCluster) -> RealCluster:
-    """The broker, without what the page before left there, and running again if it took it away."""
-    if not broker.pids:
-        broker.restart()
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    groups = [each.group_id for each in admin.list_consumer_groups().result(60).valid]
-    if groups:
-        for gone in admin.delete_consumer_groups(groups, request_timeout=60).values():
-            gone.result(60)
-    topics = [name for name in admin.list_topics(timeout=60).topics if not name.startswith("__")]
-    if topics:
-        for gone in admin.delete_topics(topics, operation_timeout=60).values():
-            gone.result(60)
-    return broker
+def empty_broker(pages_broker: PagesBroker) -> RealCluster:
+    return pages_broker.empty()
 
 
 def orders(count: int) -> list[tuple[bytes, bytes]]:
@@ -112,6 +134,22 @@ def test_every_command_that_is_not_run_stands_in_a_page() -> None:
 
 
 # --- that it would be noticed ---
+
+
+def test_a_page_that_leaves_a_member_behind_costs_the_next_page_nothing(
+    pages_broker: PagesBroker,
+) -> None:
+    before = pages_broker.empty()
+    before.create_topic("orders", 1)
+    conf = {"bootstrap.servers": before.bootstrap, "group.id": "billing"}
+    left_behind = Consumer(conf | {"auto.offset.reset": "earliest"})
+    joined = threading.Event()
+    left_behind.subscribe(["orders"], on_assign=lambda _consumer, _partitions: joined.set())
+    while not joined.is_set():
+        left_behind.poll(0.1)
+    after = pages_broker.empty()
+    left_behind.close()
+    assert "orders" not in AdminClient({"bootstrap.servers": after.bootstrap}).list_topics().topics
 
 
 def read(text: str, tmp_path: Path, *not_run: str) -> Reader:
