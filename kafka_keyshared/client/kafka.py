@@ -95,10 +95,10 @@ class KafkaClient:
         # Leader epochs of committed positions, for partitions that deliver nothing.
         self._epochs: dict[TopicPartition, int] = {}
         self._subscribed = False
+        self._in_callback = False
         self._seldom = Seldom(log)
         self._refusals: list[RightRefusal] = []
-        # Number of partitions of each topic at the start.
-        self._counts: dict[str, int] | None = None
+        self._counts: dict[str, int] | None = None  # partitions of each topic at the start
         # Ids of the brokers at the start.
         self._brokers: frozenset[int] = frozenset()
         self._outages = OutageLog(self.answers, no_token=lambda why: no_token(conf, why))
@@ -113,8 +113,7 @@ class KafkaClient:
         self._reset_to = OFFSET_END if reset in ("latest", "largest", "end") else OFFSET_BEGINNING
         self.starts_at_end = self._reset_to == OFFSET_END and reset != "error"
         self.halts_out_of_range = reset == "error"
-        # The start position is assigned. After that the client must not choose a position.
-        own["auto.offset.reset"] = "error"
+        own["auto.offset.reset"] = "error"  # start positions are assigned, never chosen later
         self._statistics: ClientStatus | None = None
         ours: dict[str, Callable[..., None]] = {
             "on_commit": self._on_commit,
@@ -133,8 +132,7 @@ class KafkaClient:
                 raise unreachable(self._bootstrap, error.args[0].str(), conf) from error
             raise
         self._callbacks: tuple[Rebalance, Rebalance, Rebalance] | None = None
-        # When to replace the consumer that has ended. None while it lives.
-        self._replace_at: float | None = None
+        self._replace_at: float | None = None  # time to replace a consumer that has ended
         self._replaced = False
         self._replaced_at = float("-inf")
         self.renewed: Callable[[], None] = lambda: None
@@ -193,7 +191,11 @@ class KafkaClient:
             def callback(_consumer: Consumer, partitions: list[ClientPartition]) -> None:
                 if self.consumer is not consumer or self._replaced:
                     return  # this consumer has ended, and its partitions are lost
-                rebalance([TopicPartition(each.topic, each.partition) for each in partitions])
+                self._in_callback = True
+                try:
+                    rebalance([TopicPartition(each.topic, each.partition) for each in partitions])
+                finally:
+                    self._in_callback = False
 
             ours, users = shielded(callback, name, self._ended), self.users.get(name)
             if users is None:
@@ -264,7 +266,7 @@ class KafkaClient:
         self, partitions: Sequence[TopicPartition], timeout: float
     ) -> dict[TopicPartition, LogBounds]:
         """Query the bounds of many logs at once."""
-        lists = self.admin.list_topics
+        lists = self.admin.list_topics if self._in_callback else self.consumer.list_topics
         return ask_bounds(self.consumer, partitions, timeout, self._seldom, lists)
 
     def received_epoch(self, partition: TopicPartition) -> int:

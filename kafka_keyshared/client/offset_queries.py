@@ -117,9 +117,11 @@ def ask_bounds(
     request. The partitions of each leader are then queried separately. Partitions without an answer
     are left out and logged ``seldom``, because the query is repeated every second.
 
-    ``list_topics`` must be another client's inside a callback of the consumer. ``list_topics`` and
-    ``cluster_id`` of confluent-kafka forget in which call a thread is. The next callback of the
-    same poll then ends the process (``CallState_get: Assertion `cs != NULL' failed``).
+    ``list_topics`` must be the consumer's own outside its callbacks. The client goes on asking the
+    leaders that it knows, also if they are gone, and learns of new ones every five minutes or from
+    a list of topics. Inside a callback ``list_topics`` must be another client's. ``list_topics``
+    and ``cluster_id`` of confluent-kafka forget in which call a thread is. The next callback of
+    the same poll then ends the process (``CallState_get: Assertion `cs != NULL' failed``).
     """
     try:
         return _ask_bounds(consumer, partitions, timeout) if partitions else {}

@@ -318,10 +318,18 @@ class Real:
         threading.Timer(seconds, self.back).start()
 
     def leader_away(self, partition: TopicPartition) -> None:
-        """Its group and the other partition go by the first broker."""
+        """Take the second broker away, which the client knows as the leader of both partitions.
+
+        Its group and the other partition have moved to the first broker.
+        """
         assert isinstance(self.cluster, EmbeddedCluster)
         self.cluster.move_coordinator(self._group, 1)
-        for each in (self.first, self.second):
+        both = (self.first, self.second)
+        for each in both:
+            self.cluster.move_leader(each.topic, each.partition, 2)
+        self._kafka.consumer.list_topics(timeout=PATIENCE)
+        self.client.log_bounds(both, PATIENCE)
+        for each in both:
             self.cluster.move_leader(each.topic, each.partition, 2 if each == partition else 1)
         self.cluster.broker_down(2)
 
