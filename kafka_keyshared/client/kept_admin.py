@@ -24,6 +24,12 @@ log = log_of("kafka_keyshared.kafka")
 
 K = TypeVar("K")
 
+LATE_AFTER = 1.0
+"""Seconds without an answer after which the client lists the brokers, and again after each more."""
+
+LIST_WITHIN = 10.0
+"""Seconds for which such a list is waited for, in a thread of its own."""
+
 _QUIET = {"log_level": 2, "enable.metrics.push": False}
 
 _PARENTS: list[Aside[AdminClient] | None] = []
@@ -32,6 +38,11 @@ _PARENTS: list[Aside[AdminClient] | None] = []
 
 class KeptAdmin:
     """An admin client, kept from the first request to the end; for use by one thread.
+
+    The client sends these requests to the broker that the last list of topics named as controller
+    (with KRaft: to any one that was up). It lists topics only when asked to. If that broker is
+    away, each request waits for it until its time is over, whatever the others would answer. A
+    request that is late therefore lets the client list the topics.
 
     ``conf`` is the consumer's. A separate thread makes the client, because it waits up to 10 s for
     a token where ``oauth_cb`` is set.
@@ -42,6 +53,7 @@ class KeptAdmin:
         # With a logger its lines would wait for a poll.
         self._conf.pop("logger", None)
         self._made: Aside[AdminClient] | None = None
+        self._listing: Aside[None] | None = None
         forks.watch(self)
 
     def forked(self) -> None:
@@ -51,7 +63,7 @@ class KeptAdmin:
 
     def ask(self, what: str, send: Callable[[AdminClient], Mapping[K, Future[Any]]]) -> Question[K]:
         """Send a request without waiting. ``what`` names its subject for the log."""
-        return Question(self._making(), what, send)
+        return Question(self._making(), what, send, self._list_brokers)
 
     def list_topics(self, *, timeout: float) -> Any:
         """Return all topics with their partitions and leaders, within ``timeout`` seconds.
@@ -74,6 +86,20 @@ class KeptAdmin:
         if self._made is None or _failed(self._made):
             self._made = Aside(lambda: AdminClient(self._conf), name="keyshared-admin")
         return self._made
+
+    def _list_brokers(self) -> None:
+        """Let the client learn the brokers that are up, without waiting for it."""
+        if self._listing is not None and not self._listing.over:
+            return
+        client = self.client(0.0)
+
+        def listed() -> None:
+            try:
+                client.list_topics(timeout=LIST_WITHIN)
+            except KafkaException as error:
+                log.debug("no broker lists the topics: %s", error)
+
+        self._listing = Aside(listed, name="keyshared-admin-list")
 
     def close(self) -> None:
         """Disconnect."""
@@ -99,10 +125,13 @@ class Question(Generic[K]):
         made: Aside[AdminClient],
         what: str,
         send: Callable[[AdminClient], Mapping[K, Future[Any]]],
+        late: Callable[[], None],
     ) -> None:
         self._made = made
         self._what = what
         self._send = send
+        self._late = late
+        self._late_at = float("inf")
         self._asked: Mapping[K, Future[Any]] | None = None
         self.begin(0.0)
 
@@ -114,6 +143,7 @@ class Question(Generic[K]):
                 admin = self._made.result()
                 admin.poll(0)
                 self._asked = self._send(admin)
+                self._late_at = time.monotonic() + LATE_AFTER
             except (KafkaException, TypeError, ValueError) as error:
                 log.debug("%s cannot be asked for: %s", self._what, error)
         return self._asked is not None
@@ -126,8 +156,13 @@ class Question(Generic[K]):
         until = time.monotonic() + timeout
         if not self.begin(timeout) or self._asked is None:
             return None
-        if wait(self._asked.values(), max(0.0, until - time.monotonic())).not_done:
-            return None
+        while self._outstanding(min(until, self._late_at)):
+            now = time.monotonic()
+            if now >= self._late_at:
+                self._late_at = now + LATE_AFTER
+                self._late()
+            if now >= until:
+                return None
         found: dict[K, Any] = {}
         for part, told in self._asked.items():
             error = told.exception()
@@ -136,3 +171,8 @@ class Question(Generic[K]):
             else:
                 log.debug("%s of %s: no answer: %s", self._what, part, error)
         return found
+
+    def _outstanding(self, until: float) -> bool:
+        """Wait until this time at most; return whether an answer is still outstanding."""
+        answers = (self._asked or {}).values()
+        return bool(wait(answers, max(0.0, until - time.monotonic())).not_done)

@@ -12,6 +12,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
+from kafka_keyshared.client.kept_admin import KeptAdmin
+from kafka_keyshared.client.topic_ids import KafkaTopicIds
 from kafka_keyshared.lab.demo.ledgers import AuditedClient
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.observability.audit.ledger import (
@@ -491,6 +493,23 @@ def test_a_synchronous_commit_waits_for_a_coordinator_that_is_gone(
     returned_at_once, waited = times
     assert waited > 1.5
     assert returned_at_once < waited / 2
+
+
+def test_topic_ids_are_told_although_the_broker_that_was_asked_is_gone(
+    three_brokers: RealCluster, topic: str, eventually: Eventually
+) -> None:
+    """Without the id, commit metadata is ignored after a while, and settled records run again."""
+    three_brokers.create_topic(topic, 1)
+    admin = KeptAdmin({"bootstrap.servers": three_brokers.bootstrap})
+    ids = KafkaTopicIds(admin, [topic]).answer(60.0)
+    assert ids
+    asked = admin.list_topics(timeout=60.0).controller_id
+    three_brokers.kill(asked)
+    try:
+        eventually(lambda: KafkaTopicIds(admin, [topic]).answer(5.0) == ids, 60.0)
+    finally:
+        three_brokers.restart(asked)
+        admin.close()
 
 
 def test_a_revoke_whose_coordinator_is_gone_ends_in_time_and_loses_nothing(

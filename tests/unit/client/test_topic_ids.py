@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -43,6 +43,7 @@ class Admins:
         self.token.set()
         self.fails: Exception | None = None
         self.asked: list[Future[Any]] = []
+        self.listed: Callable[[], None] = lambda: None
 
     def __call__(self, conf: dict[str, Any]) -> Admins:
         self.made.append(conf)
@@ -53,6 +54,10 @@ class Admins:
 
     def poll(self, _timeout: float) -> int:
         return 0
+
+    def list_topics(self, timeout: float) -> None:
+        del timeout
+        self.listed()
 
     def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
         del topics, request_timeout
@@ -118,6 +123,18 @@ def test_an_answer_that_was_refused_names_no_topic_and_keeps_the_client(admins: 
     admins.asked[-1].set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
     assert asked.answer(ROOM) == {}
     assert told(admins, KafkaTopicIds(client, ["orders"])) == {"orders": "id"}
+    assert len(admins.made) == 1
+
+
+def test_a_late_answer_lets_the_client_list_the_brokers_until_it_comes(
+    admins: Admins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_admin, "LATE_AFTER", 0.0)
+    client = KeptAdmin({})
+    asked = KafkaTopicIds(client, ["orders"])
+    assert asked._question.begin(ROOM)
+    admins.listed = lambda: admins.asked[-1].set_result(SimpleNamespace(topic_id=Uuid("id")))
+    assert asked.answer(ROOM) == {"orders": "id"}
     assert len(admins.made) == 1
 
 
