@@ -39,7 +39,7 @@ from kafka_keyshared.client.port import (
     unreachable,
 )
 from kafka_keyshared.client.rights import KafkaRights
-from kafka_keyshared.client.safe_callbacks import hook, in_turn, shielded
+from kafka_keyshared.client.safe_callbacks import Running, hook, in_turn, shielded
 from kafka_keyshared.client.start_topics import find
 from kafka_keyshared.client.statistics import read_statistics
 from kafka_keyshared.client.topic_ids import KafkaTopicIds
@@ -95,7 +95,7 @@ class KafkaClient:
         # Leader epochs of committed positions, for partitions that deliver nothing.
         self._epochs: dict[TopicPartition, int] = {}
         self._subscribed = False
-        self._in_callback = False
+        self._callback = Running()
         self._seldom = Seldom(log)
         self._refusals: list[RightRefusal] = []
         self._counts: dict[str, int] | None = None  # partitions of each topic at the start
@@ -191,16 +191,13 @@ class KafkaClient:
             def callback(_consumer: Consumer, partitions: list[ClientPartition]) -> None:
                 if self.consumer is not consumer or self._replaced:
                     return  # this consumer has ended, and its partitions are lost
-                self._in_callback = True
-                try:
-                    rebalance([TopicPartition(each.topic, each.partition) for each in partitions])
-                finally:
-                    self._in_callback = False
+                rebalance([TopicPartition(each.topic, each.partition) for each in partitions])
 
             ours, users = shielded(callback, name, self._ended), self.users.get(name)
-            if users is None:
-                return ours
-            return in_turn(ours, self._with_calls(name, shielded(users, name, self._ended)))
+            if users is not None:
+                users = self._with_calls(name, shielded(users, name, self._ended))
+                ours = in_turn(ours, users)
+            return self._callback.mark(ours)
 
         try:
             self.consumer.subscribe(
@@ -266,7 +263,7 @@ class KafkaClient:
         self, partitions: Sequence[TopicPartition], timeout: float
     ) -> dict[TopicPartition, LogBounds]:
         """Query the bounds of many logs at once."""
-        lists = self.admin.list_topics if self._in_callback else self.consumer.list_topics
+        lists = self.admin.list_topics if self._callback.now else self.consumer.list_topics
         return ask_bounds(self.consumer, partitions, timeout, self._seldom, lists)
 
     def received_epoch(self, partition: TopicPartition) -> int:

@@ -44,6 +44,25 @@ def shielded(
     return shield
 
 
+class Running:
+    """Whether one of the callbacks that went through :meth:`mark` is running."""
+
+    def __init__(self) -> None:
+        self.now = False
+
+    def mark(self, callback: Callable[..., None]) -> Callable[..., None]:
+        """Return the callback in a wrapper that tells when it runs."""
+
+        def marked(*args: Any) -> None:
+            self.now = True
+            try:
+                callback(*args)
+            finally:
+                self.now = False
+
+        return marked
+
+
 def hook(
     conf: dict[str, Any],
     ours: Mapping[str, Callable[..., None]],

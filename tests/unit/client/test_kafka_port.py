@@ -266,13 +266,37 @@ def test_a_pattern_that_matches_nothing_yet_is_said_and_waited_for(
     assert "pattern ^orders-.* matches none of the 1 topics there" in caplog.text
 
 
-def test_a_consumer_is_not_asked_for_topics_where_a_callback_may_be_running(make: Make) -> None:
+@pytest.mark.parametrize("users", [False, True])
+def test_a_consumer_is_not_asked_for_topics_inside_its_callbacks(make: Make, users: bool) -> None:
     """The next callback of the same poll would end the process."""
     client, scripted = make()
     scripted.answers["offsets_for_times"] = no_answer()
-    assert client.log_bounds([P0, P1], 0.1) == {}
-    assert scripted.of("offsets_for_times")
+    found: list[object] = []
+
+    def ask(_partitions: object) -> None:
+        found.append(client.log_bounds([P0, P1], 0.1))
+
+    def seek(_partitions: object) -> None:
+        client.calls.chosen[P0] = 1
+
+    def ours(partitions: object) -> None:
+        if not users:
+            ask(partitions)
+
+    client.users, client.start_at = ({"on_assign": seek} if users else {}), ask
+    client.subscribe(ours, ours, ours)
+    on_assign = next(named for method, _, named in scripted.asked if method == "subscribe")
+    on_assign["on_assign"](client.consumer, [ClientPartition(*P0)])
+    assert found == [{}]
     assert scripted.of("list_topics") == []
+
+
+def test_outside_callbacks_the_consumer_itself_learns_new_leaders(make: Make) -> None:
+    client, scripted = make()
+    scripted.answers["offsets_for_times"] = no_answer()
+    scripted.answers["list_topics"] = metadata(orders=None)
+    assert client.log_bounds([P0, P1], 0.1) == {}
+    assert scripted.of("list_topics")
 
 
 # --- what the client says of itself ---
