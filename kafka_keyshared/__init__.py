@@ -13,14 +13,17 @@ if TYPE_CHECKING:
     from kafka_keyshared.app.reader import Reader
     from kafka_keyshared.app.split import split
     from kafka_keyshared.client.consumer import Consumer
+    from kafka_keyshared.config.options import Backoff, never
     from kafka_keyshared.errors import ConfigError, InvariantError, KeySharedError, LeaseOverError
-    from kafka_keyshared.executors.lease import Lease, lease_of
-    from kafka_keyshared.model import Ack, DeadLetter, Drop, Output, Record, Retry, Verdict
+    from kafka_keyshared.executors.lease import Lease, attempt_of, lease_of
+    from kafka_keyshared.model import Ack, Attempt, DeadLetter, Drop, Output, Record, Retry, Verdict
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Ack": "model",
+    "Attempt": "model",
+    "Backoff": "config.options",
     "Consumer": "client.consumer",
     "ConfigError": "errors",
     "DeadLetter": "model",
@@ -35,12 +38,16 @@ _HOMES = {
     "Record": "model",
     "Retry": "model",
     "Verdict": "model",
+    "attempt_of": "executors.lease",
     "lease_of": "executors.lease",
+    "never": "config.options",
     "split": "app.split",
 }
 
 __all__ = [
     "Ack",
+    "Attempt",
+    "Backoff",
     "ConfigError",
     "Consumer",
     "DeadLetter",
@@ -55,7 +62,9 @@ __all__ = [
     "Record",
     "Retry",
     "Verdict",
+    "attempt_of",
     "lease_of",
+    "never",
     "split",
 ]
 

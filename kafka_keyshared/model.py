@@ -211,6 +211,21 @@ class UnknownFormat(Retry):
         return made, (self.kind, self.reason, self.after)
 
 
+class Attempt(NamedTuple):
+    """An attempt of a record, as :func:`kafka_keyshared.attempt_of` tells its handler.
+
+    ``number`` counts from 1. ``of`` is the maximum number of attempts, None for no limit. Of the
+    failed attempts before this one, ``first_failed`` is when the first one failed, in seconds since
+    1970, and ``last_error`` is the error of the last one. Both are empty where an earlier owner of
+    the partition has made these attempts.
+    """
+
+    number: int = 1
+    of: int | None = None
+    first_failed: float | None = None
+    last_error: str = ""
+
+
 class DeadLetter(Verdict):
     """The record goes to the dead-letter topic at once, without further attempts."""
 

@@ -27,16 +27,6 @@ def refuse_own(options: Options, topics: Sequence[str], there: Sequence[str] = (
             )
 
 
-def refuse_to_skip(options: Options, dead_letter_on: Sequence[type[BaseException]]) -> None:
-    """Refuse ``dead_letter_on`` where order is required: later records would go on."""
-    if dead_letter_on and options.routing == "exclusive":
-        raise ConfigError(
-            f"dead_letter_on={tuple(each.__name__ for each in dead_letter_on)} goes on behind a "
-            "record that was not done, and the routing 'exclusive' requires order; leave it out, "
-            "and such a record blocks when its attempts are used up"
-        )
-
-
 def seen_by(
     hook: Callable[[DeadLetterAnswer], None] | None, post: Callable[[DeadLetterAnswer], None]
 ) -> Callable[[DeadLetterAnswer], None]:

@@ -24,6 +24,7 @@ from kafka_keyshared.executors.handling.batching import (
 )
 from kafka_keyshared.executors.handling.call_record import Called
 from kafka_keyshared.executors.handling.decoding import Deserializer, Making
+from kafka_keyshared.executors.handling.failure import NO_RULES, ErrorRules
 from kafka_keyshared.executors.handling.handlers import Made, awaits, hands_over, maker
 from kafka_keyshared.executors.handling.outputs import Take
 from kafka_keyshared.executors.handling.queue_wait import QueueWaits
@@ -42,7 +43,7 @@ class Handling:
     workers_unsaid: bool = False
     batches: BatchRule | None = None
     serdes: tuple[Deserializer | None, Deserializer | None] = (None, None)
-    dead_letter_on: tuple[type[BaseException], ...] = ()
+    rules: ErrorRules = NO_RULES
     conf: dict[str, Any]
     waits: QueueWaits | None = None
 
@@ -155,7 +156,7 @@ class Handling:
         make: Callable[[], Made] = Making(self.called, self.options.pool, *self.serdes)
         if traced and self.options.tracing:
             make = self._traced(make)
-        specs = specs_of(self.subscription, self.called, make, self.dead_letter_on)
+        specs = specs_of(self.subscription, self.called, make, self.rules)
         return [replace(each, called=told, take=take) for each in specs]
 
     def _traced(self, make: Callable[[], Made]) -> Callable[[], Made]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self, TypeVar, Unpack
 
 import confluent_kafka
@@ -14,9 +14,11 @@ from confluent_kafka import KafkaException
 from kafka_keyshared.app.async_run import awaited_run, refuse_in_a_handlers_task
 from kafka_keyshared.app.banner import banner
 from kafka_keyshared.app.commands import Orderable
-from kafka_keyshared.app.dlq_setup import publisher, refuse_own, refuse_to_skip, seen_by
+from kafka_keyshared.app.dlq_setup import publisher, refuse_own, seen_by
+from kafka_keyshared.app.error_rules import error_rules
 from kafka_keyshared.app.group import refuse_own_topic
 from kafka_keyshared.app.handler_binding import Handling
+from kafka_keyshared.app.hooks import NO_HOOKS, Hooks
 from kafka_keyshared.app.http_commands import acting_on
 from kafka_keyshared.app.http_servers import Looked, Served, check_served
 from kafka_keyshared.app.members import PullMember
@@ -35,23 +37,19 @@ from kafka_keyshared.config import (
     overlay,
 )
 from kafka_keyshared.config.core_settings import commit_policy, subscription_settings
+from kafka_keyshared.config.error_classes import Classes, by_path
 from kafka_keyshared.config.option_types import GivenOptions
 from kafka_keyshared.config.properties import ALIASES
 from kafka_keyshared.config.show import program_layers
 from kafka_keyshared.config.worker_options import PROCESS
-from kafka_keyshared.core.contract.commands import RecordsDropped
-from kafka_keyshared.core.contract.events import DeadLetterAnswer
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.command_interpreter import Mail
 from kafka_keyshared.executors.coroutines.asyncio_pool import TaskPool
 from kafka_keyshared.executors.coroutines.event_loop import CallersLoop, Host
-from kafka_keyshared.executors.handling.call_record import Called
 from kafka_keyshared.executors.handling.decoding import Deserializer
-from kafka_keyshared.executors.handling.outputs import Take
 from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.executors.pull.pull_inflight import Cell
-from kafka_keyshared.executors.threads.pool import ThreadPool
 from kafka_keyshared.former_names import RefusesFormerNames
 from kafka_keyshared.logs import check_logging, log_of
 from kafka_keyshared.platform import gc_tuning
@@ -78,29 +76,6 @@ START_TIMEOUT = 8.0
 
 CLOCK = Clock()
 """The clock and the random numbers of everything below."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hooks:
-    """Hooks for tools that observe an instance from inside: demo, bench and tests.
-
-    - ``client`` and ``pool`` are made in place of :class:`KafkaClient` and :class:`ThreadPool`.
-    - ``rebalanced`` is called with partitions that are assigned, revoked or lost.
-    - ``dead_lettered`` is called with every broker answer for a dead letter.
-    - ``dropped`` is called with records that were settled without their handler.
-    - ``stepped`` is called with a view of the instance after every round.
-    - ``called`` is called for handler calls in other processes, and ``outputs`` takes the outputs
-      of such a handler. In this process the handler itself is wrapped for both.
-    """
-
-    client: Callable[..., KafkaClient] = KafkaClient
-    pool: Callable[..., ThreadPool] = ThreadPool
-    dead_lettered: Callable[[DeadLetterAnswer], None] | None = None
-    dropped: Callable[[RecordsDropped], None] | None = None
-    rebalanced: Callable[[str, Sequence[Any]], None] | None = None
-    stepped: Callable[[InstanceView], None] | None = None
-    called: Called | None = None
-    outputs: Take | None = None
 
 
 class KeyShared(Handling, Orderable, Looked, RefusesFormerNames):
@@ -139,7 +114,7 @@ class KeyShared(Handling, Orderable, Looked, RefusesFormerNames):
         on_lost: Callback | None = None,
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
-        hooks: Hooks = Hooks(),
+        hooks: Hooks = NO_HOOKS,
         **options: Unpack[GivenOptions],
     ) -> None:
         refuse_green_threads("KeyShared()")
@@ -158,7 +133,10 @@ class KeyShared(Handling, Orderable, Looked, RefusesFormerNames):
     ) -> None:
         """Apply settings; raise :class:`ConfigError` for settings that cannot work."""
         self._given = given = {**options}
-        values = {**given}
+        values: dict[str, Any] = {**given}
+        classes: Classes = {}
+        if "retry_on" in values:
+            values["retry_on"], classes = by_path(values["retry_on"])
         key = values.pop("key") if callable(values.get("key")) else None
         self.options: Options = make_options(values)
         self.conf = client_conf(conf)
@@ -174,7 +152,7 @@ class KeyShared(Handling, Orderable, Looked, RefusesFormerNames):
             self.subscription = replace(self.subscription, key_of=key_function(key))
         if self.subscription.dlq:
             refuse_own(self.options, self.topics)
-            refuse_to_skip(self.options, self.dead_letter_on)
+        self.rules = error_rules(self.options, self.dead_letter_on, classes)
         self._commit_policy = commit_policy(self.options)
         self._wrapped = Wrapped(self.conf, Subscribed(topics, *self._callbacks))
         self.workers_unsaid = "workers" not in given

@@ -19,6 +19,7 @@ from kafka_keyshared.executors.coroutines.asyncio_pool import MakeWorker, TaskPo
 from kafka_keyshared.executors.coroutines.asyncio_record_worker import TaskWorker
 from kafka_keyshared.executors.coroutines.event_loop import Host
 from kafka_keyshared.executors.handling.batching import BatchRule
+from kafka_keyshared.executors.handling.failure import ErrorRules
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.mailbox import Mailbox
 from kafka_keyshared.executors.port import Pool
@@ -75,12 +76,12 @@ def specs_of(
     subscription: SubscriptionSettings,
     handler: object,
     make: Callable[[], Made],
-    dead_letter_on: tuple[type[BaseException], ...],
+    rules: ErrorRules,
 ) -> list[WorkerSpec]:
     """Return how each worker of a subscription is made."""
     one_thread = inspect.isclass(handler)
     return [
-        WorkerSpec(subscription.name, index, name, make, dead_letter_on, one_thread=one_thread)
+        WorkerSpec(subscription.name, index, name, make, rules, one_thread=one_thread)
         for index, name in enumerate(subscription.workers)
     ]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_keyshared.app.keyshared import Hooks, KeyShared
+from kafka_keyshared.app.hooks import Hooks
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.audit_log import audit_log as opened_log
 from kafka_keyshared.cli.audit_log import log_folder

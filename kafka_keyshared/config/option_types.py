@@ -7,15 +7,18 @@ keeps the two in step.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
-from kafka_keyshared.config.options import RetryOptions
+from kafka_keyshared.config.options import Backoff, RetryOptions
 from kafka_keyshared.core.contract.retry_policy import PoisonPolicy
 from kafka_keyshared.core.keys.extraction import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingMode
 from kafka_keyshared.core.subscription.settings import Delivery, OnEvict
 from kafka_keyshared.hashing import SlotFunction
+
+ErrorClass: TypeAlias = type[BaseException] | tuple[type[BaseException], ...] | str
+"""Key of ``retry_on``: exception classes, or the import path of one."""
 
 
 class HandlingOptions(TypedDict, total=False):
@@ -30,6 +33,7 @@ class HandlingOptions(TypedDict, total=False):
     dlq_limit_consecutive: int
     on_exhausted: PoisonPolicy | None
     retry: RetryOptions | Mapping[str, float]
+    retry_on: Mapping[ErrorClass, Backoff | Literal["never"]]
     order_scope: Literal["topic", "partition", "subscription"]
     key: str | Callable[[Any], Any]
     key_schema: str | None

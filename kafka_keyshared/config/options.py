@@ -68,6 +68,25 @@ class RetryOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = 0.2
 
 
+class Backoff(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Retries of the errors of one class. What is not given is taken from the option ``retry``.
+
+    ``first`` is the delay after the first failure, ``max`` the maximum delay, both in seconds. With
+    ``forever`` such an error uses up no attempt, and the record runs again until it succeeds.
+    """
+
+    attempts: Annotated[int, Meta(ge=1)] | None = None
+    first: Annotated[float, Meta(ge=0, le=WEEK)] | None = None
+    factor: Annotated[float, Meta(ge=1, le=1e9)] | None = None
+    max: Annotated[float, Meta(ge=0, le=WEEK)] | None = None
+    jitter: Annotated[float, Meta(ge=0, lt=1)] | None = None
+    forever: bool = False
+
+
+never: Literal["never"] = "never"
+"""In place of a back-off: the first failure uses up all attempts."""
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All options except the Kafka client's own configuration."""
 
@@ -144,6 +163,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = None
     retry: Annotated[RetryOptions, Meta(description="Retries of a failed record.")] = RetryOptions()
+    retry_on: Annotated[
+        dict[str, Backoff | Literal["never"]],
+        Meta(
+            description="Retries by the class of the error: a table for each, by its import path, "
+            "with `attempts`, `first`, `factor`, `max`, `jitter` or `forever`; or `never`. In "
+            "Python also the class itself.",
+            extra={"allowed": "a table or 'never' for each import path of an exception class"},
+        ),
+    ] = {}
     order_scope: Annotated[
         Literal["topic", "partition", "subscription"],
         Meta(description="Scope in which records of one key are in order."),

@@ -6,13 +6,20 @@ a handler asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.model import Record, TopicPartition, name_of, partition_of
+from kafka_keyshared.model import (
+    Attempt,
+    Coordinates,
+    Record,
+    TopicPartition,
+    name_of,
+    partition_of,
+)
 
 
 class SliceView(Protocol):
@@ -21,6 +28,10 @@ class SliceView(Protocol):
     @property
     def epoch(self) -> int:
         """Return the number of partition changes (assigned or gone) before the lease."""
+
+    @property
+    def attempts(self) -> Mapping[Coordinates, Attempt]:
+        """Return those records of it that failed before."""
 
 
 class OneLeased(SliceView, Protocol):
@@ -70,6 +81,10 @@ class RunningWorker(Protocol):
         """Return the worker's name."""
 
     @property
+    def attempts(self) -> int | None:
+        """Return the number of attempts of a record, where the error's class has no own number."""
+
+    @property
     def current(self) -> LeasedSlice | Together | None:
         """Return the slice that the worker runs, or the several slices of its call."""
 
@@ -114,13 +129,31 @@ def lease_of(record: Record) -> Lease:
     Raises :class:`KeySharedError` outside a handler call, such as in a thread that the handler
     started.
     """
+    worker, held = _running(record, "lease")
+    return Lease(worker.name, partition_of(record), held.slice.epoch, held)
+
+
+def attempt_of(record: Record) -> Attempt:
+    """Return the attempt of the record that a handler is running, from within the handler.
+
+    Raises :class:`KeySharedError` outside a handler call, such as in a thread that the handler
+    started.
+    """
+    worker, held = _running(record, "attempt")
+    attempts = held.slice.attempts
+    attempt = attempts.get((partition_of(record), record.offset())) if attempts else None
+    return attempt or Attempt(of=worker.attempts)
+
+
+def _running(record: Record, what: str) -> tuple[RunningWorker, LeasedSlice]:
+    """Return the worker that runs a handler here, and the slice with the record."""
     worker = WORKER.get(None)
     held = None if worker is None else worker.current
     if isinstance(held, Together):
         held = held.of(record)
     if worker is None or held is None:
         raise KeySharedError(
-            "no handler runs here: ask lease_of(record) in the handler, "
-            "and give the lease to threads that it starts"
+            f"no handler runs here: ask {what}_of(record) in the handler, "
+            f"and give the {what} to threads that it starts"
         )
-    return Lease(worker.name, partition_of(record), held.slice.epoch, held)
+    return worker, held

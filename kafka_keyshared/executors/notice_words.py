@@ -85,9 +85,9 @@ def attempt_failed(fact: facts.AttemptFailed) -> FactWords:
         follows = _FOLLOWS[fact.follows]
     text = f": {one_line(failure.message)}" if failure.message else ""
     last = f" (the last of {KINDS_MAX} kinds logged with a traceback)" if fact.last_kind else ""
+    most = "" if fact.attempts is None else f" of {fact.attempts}"
     return FactWords(
-        f"{_record(about)}, attempt {fact.attempt} of {fact.attempts}: "
-        f"{named_kind(kind_of(failure))}{text}",
+        f"{_record(about)}, attempt {fact.attempt}{most}: {named_kind(kind_of(failure))}{text}",
         f"; {follows}{last}",
     )
 

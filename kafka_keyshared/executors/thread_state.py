@@ -15,6 +15,7 @@ from kafka_keyshared.core.contract.slices import Slice
 from kafka_keyshared.executors.contexts import Contexts
 from kafka_keyshared.executors.failed_lanes import FailedLanes
 from kafka_keyshared.executors.handling.call_record import Called
+from kafka_keyshared.executors.handling.failure import NO_RULES, ErrorRules
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.handling.outputs import Take
 from kafka_keyshared.executors.lease import LeasedSlice, Together
@@ -39,7 +40,7 @@ class WorkerSpec:
     index: int
     name: str
     make: Callable[[], Made]
-    dead_letter_on: tuple[type[BaseException], ...] = ()
+    rules: ErrorRules = NO_RULES
     one_thread: bool = False
     called: Called | None = None
     take: Take | None = None
@@ -71,6 +72,11 @@ class ThreadCell(ABC):
     def name(self) -> str:
         """Return the name of its worker."""
         return self.spec.name
+
+    @property
+    def attempts(self) -> int | None:
+        """Return the number of attempts of a record."""
+        return self.spec.rules.attempts
 
     @property
     @abstractmethod

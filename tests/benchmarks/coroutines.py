@@ -22,7 +22,8 @@ from unittest import mock
 
 from confluent_kafka import Consumer, KafkaException
 
-from kafka_keyshared.app.keyshared import Hooks, KeyShared
+from kafka_keyshared.app.hooks import Hooks
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors.coroutines.event_loop import new_loop
 from kafka_keyshared.lab.bench.child import COMMIT_INTERVAL, StallDetector, settled

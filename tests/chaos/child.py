@@ -21,7 +21,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kafka_keyshared.app.keyshared import Hooks, KeyShared
+from kafka_keyshared.app.hooks import Hooks
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.client.port import Rebalance
 from kafka_keyshared.lab.demo.ledgers import (
     AuditedClient,

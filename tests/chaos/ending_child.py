@@ -20,7 +20,7 @@ from typing import Any
 import confluent_kafka
 
 from kafka_keyshared import Consumer, KeyShared, split
-from kafka_keyshared.app.keyshared import Hooks
+from kafka_keyshared.app.hooks import Hooks
 from kafka_keyshared.client import kafka
 from kafka_keyshared.client.kafka import KafkaClient
 from tests.chaos.child import NEVER, Stamp, say

@@ -22,7 +22,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.app.keyshared import Hooks
+from kafka_keyshared.app.hooks import Hooks
 from kafka_keyshared.client.port import Rebalance
 from kafka_keyshared.lab.demo.ledgers import (
     AuditedClient,

@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.app.keyshared import Hooks
+from kafka_keyshared.app.hooks import Hooks
 from kafka_keyshared.lab.bench.memory_side import peak_mib, resident_mib
 from kafka_keyshared.model import Record
 from kafka_keyshared.runtime.instance_view import InstanceView

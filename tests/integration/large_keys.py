@@ -12,7 +12,7 @@ import threading
 from typing import Any
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.app.keyshared import Hooks
+from kafka_keyshared.app.hooks import Hooks
 from kafka_keyshared.lab.bench.memory_side import peak_mib, resident_mib
 from kafka_keyshared.runtime.instance_view import InstanceView
 

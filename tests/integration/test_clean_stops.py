@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.app.keyshared import Hooks
+from kafka_keyshared.app.hooks import Hooks
 from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing.clusters.cluster import Cluster
 from tests.conftest import Eventually

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Message
 
 from kafka_keyshared import Consumer, KeyShared, KeySharedError, LeaseOverError, split
-from kafka_keyshared.app.keyshared import Hooks
+from kafka_keyshared.app.hooks import Hooks
 from kafka_keyshared.app.members import PulledRecord, PullMember
 from kafka_keyshared.app.split import Split, SplitMember
 from kafka_keyshared.runtime.instance_view import InstanceView

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import ConfigError, Drop, KeyShared, Record
-from kafka_keyshared.app.keyshared import Hooks
+from kafka_keyshared.app.hooks import Hooks
 from kafka_keyshared.runtime.instance_view import InstanceView
 from kafka_keyshared.testing import EmbeddedKafka, running
 from tests.conftest import Eventually

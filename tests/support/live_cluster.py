@@ -21,7 +21,8 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kafka_keyshared.app.keyshared import Hooks, KeyShared
+from kafka_keyshared.app.hooks import Hooks
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.client.topic_ids import id_in
 from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.offsets.metadata_sections import LogPosition, topic_id_in

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from kafka_keyshared.app.keyshared import Hooks
+from kafka_keyshared.app.hooks import Hooks
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds, Rebalance
 from kafka_keyshared.core.contract.commands import Commit

@@ -25,14 +25,14 @@ from kafka_keyshared.model import About, TopicPartition
 class AttemptFailed:
     """An attempt failed; ``follows`` is the consequence, with the ``delay`` of a retry.
 
-    ``attempt`` of ``attempts`` have been made. ``traceback`` says that the traceback belongs in the
-    log, because it is the first failure of its kind. ``last_kind`` says that no further kind is
-    logged with a traceback.
+    ``attempt`` of ``attempts`` have been made; None is no limit. ``traceback`` says that the
+    traceback belongs in the log, because it is the first failure of its kind. ``last_kind`` says
+    that no further kind is logged with a traceback.
     """
 
     about: About
     attempt: int
-    attempts: int
+    attempts: int | None
     failure: Failure
     follows: Disposition
     delay: float | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
+
 
 class Disposition(enum.Enum):
     """The handler's or the policy's decision on a record that its attempt did not settle.
@@ -48,6 +50,7 @@ class Failure:
     in seconds that the handler asked for. ``where`` is the file and line of the user's program that
     it came from, empty where there is none. ``timed_out`` says that the ack timeout ended the
     attempt. ``trace`` is the ``traceparent`` of the attempt's span, empty where there is none.
+    ``retry`` is the policy of the error's class, None where the class has none of its own.
     """
 
     disposition: Disposition
@@ -60,3 +63,4 @@ class Failure:
     where: str = ""
     timed_out: bool = False
     trace: str = ""
+    retry: RetryPolicy | None = None

@@ -35,13 +35,26 @@ def refuse_for_exclusive(on_exhausted: PoisonPolicy, where: str) -> None:
 
 
 class RetryPolicy(NamedTuple):
-    """How often and how soon a failed record runs again. Times are in seconds."""
+    """How often and how soon a failed record runs again. Times are in seconds.
+
+    With ``forever`` a failure uses up no attempt, so the record runs again until it succeeds or
+    fails in another way.
+    """
 
     attempts: int = 5
     backoff: float = 0.1
     factor: float = 2.0
     backoff_max: float = 30.0
     jitter: float = 0.2
+    forever: bool = False
+
+    def used_up(self, failures: int) -> bool:
+        """Return whether a record has no further attempt after this many failures.
+
+        >>> RetryPolicy(attempts=3).used_up(3), RetryPolicy(forever=True).used_up(3)
+        (True, False)
+        """
+        return not self.forever and failures >= self.attempts
 
     def delay(self, failures: int, jitter: float) -> float:
         """Return the delay after the given number of failures; ``jitter`` is drawn in [-1, 1].

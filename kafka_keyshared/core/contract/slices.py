@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.records.pristine import Originals
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Coordinates, Record, TopicPartition
+from kafka_keyshared.model import Attempt, Coordinates, Record, TopicPartition
 
 
 class HeldBy(Protocol):
@@ -29,6 +29,10 @@ class HeldBy(Protocol):
         """Remove such a slice, which has ended."""
 
 
+NO_RETRIES: Mapping[Coordinates, Attempt] = {}
+"""For a slice without a record that failed before."""
+
+
 class Slice(NamedTuple):
     """A worker's share of records: one lease for each, handed over together.
 
@@ -36,6 +40,7 @@ class Slice(NamedTuple):
     start; their index identifies them in all reports. ``epoch`` counts the partition changes
     (assigned or gone) before the lease. If a record's partition has changed since, its lease is
     over and reports on it settle nothing. ``came`` has the records as they were received.
+    ``attempts`` has those that failed before.
     """
 
     id: int
@@ -44,6 +49,7 @@ class Slice(NamedTuple):
     epoch: int
     records: Sequence[Record]
     came: Originals
+    attempts: Mapping[Coordinates, Attempt] = NO_RETRIES
 
     def __hash__(self) -> int:
         return self.id

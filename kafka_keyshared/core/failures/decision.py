@@ -30,12 +30,15 @@ class Decision(NamedTuple):
 
 
 class HeadState(NamedTuple):
-    """The state of a failed head that limits the poison policy.
+    """The state of a failed head beside the number of its failures.
 
+    ``in_row`` is the number of its last failures that follow one policy; the delay grows with it.
+    0 stands for all its failures.
     ``keyless`` says that its lane is one record. ``archived`` says that the dead-letter topic has a
     copy of it. ``may_divert`` says that the commit metadata can name its lane.
     """
 
+    in_row: int = 0
     keyless: bool = False
     archived: bool = False
     may_divert: bool = True
@@ -62,6 +65,7 @@ def decide(
 ) -> Decision:
     """Decide what follows the ``failures``-th failed attempt of a record.
 
+    ``retry`` is the policy for errors whose class has none of its own (:attr:`.Failure.retry`).
     A handler's own ``DeadLetter`` skips the remaining attempts. Without a dead-letter topic it
     blocks the lane, because the record must not be lost. ``Retry(after=...)`` sets the delay, not
     the number of attempts; with ``attempt=False`` it does not count as one. Without
@@ -75,9 +79,10 @@ def decide(
         return Decision(Disposition.RETRY, failure.after or 0.0)
     if failure.disposition is Disposition.DEAD_LETTER:
         return Decision(Disposition.DEAD_LETTER if dlq else Disposition.BLOCK)
-    if failures >= retry.attempts:
+    policy = failure.retry or retry
+    if policy.used_up(failures):
         return Decision(_exhausted(on_exhausted, head))
-    asked, own = failure.after, retry.delay(failures, failure.jitter)
+    asked, own = failure.after, policy.delay(head.in_row or failures, failure.jitter)
     return Decision(Disposition.RETRY, own if asked is None else asked)
 
 

@@ -85,7 +85,7 @@ def _letter(sub: Subscription, closed: ClosedLane, record: Record, at_ms: int) -
     """Make the record its lane's head, and return its dead letter."""
     closed.on(LaneEvent.DIVERT)
     closed.head, closed.partition = record, partition_of(record)
-    closed.failures = 0
+    closed.failures = closed.unlimited = 0
     sub.diverted.add(closed.lane, closed.partition)
     failure = _unrun(closed, at_ms)
     return closed.write(Publish(sub.name, closed.lane, record, 0, failure, failure))

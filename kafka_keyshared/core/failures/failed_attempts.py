@@ -168,15 +168,14 @@ def failed(sub: Subscription, leased: SliceState, report: Failed, now: float) ->
     closed = closed or close_lane(sub, lane, record)
     closed.attempt = None
     tried = failure.disposition not in NO_ATTEMPT
+    policy = failure.retry or sub.settings.retry
     first = closed.first is None and not closed.put_off
     if not sub.settings.individually:
         sub.failure_watch.done_before(leased, report.index)
     sub.failure_watch.failed(closed.partition, lane, failure, first=first)
     closed.put_off = closed.put_off or failure.disposition is Disposition.PUT_OFF
     if tried:
-        closed.failures += 1
-        closed.first = closed.first or failure
-        closed.last = failure
+        closed.failed(failure, policy)
         sub.counts.failed += 1
         sub.counts.failed_attempt(record.topic(), timed_out=failure.timed_out)
         sub.errors.note(failure, closed.partition, record.offset(), closed.key)
@@ -194,8 +193,8 @@ def failed(sub: Subscription, leased: SliceState, report: Failed, now: float) ->
             about = About(closed.partition, record.offset(), closed.key)
             kind = RetryRequested if asked else AttemptFailed
             delay = decision.delay if again else None
-            most = sub.settings.retry.attempts
-            fact = kind(about, closed.failures, most, failure, decision.disposition, delay)
+            most = None if policy.forever else policy.attempts
+            fact = kind(about, closed.attempts, most, failure, decision.disposition, delay)
             commands += burst.note(fact, now)
     return commands + follows
 
@@ -238,10 +237,12 @@ def fire(sub: Subscription, now: float) -> list[Command]:
 
 def exhausted(sub: Subscription) -> Iterable[ClosedLane]:
     """Return waiting lanes whose head has used up its attempts; there should be none."""
+    retry = sub.settings.retry
     return [
         closed
         for closed in sub.closed.lanes.values()
-        if closed.state is LaneState.WAITING and closed.failures >= sub.settings.retry.attempts
+        if closed.state is LaneState.WAITING
+        and ((closed.last and closed.last.retry) or retry).used_up(closed.failures)
     ]
 
 
@@ -296,5 +297,6 @@ def _failed_in_a_diverted_lane(
         sub.counts.failed_attempt(record.topic(), timed_out=failure.timed_out)
         known = sub.carried.setdefault(partition_of(record), {})
         tried = known.get(record.offset(), Tried(0))
-        known[record.offset()] = tried._replace(attempts=tried.attempts + 1)
+        used = not (failure.retry or sub.settings.retry).forever
+        known[record.offset()] = tried._replace(attempts=tried.attempts + used)
     return [Fence(sub.name, slice_.worker, (closed.lane,))]

@@ -44,7 +44,7 @@ def decide_head(sub: Subscription, closed: ClosedLane, failure: Failure) -> Deci
         settings.on_exhausted,
         dlq=settings.dlq,
         at_least_once=settings.at_least_once,
-        head=HeadState(is_keyless(lane), closed.archived, may_divert),
+        head=HeadState(closed.in_row, is_keyless(lane), closed.archived, may_divert),
     )
 
 
@@ -102,7 +102,7 @@ def block(
     full = settings.on_exhausted == "divert" and diverted.full(closed.partition)
     fact = LaneBlocked(
         about_head(closed),
-        closed.failures,
+        closed.attempts,
         last,
         archived=closed.archived,
         diverted=diverted.most if full else None,
@@ -119,7 +119,7 @@ def _divert(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
     closed.blocked_at = now
     sub.diverted.add(closed.lane, closed.partition)
     sub.look_ahead.grown += 1
-    fact = LaneDiverted(about_head(closed), closed.failures, closed.last)
+    fact = LaneDiverted(about_head(closed), closed.attempts, closed.last)
     return [letter_of(sub, closed), *sub.bursts.diversions.add(fact, now)]
 
 
@@ -136,7 +136,7 @@ def letter_of(sub: Subscription, closed: ClosedLane) -> Publish:
         raise InvariantError(f"lane {closed.lane} has nothing to dead-letter")
     copy = closed.state is LaneState.ARCHIVING
     letter = Publish(
-        sub.name, closed.lane, closed.head, closed.failures, closed.first, closed.last, copy
+        sub.name, closed.lane, closed.head, closed.attempts, closed.first, closed.last, copy
     )
     return closed.write(letter)
 
@@ -159,7 +159,7 @@ def dead_lettered(sub: Subscription, event: DeadLetterAnswer, now: float) -> lis
         closed.archived = True
         return block(sub, closed, now, LaneEvent.ARCHIVED)
     # In a diverted lane the first head had its attempts, and the others were not run.
-    unrun = closed.state is LaneState.DIVERTING and not closed.failures
+    unrun = closed.state is LaneState.DIVERTING and not closed.attempts
     how = Processed.DIVERTED if unrun else Processed.DEAD_LETTERED
     sub.counts.dead_lettered += 1
     sub.counts.processed.add(head.topic(), how)
@@ -170,7 +170,7 @@ def dead_lettered(sub: Subscription, event: DeadLetterAnswer, now: float) -> lis
         return []
     if unrun:
         return [*sub.bursts.diverted.add(RecordDiverted(about), now)]
-    fact = RecordDeadLettered(about, event.at, closed.failures, closed.last)
+    fact = RecordDeadLettered(about, event.at, closed.attempts, closed.last)
     return [*sub.bursts.dead_letters.add(fact, now)]
 
 

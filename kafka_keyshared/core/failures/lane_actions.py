@@ -135,7 +135,7 @@ def _unblock(sub: Subscription, closed: ClosedLane, now: float, at_ms: int) -> l
     closed.on(LaneEvent.UNBLOCKED)
     sub.diverted.drop(closed.lane)
     if was is LaneState.BLOCKED:
-        closed.failures = 0  # it has all its attempts again
+        closed.failures = closed.in_row = 0  # it has all its attempts again
     if was not in DIVERTS:
         sub.closed.cancel(closed)
     advance(sub, closed)
@@ -234,7 +234,7 @@ def shown(sub: Subscription, closed: ClosedLane, now: float, wall: float) -> Lan
         topic=closed.partition.topic,
         partition=closed.partition.partition,
         offset=-1 if head is None else head.offset(),
-        attempts=closed.failures,
+        attempts=closed.attempts,
         archived=closed.archived,
         waiting=sum(1 for _ in closed.waiting()),
         due_seconds=None if closed.due is None else max(0.0, closed.due - now),

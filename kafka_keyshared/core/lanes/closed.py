@@ -17,10 +17,11 @@ from sortedcontainers import SortedList
 
 from kafka_keyshared.core.contract.commands import Publish
 from kafka_keyshared.core.contract.outcomes import Failure
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.contract.transitions import follow
 from kafka_keyshared.core.records.backlog import without
 from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
-from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.model import Attempt, Record, TopicPartition
 
 
 class LaneState(enum.Enum):
@@ -165,6 +166,10 @@ class ClosedLane:
     passed yet. ``attempt`` is the id of the slice in which the head runs again or is stuck.
     ``blocked_at`` is when the lane was blocked or diverted.
 
+    ``failures`` are the failed attempts of the head that used one up. ``unlimited`` are those that
+    did not, because their errors are retried forever. ``in_row`` counts the last ones that follow
+    one policy. ``first`` and ``last`` are the first and the last of all.
+
     ``letter`` is the last dead letter published for the head. ``publish_failures`` counts its
     failed writes, and ``refusal`` is the reason of the last one, "" if there was none.
     ``refused_for_good`` says that a retry of the write would not help. ``archived`` says that the
@@ -184,6 +189,8 @@ class ClosedLane:
     attempt: int | None = None
     due: float | None = None
     failures: int = 0
+    unlimited: int = 0
+    in_row: int = 0
     first: Failure | None = None
     last: Failure | None = None
     publish_failures: int = 0
@@ -205,6 +212,39 @@ class ClosedLane:
         state.
         """
         self.state = follow(LANE_TABLE, self.state, event, f"the head of lane {self.lane}")
+
+    @property
+    def attempts(self) -> int:
+        """The number of failed attempts of the head."""
+        return self.failures + self.unlimited
+
+    def failed(self, failure: Failure, policy: RetryPolicy) -> None:
+        """Count a failed attempt of the head; ``policy`` says what the attempt uses up."""
+        if self.last is None:  # those of an earlier owner followed the same policy
+            self.in_row = self.failures
+        elif self.last.retry != failure.retry:
+            self.in_row = 0
+        self.in_row += 1
+        if policy.forever:
+            self.unlimited += 1
+        else:
+            self.failures += 1
+        self.first = self.first or failure
+        self.last = failure
+
+    def next_attempt(self, retry: RetryPolicy) -> Attempt:
+        """Return the next attempt of the head, as its handler can query it.
+
+        ``retry`` is the policy for errors whose class has none of its own.
+        """
+        first, last = self.first, self.last
+        policy = (last and last.retry) or retry
+        return Attempt(
+            self.attempts + 1,
+            None if policy.forever else policy.attempts,
+            None if first is None else first.at_ms / 1000,
+            "" if last is None else f"{last.error_type}: {last.message}".removesuffix(": "),
+        )
 
     def write(self, letter: Publish) -> Publish:
         """Note that this dead letter of the head is to be published, and return it."""

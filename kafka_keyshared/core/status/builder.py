@@ -262,7 +262,7 @@ def _blocked(sub: Subscription, closed: ClosedLane, now: float) -> BlockedKey:
         partition=closed.partition.partition,
         offset=-1 if closed.head is None else closed.head.offset(),
         seconds=now - closed.blocked_at,
-        attempts=closed.failures,
+        attempts=closed.attempts,
         error="" if last is None else in_short(last),
     )
 

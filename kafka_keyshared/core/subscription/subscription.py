@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 
 from kafka_keyshared.core.contract.commands import Command, LeaseSlice
 from kafka_keyshared.core.contract.dlq_limit import DlqWatch
-from kafka_keyshared.core.contract.slices import Book, Epochs, Slice, SliceState
+from kafka_keyshared.core.contract.slices import NO_RETRIES, Book, Epochs, Slice, SliceState
 from kafka_keyshared.core.lanes.closed import ClosedLanes, LaneEvent, LaneState
 from kafka_keyshared.core.lanes.single_inflight import OneLease
 from kafka_keyshared.core.limits.blocked_quota import LookAhead
@@ -36,7 +36,7 @@ from kafka_keyshared.core.telemetry.meters import OutcomeCounts
 from kafka_keyshared.core.workers.shards import Detaching, Shard
 from kafka_keyshared.core.workers.worker import Worker, merged
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Record, TopicPartition, partition_of, some
+from kafka_keyshared.model import Attempt, Coordinates, Record, TopicPartition, partition_of, some
 
 
 class Subscription:
@@ -203,14 +203,18 @@ class Subscription:
         *,
         also: Sequence[Record] = (),
         shards: Mapping[Shard, int] | None = None,
+        attempts: Mapping[Coordinates, Attempt] = NO_RETRIES,
     ) -> LeaseSlice:
         """Lease records as one slice.
 
         ``also`` has the first records of other origins. ``shards`` maps their shards to the number
         of records of each. ``claimed`` are their lanes where each may have one lease only.
+        ``attempts`` has the records that failed before.
         """
         came = Originals(records, self.counts.topic, chunks)
-        slice_ = Slice(self.book.next_id(), self.name, worker.id, self.epochs.now, records, came)
+        slice_ = Slice(
+            self.book.next_id(), self.name, worker.id, self.epochs.now, records, came, attempts
+        )
         first = (records[0], *also)
         leased = SliceState(slice_, self.table.version, retries, claimed, first)
         if shards:
@@ -234,7 +238,12 @@ class Subscription:
                 continue
             lanes = tuple(closed.lane for closed, _ in heads)
             claimed = () if self.one_lease is None else lanes
-            lease = self.lease(worker, [head for _, head in heads], (), claimed, lanes)
+            records = [head for _, head in heads]
+            attempts = {
+                (closed.partition, head.offset()): closed.next_attempt(self.settings.retry)
+                for closed, head in heads
+            }
+            lease = self.lease(worker, records, (), claimed, lanes, attempts=attempts)
             for closed, head in heads:
                 closed.on(LaneEvent.LEASED)
                 closed.attempt = lease.slice.id

@@ -82,11 +82,11 @@ class CallReports:
 
     def described(self, caller: Caller, outcomes: Iterable[Outcome]) -> list[Failure | None]:
         """Describe the outcomes that are failed attempts; None for the others."""
-        on = caller.spec.dead_letter_on
+        rules = caller.spec.rules
         return [
             None
             if outcome is None or settles(outcome) or isinstance(outcome, Drop)
-            else describe(outcome, self._clock, on)
+            else describe(outcome, self._clock, rules)
             for outcome in outcomes
         ]
 

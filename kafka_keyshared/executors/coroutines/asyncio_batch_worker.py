@@ -53,6 +53,7 @@ class BatchCall:
 
     def __init__(self, worker: CallWorker, batch: list[Given]) -> None:
         self.spec, self.name = worker.spec, worker.name
+        self.attempts = worker.spec.rules.attempts
         self.given, self.failed = worker.given, worker.failed
         self.task: asyncio.Task[None] | None = None
         self.running: list[Given] = []

@@ -67,10 +67,10 @@ class Runner:
     ``apart``: the record still runs all the same, and its worker continues beside it.
     """
 
-    __slots__ = ("apart", "cancelled", "current", "index", "name", "task")
+    __slots__ = ("apart", "attempts", "cancelled", "current", "index", "name", "task")
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, attempts: int | None = None) -> None:
+        self.name, self.attempts = name, attempts
         self.current: Handed | None = None
         self.index = 0
         self.cancelled = False
@@ -210,7 +210,7 @@ class TaskWorker(LoopWorker[Handed]):
         if loop is None or self._rouse():
             return
         if len(self._runners) < self.limit + self.apart:
-            runner = Runner(self.name)
+            runner = Runner(self.name, self.spec.rules.attempts)
             self._runners[runner] = None
             context = self._contexts.new()
             runner.task = loop.create_task(self._live(runner), context=context)
@@ -323,7 +323,7 @@ class TaskWorker(LoopWorker[Handed]):
         """Report a failed attempt, and hand back the records behind it in its lane."""
         if runner.cancelled and isinstance(error, CancelledError):
             error = TimedOutError("it ran past the ack timeout, and was cancelled")
-        failure = describe(error, self._clock, self.spec.dead_letter_on)
+        failure = describe(error, self._clock, self.spec.rules)
         if runner.cancelled:
             failure = replace(failure, timed_out=True)
         index = runner.index

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import linecache
 import traceback
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any, NamedTuple
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.model import DeadLetter, Retry
 from kafka_keyshared.platform.stack_frames import is_ours, is_users, shown
 
@@ -114,9 +116,36 @@ def text_of(error: BaseException) -> str:
         return f"(no text: {type(broken).__name__})"
 
 
-def describe(
-    error: BaseException, clock: Clock, dead_letter_on: tuple[type[BaseException], ...] = ()
-) -> Failure:
+class ErrorRules(NamedTuple):
+    """The rules of an app for classes of errors.
+
+    ``dead_letter_on`` are classes whose errors make a dead letter at once. ``retry_on`` has the
+    policies of classes. The class of an error that is nearest to it in its ``__mro__`` decides. An
+    error without a policy that was raised ``from`` another follows the policy of that one.
+    ``attempts`` is the number of attempts where no policy applies.
+    """
+
+    dead_letter_on: tuple[type[BaseException], ...] = ()
+    retry_on: Mapping[type[BaseException], RetryPolicy] = {}
+    attempts: int | None = None
+
+    def policy_of(self, error: BaseException) -> RetryPolicy | None:
+        """Return the retry policy for an error; None if no class of it has one."""
+        cause: BaseException | None = error
+        for _ in range(1 + CAUSES_MAX if self.retry_on else 0):
+            if cause is None:
+                break
+            for each in type(cause).__mro__:
+                if (policy := self.retry_on.get(each)) is not None:
+                    return policy
+            cause = cause.__cause__
+        return None
+
+
+NO_RULES = ErrorRules()
+
+
+def describe(error: BaseException, clock: Clock, rules: ErrorRules = NO_RULES) -> Failure:
     """Return the description of an attempt that has just failed."""
     disposition, after = Disposition.ERROR, None
     if isinstance(error, Retry):
@@ -129,7 +158,7 @@ def describe(
     # client raises one for a header name that is not UTF-8. It must not be provoked twice: on the
     # second read of the headers, the client returns a value that crashes the process when it is
     # unpacked.
-    elif isinstance(error, (DeadLetter, SystemError, *dead_letter_on)):
+    elif isinstance(error, (DeadLetter, SystemError, *rules.dead_letter_on)):
         disposition = Disposition.DEAD_LETTER
     message = text_of(error)
     where, stack = _where_and_stack(_frames_of(error))
@@ -143,4 +172,5 @@ def describe(
         after=after,
         where=where,
         trace=str(error.__dict__.get(TRACE, "")),
+        retry=rules.policy_of(error) if disposition is Disposition.ERROR else None,
     )

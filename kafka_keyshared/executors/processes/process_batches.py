@@ -117,7 +117,9 @@ class ProcessBatches:
                 continue
             columns = columns_of(slice_.records[at : batch.stop], cell.process.board.shared.values)
             try:
-                ran = yield ProcessBatch(columns, SlicePart(slice_.id, slice_.epoch))
+                ran = yield ProcessBatch(
+                    columns, SlicePart(slice_.id, slice_.epoch, slice_.attempts)
+                )
                 while isinstance(ran, OutputRequest):
                     ran = yield self._taken(cell, slice_.records[at + ran.at], ran)
             except ENDS as error:

@@ -22,11 +22,12 @@ from typing import Any, NamedTuple
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.outcomes import Failure
+from kafka_keyshared.core.contract.slices import NO_RETRIES
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.executors import lease
 from kafka_keyshared.executors.contexts import Contexts
 from kafka_keyshared.executors.handling.call_record import DROPPED, FAILED, OK, Outcome
-from kafka_keyshared.executors.handling.failure import describe
+from kafka_keyshared.executors.handling.failure import ErrorRules, describe
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.handling.outcome_mapping import error_in
 from kafka_keyshared.executors.handling.outputs import handing_out
@@ -42,7 +43,7 @@ from kafka_keyshared.executors.processes.shm_progress import (
     times_of,
 )
 from kafka_keyshared.executors.processes.wire_records import Columns, ProcessRecord
-from kafka_keyshared.model import Ack, Drop, Output, TopicPartition
+from kafka_keyshared.model import Ack, Attempt, Coordinates, Drop, Output, TopicPartition
 from kafka_keyshared.platform import forks
 from kafka_keyshared.platform.reentry_guard import handling, load_file
 from kafka_keyshared.platform.stack_frames import standing
@@ -58,7 +59,7 @@ class Recipe(NamedTuple):
     name: str
     make: bytes
     modules: tuple[tuple[str, str], ...]
-    dead_letter_on: tuple[type[BaseException], ...]
+    rules: ErrorRules
     outputs: bool = False
 
 
@@ -83,6 +84,7 @@ class SlicePart(NamedTuple):
 
     id: int
     epoch: int
+    attempts: Mapping[Coordinates, Attempt] = NO_RETRIES
 
 
 class ProcessBatch(NamedTuple):
@@ -261,7 +263,7 @@ class ChildMain:
         if shared.times is not None:
             made = made._replace(handle=self._timed(made.handle, times_of(shared.times)))
         self._made = made
-        self._dead_letter_on = recipe.dead_letter_on
+        self._rules, self.attempts = recipe.rules, recipe.rules.attempts
         self._rows: deque[ProcessRecord] = deque()
         self._thread = threading.get_ident()
         self._contexts = Contexts(copy_context())
@@ -339,7 +341,7 @@ class ChildMain:
         """Return the result for a call that ended in a verdict or an error."""
         if isinstance(error, Drop):
             return BatchResult(number, dropped=True)
-        return BatchResult(number, failure=describe(error, self._clock, self._dead_letter_on))
+        return BatchResult(number, failure=describe(error, self._clock, self._rules))
 
     def forked(self) -> None:
         """Clear the remaining records in the child of a handler."""

@@ -303,7 +303,7 @@ def recipe_of(spec: WorkerSpec) -> bytes:
             "function), or give a number of threads, such as workers=16"
         ) from error
     outputs = spec.take is not None
-    recipe = worker_main.Recipe(spec.name, make, _modules(spec), spec.dead_letter_on, outputs)
+    recipe = worker_main.Recipe(spec.name, make, _modules(spec), spec.rules, outputs)
     return pickle.dumps(recipe)
 
 

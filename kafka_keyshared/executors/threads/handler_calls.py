@@ -73,7 +73,7 @@ class HandlerCalls:
             slice_.came.restore(index)
             handover.dropped.append(index)
             return
-        failure = describe(error, self._clock, cell.spec.dead_letter_on)
+        failure = describe(error, self._clock, cell.spec.rules)
         cell.failed.fail(slice_, index)
         # Posted before the next record is taken. The owner reads progress first and the mailbox
         # after it. It then knows every failure among the started records.

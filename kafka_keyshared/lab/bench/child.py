@@ -97,7 +97,8 @@ def run_app(
     commit acknowledged.
     """
     # Imported here, so that the bare side does not load it.
-    from kafka_keyshared.app.keyshared import Hooks, KeyShared
+    from kafka_keyshared.app.hooks import Hooks
+    from kafka_keyshared.app.keyshared import KeyShared
 
     app = KeyShared(
         conf,

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple, cast
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.app.keyshared import Hooks, KeyShared
+from kafka_keyshared.app.hooks import Hooks
+from kafka_keyshared.app.keyshared import KeyShared
 from kafka_keyshared.config import RetryOptions
 from kafka_keyshared.config.worker_options import ASYNCIO, PROCESS, counted_workers
 from kafka_keyshared.core.contract.events import DeadLetterAnswer

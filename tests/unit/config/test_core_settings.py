@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared import KeyShared
+from kafka_keyshared import KeyShared, never
 from kafka_keyshared.config import Options, load_file
 from kafka_keyshared.config.core_settings import subscription_settings
 from kafka_keyshared.config.layers import layered
@@ -102,6 +102,18 @@ def test_exceptions_that_skip_the_attempts_are_refused_where_order_is_required()
     KeyShared(CONF, ["orders"], routing="ring", **given)
     without_letters: dict[str, Any] = {**given, "dlq": False}
     KeyShared(CONF, ["orders"], routing="exclusive", **without_letters)  # then it blocks at once
+
+
+@pytest.mark.parametrize("given", [ValueError, [ValueError], (ValueError, 7), "ValueError"])
+def test_dead_letter_on_takes_a_tuple_of_exception_classes(given: Any) -> None:
+    with pytest.raises(ConfigError, match="give a tuple of exception classes"):
+        KeyShared(CONF, ["orders"], dlq=True, dead_letter_on=given)
+
+
+def test_a_class_has_one_rule() -> None:
+    given: dict[str, Any] = {"dead_letter_on": (ValueError,), "retry_on": {ValueError: never}}
+    with pytest.raises(ConfigError, match="dead_letter_on and retry_on both have ValueError"):
+        KeyShared(CONF, ["orders"], dlq=True, **given)
 
 
 def test_what_runs_is_told_with_its_order() -> None:

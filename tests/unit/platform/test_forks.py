@@ -197,7 +197,7 @@ import logging
 from kafka_keyshared import KeyShared
 from kafka_keyshared.testing.clusters.embedded import EmbeddedCluster
 from kafka_keyshared.client.kafka import KafkaClient
-from kafka_keyshared.app.keyshared import Hooks
+from kafka_keyshared.app.hooks import Hooks
 from tests.support.live_cluster import client_conf, committed, write
 
 logging.basicConfig(level="ERROR")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -53,6 +54,30 @@ def test_what_follows_before_the_poison_policy(
 ) -> None:
     for head in (ANY, KEYLESS, ARCHIVED, FULL):
         assert decide(failure, failures, THREE, poison, dlq=True, head=head) == follows
+
+
+FOREVER = RetryPolicy(backoff=5.0, factor=2.0, backoff_max=60.0, jitter=0.0, forever=True)
+ONE = RetryPolicy(attempts=1)
+
+
+@pytest.mark.parametrize(
+    ("retry", "failures", "in_row", "follows"),
+    [
+        (ONE, 1, 1, Decision(LETTER)),
+        (RetryPolicy(attempts=9, backoff=1.0, jitter=0.0), 3, 3, Decision(RETRY, 4.0)),
+        (RetryPolicy(attempts=9, backoff=1.0, jitter=0.0), 8, 1, Decision(RETRY, 1.0)),
+        (RetryPolicy(attempts=9), 9, 1, Decision(LETTER)),
+        (FOREVER, 2, 1, Decision(RETRY, 5.0)),
+        (FOREVER, 1_000, 4, Decision(RETRY, 40.0)),
+        (FOREVER, 1_000, 5_000, Decision(RETRY, 60.0)),
+    ],
+)
+def test_the_policy_of_an_errors_class_comes_before_that_of_all(
+    retry: RetryPolicy, failures: int, in_row: int, follows: Decision
+) -> None:
+    failure = replace(after(ERROR), retry=retry)
+    head = HeadState(in_row)
+    assert decide(failure, failures, THREE, "dead_letter", dlq=True, head=head) == follows
 
 
 @pytest.mark.parametrize("asked", [after(ERROR), after(RETRY, 3.0)])

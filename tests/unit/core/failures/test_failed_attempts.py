@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kafka_keyshared.core.contract import commands as cmd
@@ -15,11 +17,12 @@ from kafka_keyshared.core.records.lane_identity import lane_of
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
 from kafka_keyshared.core.workers.run_queue import RunQueue
 from kafka_keyshared.errors import ConfigError, InvariantError
-from kafka_keyshared.model import Drop
+from kafka_keyshared.model import Attempt, Drop
 from tests.support.core_harness import Harness
 from tests.support.records import ERROR, GIVE_UP, NOT_NOW, P0, failure, record
 
 ONE_TRY = RetryPolicy(attempts=1)
+FOREVER = RetryPolicy(backoff=0.5, backoff_max=0.5, jitter=0.0, forever=True)
 
 
 def harness_with(**settings: object) -> Harness:
@@ -135,6 +138,40 @@ def test_exhausted_attempts_are_decided_on_at_the_failure_and_not_at_the_heartbe
         harness.later(0.0)
     assert harness.sub().counts.dropped == 1
     assert harness.committed() == (1, [])
+
+
+AWAY = replace(ERROR, error_type="ConnectionError", message="away", retry=FOREVER)
+
+
+def test_an_error_that_is_retried_forever_uses_up_no_attempt_of_its_record() -> None:
+    harness = harness_with(retry=RetryPolicy(attempts=2, backoff=0.0), on_exhausted="drop")
+    harness.fetch(record(0))
+    for outcome in (AWAY, AWAY, ERROR, AWAY, AWAY):
+        assert harness.work({0: [outcome]}) == [0]
+        harness.later(1.0)
+        harness.tell(ev.Tick(harness.actor.progress()))  # settles what has no attempt left
+    closed = harness.sub().closed.get(lane_of(record(0)))
+    assert closed is not None
+    assert (closed.failures, closed.unlimited, closed.attempts, closed.in_row) == (1, 4, 5, 2)
+    assert harness.work({0: [ERROR]}) == [0]
+    assert harness.sub().counts.dropped == 1
+    assert harness.sub().counts.failed == 6
+
+
+def test_a_retried_record_is_handed_over_with_its_attempt() -> None:
+    harness = harness_with(retry=RetryPolicy(attempts=3, backoff=0.0))
+    harness.fetch(record(0), record(1, "other"))
+    attempts = []
+    for outcome in (ERROR, AWAY, ERROR):
+        attempts.append(dict(harness.worker().slices()[0].attempts))
+        harness.work({0: [outcome]})
+        harness.later(1.0)
+    at = (P0, 0)
+    assert attempts == [
+        {},
+        {at: Attempt(2, 3, 0.0, "ValueError: no such flight")},
+        {at: Attempt(3, None, 0.0, "ConnectionError: away")},
+    ]
 
 
 def test_a_recalled_retry_keeps_its_attempts() -> None:

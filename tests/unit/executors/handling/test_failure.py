@@ -15,11 +15,13 @@ import pytest
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.contract.events import Failed, Report
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.executors.handling import failure as failures
 from kafka_keyshared.executors.handling.failure import describe
 from kafka_keyshared.executors.handling.handlers import maker
 from kafka_keyshared.executors.thread_state import WorkerSpec
 from kafka_keyshared.executors.threads.pool import ThreadPool
+from kafka_keyshared.model import DeadLetter, Retry
 from kafka_keyshared.platform.stack_frames import shown
 from tests.support.records import record
 from tests.support.slices import slice_of
@@ -180,9 +182,55 @@ def test_a_system_error_is_not_provoked_again() -> None:
 
 
 def test_named_exceptions_skip_the_attempts() -> None:
-    assert describe(KeyError("k"), Clock(), (LookupError,)).disposition is Disposition.DEAD_LETTER
-    assert describe(ValueError("k"), Clock(), (LookupError,)).disposition is Disposition.ERROR
+    rules = failures.ErrorRules((LookupError,))
+    assert describe(KeyError("k"), Clock(), rules).disposition is Disposition.DEAD_LETTER
+    assert describe(ValueError("k"), Clock(), rules).disposition is Disposition.ERROR
     assert -1 <= describe(ValueError(), Clock()).jitter <= 1
+
+
+ONCE, OFTEN = RetryPolicy(attempts=1), RetryPolicy(attempts=99)
+
+
+class RefusedError(ConnectionError, KeyError):
+    """Has two classes above it that may have a policy."""
+
+
+@pytest.mark.parametrize(
+    ("error", "classes", "policy"),
+    [
+        (ValueError("k"), {}, None),
+        (ValueError("k"), {KeyError: ONCE}, None),
+        (KeyError("k"), {KeyError: ONCE}, ONCE),
+        (KeyError("k"), {LookupError: ONCE}, ONCE),
+        (KeyError("k"), {Exception: OFTEN, LookupError: ONCE}, ONCE),
+        (KeyError("k"), {LookupError: ONCE, Exception: OFTEN}, ONCE),
+        (RefusedError(), {KeyError: OFTEN, ConnectionError: ONCE}, ONCE),
+        (RefusedError(), {KeyError: OFTEN, OSError: ONCE}, ONCE),
+        (SystemExit(), {Exception: ONCE}, None),
+    ],
+)
+def test_the_nearest_class_of_an_error_decides_how_it_is_retried(
+    error: BaseException, classes: Any, policy: RetryPolicy | None
+) -> None:
+    assert describe(error, Clock(), failures.ErrorRules((), classes)).retry == policy
+
+
+def test_an_error_raised_from_another_follows_that_one_if_its_own_class_has_no_policy() -> None:
+    wrapped = RuntimeError("no answer of the database")
+    wrapped.__cause__ = TypeError("wrapped again")
+    wrapped.__cause__.__cause__ = ConnectionRefusedError()
+    rules = failures.ErrorRules((), {ConnectionError: OFTEN})
+    assert describe(wrapped, Clock(), rules).retry is OFTEN
+    assert describe(wrapped, Clock(), failures.ErrorRules((), {RuntimeError: ONCE})).retry is ONCE
+    handled = RuntimeError()
+    handled.__context__ = ConnectionRefusedError()  # met on the way, and not named as the cause
+    assert describe(handled, Clock(), rules).retry is None
+
+
+def test_a_verdict_has_no_policy_of_a_class() -> None:
+    rules = failures.ErrorRules((KeyError,), {Exception: ONCE})
+    for verdict in (Retry(after=1), DeadLetter("no"), KeyError("k")):
+        assert describe(verdict, Clock(), rules).retry is None
 
 
 def test_when_it_failed_and_what_was_drawn_come_from_the_clock_that_is_given() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from kafka_keyshared.core.contract.slices import SerialProgress
 from kafka_keyshared.executors.handling.call_record import DROPPED, FAILED, OK
+from kafka_keyshared.executors.handling.failure import NO_RULES
 from kafka_keyshared.executors.handling.handlers import Made
 from kafka_keyshared.executors.processes.remote_batch import SentSlice
 from kafka_keyshared.executors.processes.shm_progress import (
@@ -79,7 +80,7 @@ def ran(board: ProgressBoard, handle: Callable[[Any], object], count: int) -> Ba
     records = [record(offset, f"k{offset}") for offset in range(count)]
     pipe: Any = Pipe(ProcessBatch(columns_of(records, board.shared.values), SlicePart(1, 0)))
     board.begin()
-    child = ChildMain(pipe, board.shared, Made(handle), Recipe("worker-0", b"", (), ()))
+    child = ChildMain(pipe, board.shared, Made(handle), Recipe("worker-0", b"", (), NO_RULES))
     copy_context().run(child.live)  # a process is one worker as long as it lives; this one is none
     found: BatchResult = pipe.answers[0]
     return found
