@@ -37,7 +37,7 @@ from kafka_keyshared.config import (
     overlay,
 )
 from kafka_keyshared.config.core_settings import commit_policy, subscription_settings
-from kafka_keyshared.config.error_classes import Classes, by_path
+from kafka_keyshared.config.error_classes import by_path
 from kafka_keyshared.config.option_types import GivenOptions
 from kafka_keyshared.config.properties import ALIASES
 from kafka_keyshared.config.show import program_layers
@@ -133,10 +133,7 @@ class KeyShared(Handling, Orderable, Looked, RefusesFormerNames):
     ) -> None:
         """Apply settings; raise :class:`ConfigError` for settings that cannot work."""
         self._given = given = {**options}
-        values: dict[str, Any] = {**given}
-        classes: Classes = {}
-        if "retry_on" in values:
-            values["retry_on"], classes = by_path(values["retry_on"])
+        values, classes = by_path(given)
         key = values.pop("key") if callable(values.get("key")) else None
         self.options: Options = make_options(values)
         self.conf = client_conf(conf)

@@ -36,6 +36,7 @@ def subscription_settings(options: Options, name: str = "default") -> Subscripti
         on_exhausted=_on_exhausted(options),
         dlq=options.dlq is not False,
         dlq_limit=_dlq_limit(options),
+        breaker=options.breaker,
         window_records=options.window_records,
         window_bytes=options.window_bytes,
         window_share=options.window_share,

@@ -1,9 +1,9 @@
-"""Classes of errors and their retries, as the option ``retry_on`` names them."""
+"""Classes of errors, as the options ``retry_on`` and ``wait_on`` name them."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -24,35 +24,54 @@ def path_of(error_class: type[BaseException]) -> str:
     return name if error_class.__module__ == "builtins" else f"{error_class.__module__}.{name}"
 
 
-def by_path(given: Any) -> tuple[dict[str, Any], Classes]:
-    """Return ``retry_on`` with an import path for each class, and the classes that were given.
+def by_path(values: Mapping[str, Any]) -> tuple[dict[str, Any], Classes]:
+    """Return options with an import path for each exception class, and the classes in them.
 
-    Raises :class:`ConfigError` for a key that is no exception class, and for a class given twice.
+    Raises :class:`ConfigError` for what is no exception class, and for a class given twice.
     """
-    if not isinstance(given, Mapping):
-        raise ConfigError(
-            f"retry_on={given!r:.80}: give a mapping from exception classes to Backoff(...) or "
-            "'never'"
-        )
-    named: dict[str, Any] = {}
-    classes: Classes = {}
-    for key, rule in given.items():
-        for each in key if isinstance(key, tuple) else (key,):
-            if isinstance(each, type) and issubclass(each, BaseException):
-                path = path_of(each)
-                classes[path] = each
-            elif isinstance(each, str):
-                path = each
-            else:
-                raise ConfigError(
-                    f"retry_on: {each!r:.80} is not an exception class; give a class, a tuple of "
-                    "classes, or an import path such as 'requests.ConnectionError'"
-                )
-            if path in named:
-                raise ConfigError(f"retry_on has {path} twice; leave one of the two out")
-            # As a table, so that its values are checked like those of a file.
-            named[path] = _as_table(rule) if isinstance(rule, Backoff) else rule
-    return named, classes
+    found, classes = dict(values), Classes()
+    if "retry_on" in found:
+        given = found["retry_on"]
+        if not isinstance(given, Mapping):
+            raise ConfigError(
+                f"retry_on={given!r:.80}: give a mapping from exception classes to Backoff(...) or "
+                "'never'"
+            )
+        rules: dict[str, Any] = {}
+        for key, rule in given.items():
+            for path in _paths("retry_on", key, rules, classes):
+                # As a table, so that its values are checked like those of a file.
+                rules[path] = _as_table(rule) if isinstance(rule, Backoff) else rule
+        found["retry_on"] = rules
+    if "wait_on" in found:
+        given = found["wait_on"]
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise ConfigError(
+                f"wait_on={given!r:.80}: give a list of exception classes, or of their import paths"
+            )
+        paths: dict[str, None] = {}
+        for each in given:
+            paths |= dict.fromkeys(_paths("wait_on", each, paths, classes))
+        found["wait_on"] = list(paths)
+    return found, classes
+
+
+def _paths(option: str, key: object, known: Collection[str], classes: Classes) -> Iterator[str]:
+    """Yield the import paths of a class, of a tuple of classes, or of text."""
+    for each in key if isinstance(key, tuple) else (key,):
+        if isinstance(each, type) and issubclass(each, BaseException):
+            path = path_of(each)
+            classes[path] = each
+        elif isinstance(each, str):
+            path = each
+        else:
+            raise ConfigError(
+                f"{option}: {each!r:.80} is not an exception class; give a class, a tuple of "
+                "classes, or an import path such as 'requests.ConnectionError'"
+            )
+        if path in known:
+            raise ConfigError(f"{option} has {path} twice; leave one of the two out")
+        yield path
 
 
 def _as_table(rule: Backoff) -> dict[str, Any]:
@@ -69,14 +88,18 @@ def retry_policies(options: Options, given: Classes) -> dict[type[BaseException]
     """
     found: dict[type[BaseException], RetryPolicy] = {}
     for path, rule in options.retry_on.items():
-        error_class = given.get(path) or _class_at(path)
-        if issubclass(error_class, Verdict):
-            raise ConfigError(
-                f"retry_on: {path} is a verdict, which says itself what follows; leave it out"
-            )
+        error_class = _class("retry_on", path, given)
         found.pop(error_class, None)
         found[error_class] = _policy(path, rule, options.retry)
     return found
+
+
+def waited_classes(options: Options, given: Classes) -> tuple[type[BaseException], ...]:
+    """Return the classes of ``wait_on``; ``given`` are those that need no import.
+
+    Raises :class:`ConfigError` for a path that names no exception class.
+    """
+    return tuple(_class("wait_on", path, given) for path in options.wait_on)
 
 
 def _policy(path: str, rule: Backoff | str, retry: RetryOptions) -> RetryPolicy:
@@ -104,18 +127,27 @@ def _policy(path: str, rule: Backoff | str, retry: RetryOptions) -> RetryPolicy:
     )
 
 
-def _class_at(path: str) -> type[BaseException]:
+def _class(option: str, path: str, given: Classes) -> type[BaseException]:
+    found = given.get(path) or _class_at(option, path)
+    if issubclass(found, Verdict):
+        raise ConfigError(
+            f"{option}: {path} is a verdict, which says itself what follows; leave it out"
+        )
+    return found
+
+
+def _class_at(option: str, path: str) -> type[BaseException]:
     """Import the class of a path: ``package.module.Class`` or ``package.module:Class``."""
     module, _, name = path.replace(":", ".").rpartition(".")
     try:
         found = getattr(import_module(module) if module else builtins, name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f"retry_on: {path!r} cannot be imported ({type(error).__name__}: {error}); give the "
+            f"{option}: {path!r} cannot be imported ({type(error).__name__}: {error}); give the "
             "path of an exception class, such as 'ConnectionError' or 'requests.ConnectionError'"
         ) from error
     if not (isinstance(found, type) and issubclass(found, BaseException)):
         raise ConfigError(
-            f"retry_on: {path!r} is {found!r:.80}, and not an exception class; give the path of one"
+            f"{option}: {path!r} is {found!r:.80}, and not an exception class; give the path of one"
         )
     return found

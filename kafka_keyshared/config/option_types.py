@@ -6,7 +6,7 @@ keeps the two in step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from kafka_keyshared.config.options import Backoff, RetryOptions
@@ -34,6 +34,8 @@ class HandlingOptions(TypedDict, total=False):
     on_exhausted: PoisonPolicy | None
     retry: RetryOptions | Mapping[str, float]
     retry_on: Mapping[ErrorClass, Backoff | Literal["never"]]
+    wait_on: Sequence[ErrorClass]
+    breaker: bool
     order_scope: Literal["topic", "partition", "subscription"]
     key: str | Callable[[Any], Any]
     key_schema: str | None

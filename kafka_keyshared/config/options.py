@@ -172,6 +172,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             extra={"allowed": "a table or 'never' for each import path of an exception class"},
         ),
     ] = {}
+    wait_on: Annotated[
+        list[str],
+        Meta(
+            description="Import paths of exception classes that show that a dependency is away. "
+            "Their errors use up no attempt. When several keys fail with one, everything waits "
+            "until a probe succeeds. In Python also the classes themselves."
+        ),
+    ] = []
+    breaker: Annotated[
+        bool,
+        Meta(
+            description="Whether everything waits while most attempts fail with one error, "
+            "whatever the key. One record at a time is tried until it succeeds."
+        ),
+    ] = True
     order_scope: Annotated[
         Literal["topic", "partition", "subscription"],
         Meta(description="Scope in which records of one key are in order."),

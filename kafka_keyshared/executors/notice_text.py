@@ -1,7 +1,7 @@
 """Log lines of the facts that the core reports.
 
 The core reports typed facts (:mod:`kafka_keyshared.core.contract.facts`). Their log levels are
-decided here, in one table; :mod:`.notice_words` has their texts.
+decided here, in one table; :mod:`.notice_words` and :mod:`.commit_words` have their texts.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kafka_keyshared.core.contract import facts
+from kafka_keyshared.core.contract import commit_facts, facts
 from kafka_keyshared.core.contract.commands import Notice
 from kafka_keyshared.core.contract.facts import Fact, HaltCause
 from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.telemetry.failure_kinds import named_kind, printable
+from kafka_keyshared.executors import commit_words
 from kafka_keyshared.executors import notice_words as words
 from kafka_keyshared.executors.notice_words import FactWords
 from kafka_keyshared.model import About
@@ -139,6 +140,8 @@ _FORMS: Mapping[type[Any], _Form] = {
     facts.LongRunEnded: _Form(_I, _NO_PLURAL, words.long_run_ended),
     facts.RecordStuck: _Form(_E, "records are stuck", words.record_stuck),
     facts.SettledSetFull: _Form(_I, _HELD_BACK, words.settled_set_full),
+    facts.DependencyAway: _Form(_E, _NO_PLURAL, words.dependency_away),
+    facts.DependencyBack: _Form(_W, _NO_PLURAL, words.dependency_back),
     facts.DlqLimitReached: _Form(_E, _NO_PLURAL, words.dlq_limit_reached),
     facts.BlockedRecordsFull: _Form(_E, _NO_PLURAL, words.blocked_records_full),
     facts.WaitingRecordsFull: _Form(_I, _HELD_BACK, words.waiting_records_full),
@@ -150,12 +153,12 @@ _FORMS: Mapping[type[Any], _Form] = {
     facts.WorkerDeparted: _Form(_I, _NO_PLURAL, words.worker_departed),
     facts.WorkersAllLeft: _Form(_W, _NO_PLURAL, words.workers_all_left),
     facts.SlotStateLost: _Form(_E, _NO_PLURAL, words.slot_state_lost),
-    facts.CommitFailed: _Form(_W, _NO_PLURAL, words.commit_failed),
-    facts.SettledSetCut: _Form(_W, _NO_PLURAL, words.settled_set_cut),
-    facts.MetadataLimitLowered: _Form(_W, _NO_PLURAL, words.metadata_limit_lowered),
-    facts.PositionRemoved: _Form(_W, _NO_PLURAL, words.position_removed),
-    facts.MetadataIgnored: _Form(_W, _NO_PLURAL, words.metadata_ignored),
-    facts.UncleanStops: _Form(_W, _NO_PLURAL, words.unclean_stops),
-    facts.SuspectsStarting: _Form(_I, _NO_PLURAL, words.suspects_starting),
-    facts.ProgressRegained: _Form(_I, _NO_PLURAL, words.progress_regained),
+    commit_facts.CommitFailed: _Form(_W, _NO_PLURAL, commit_words.commit_failed),
+    commit_facts.SettledSetCut: _Form(_W, _NO_PLURAL, commit_words.settled_set_cut),
+    commit_facts.MetadataLimitLowered: _Form(_W, _NO_PLURAL, commit_words.metadata_limit_lowered),
+    commit_facts.PositionRemoved: _Form(_W, _NO_PLURAL, commit_words.position_removed),
+    commit_facts.MetadataIgnored: _Form(_W, _NO_PLURAL, commit_words.metadata_ignored),
+    commit_facts.UncleanStops: _Form(_W, _NO_PLURAL, commit_words.unclean_stops),
+    commit_facts.SuspectsStarting: _Form(_I, _NO_PLURAL, commit_words.suspects_starting),
+    commit_facts.ProgressRegained: _Form(_I, _NO_PLURAL, commit_words.progress_regained),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kafka_keyshared.core.backpressure.pause_reasons import Reason
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.status.builder import take
@@ -86,7 +87,8 @@ class Traffic:
     def run(self, seconds: float, rate: float, handler: Handler = succeeds) -> Iterator[float]:
         """Let time pass; yield the seconds so far after each heartbeat."""
         for beat in range(1, round(seconds * 2) + 1):
-            self._owed += rate / 2
+            if not self.harness.core.holds.held_back(Reason.DEPENDENCY):
+                self._owed += rate / 2
             self._fetch(int(self._owed))
             self._owed -= int(self._owed)
             # Retries within half a second are due one after the other.

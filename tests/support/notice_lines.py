@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kafka_keyshared.core.contract import facts
+from kafka_keyshared.core.contract import commit_facts, facts
 from kafka_keyshared.core.contract.facts import Fact, WaitsFor
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.keys.fixed_lanes import WHOLE_KEY
@@ -395,64 +395,64 @@ LINES: list[tuple[Fact, Level, str]] = [
         "release() failed: OSError: disk",
     ),
     (
-        facts.CommitFailed([P0, P1], "no coordinator", refused=False),
+        commit_facts.CommitFailed([P0, P1], "no coordinator", refused=False),
         W,
         "commit for orders-0, orders-1 failed: no coordinator; its positions are sent again",
     ),
     (
-        facts.CommitFailed([P0], "unknown member", refused=True),
+        commit_facts.CommitFailed([P0], "unknown member", refused=True),
         W,
         "commit for orders-0 was refused: unknown member; a rebalance has completed; "
         "positions of partitions that stay here are committed again, other unsettled "
         "records run at their new owners",
     ),
     (
-        facts.SettledSetCut(P0),
+        commit_facts.SettledSetCut(P0),
         W,
         "orders-0: the settled set does not fit in the commit metadata; its lowest part "
         "is written, the other settled records would run again at the next start",
     ),
     (
-        facts.MetadataLimitLowered(1_024, None, without_sets=False),
+        commit_facts.MetadataLimitLowered(1_024, None, without_sets=False),
         W,
         "the brokers take 1024 bytes of commit metadata, so records ahead of a slow "
         "record are held back until the settled set fits; set "
         "offset.metadata.max.bytes=4096 on the brokers",
     ),
     (
-        facts.MetadataLimitLowered(None, 90, without_sets=True),
+        commit_facts.MetadataLimitLowered(None, 90, without_sets=True),
         W,
         "the brokers refuse commit metadata of 90 characters, too few for a settled set: "
         "after every restart, also a clean one, records settled beyond the position run "
         "again; set offset.metadata.max.bytes=4096 on the brokers",
     ),
     (
-        facts.PositionRemoved(P0, 40, 10),
+        commit_facts.PositionRemoved(P0, 40, 10),
         W,
         "orders-0: retention has removed the log up to 40, past the committed position "
         "10; 30 offsets are gone, reading goes on at the start of the log",
     ),
     (
-        facts.MetadataIgnored(P0, "commit metadata ignored"),
+        commit_facts.MetadataIgnored(P0, "commit metadata ignored"),
         W,
         "orders-0: commit metadata ignored",
     ),
     (
-        facts.UncleanStops([P0, P1], [About(P0, 3), About(P1, 5)], 4),
+        commit_facts.UncleanStops([P0, P1], [About(P0, 3), About(P1, 5)], 4),
         W,
         "orders-0, orders-1: the last owner ended without a clean stop; records that were"
         " likely running: orders-0@3, orders-1@5 (+4 more); starting with small batches, "
         "these records last",
     ),
     (
-        facts.SuspectsStarting([About(P0, each) for each in range(12)]),
+        commit_facts.SuspectsStarting([About(P0, each) for each in range(12)]),
         I,
         "orders-0@0, orders-0@1, orders-0@2, orders-0@3, orders-0@4, orders-0@5, "
         "orders-0@6, orders-0@7, orders-0@8, orders-0@9 and 2 more: 12 records starting "
         "that ran when the last owner ended",
     ),
     (
-        facts.ProgressRegained([P0, P1]),
+        commit_facts.ProgressRegained([P0, P1]),
         I,
         "orders-0, orders-1: assigned again, and no other member has committed; settled "
         "records do not run again",

@@ -33,7 +33,8 @@ ORDER: dict[str, tuple[str, ...]] = {
     "executors": (
         ROOT_PART,
         *("handling", "failed_lanes", "contexts", "key_chains", "mailbox", "lease", "port"),
-        *("thread_state", "state_calls", "notice_words", "notice_text", "command_interpreter"),
+        *("thread_state", "state_calls", "notice_words", "commit_words", "notice_text"),
+        "command_interpreter",
         *("threads", "batches", "coroutines", "processes", "pull", "inline"),
     ),
 }

@@ -22,6 +22,7 @@ class Reason(enum.StrEnum):
     CLOSING = "it is being given up"
     SET_FULL = "its settled set has no room for more in the commit metadata"
     BLOCKED = "records behind its blocked keys fill too much of the window"
+    DEPENDENCY = "it waits for a dependency of the handler"
     DLQ_LIMIT = "too many of its records went to the dead-letter topic"
     WAITING = "records of it that cannot run yet fill too much of the window"
     UNREAD = "a key of it cannot be read yet"

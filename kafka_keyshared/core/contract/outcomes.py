@@ -51,6 +51,7 @@ class Failure:
     it came from, empty where there is none. ``timed_out`` says that the ack timeout ended the
     attempt. ``trace`` is the ``traceparent`` of the attempt's span, empty where there is none.
     ``retry`` is the policy of the error's class, None where the class has none of its own.
+    ``waits`` says that a dependency is the cause, so the record waits for it.
     """
 
     disposition: Disposition
@@ -64,3 +65,4 @@ class Failure:
     timed_out: bool = False
     trace: str = ""
     retry: RetryPolicy | None = None
+    waits: bool = False

@@ -24,6 +24,7 @@ from kafka_keyshared.core.failures import (
     detaching,
     follow_up,
     lane_actions,
+    outage,
     stuck,
     undecodable,
 )
@@ -454,6 +455,8 @@ class Dispatcher:
             commands += self._ready(sub, now)
             commands += tick.reminders(sub, now)
             sub.failure_watch.beat(now)
+            if sub.breaker is not None:
+                outage.beat(sub, sub.breaker, self.holds, self.partitions, now)
             commands += worker_lifecycle.eviction(sub, event)
             left = [id_ for each, id_ in event.departed if each == name]
             commands += worker_lifecycle.departures(sub, left)

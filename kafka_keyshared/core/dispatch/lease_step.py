@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
 from kafka_keyshared.core.backpressure.pause_rules import stop_lettered, weigh_closed, weigh_parked
 from kafka_keyshared.core.contract.commands import Command, RecordsDropped
-from kafka_keyshared.core.failures import undecodable
+from kafka_keyshared.core.failures import outage, undecodable
 from kafka_keyshared.core.failures.divert import next_letters, recognise
 from kafka_keyshared.core.leasing import drop_when_full, shared_workers, unmatched_records
 from kafka_keyshared.core.subscription.subscription import Subscription
@@ -37,7 +37,7 @@ class LeaseStep:
         """
         commands = self._routed(sub)
         commands += self._before_leases(sub)
-        commands += _leases(sub)
+        commands += self._leases(sub)
         if sub.diverted.due or sub.diverted.to_fence:
             commands += next_letters(sub, self.now, self.wall_offset)
         # Last: leases take records of closed lanes to their lanes, and these may be too many now.
@@ -57,6 +57,22 @@ class LeaseStep:
             commands += sub.keys.keyless.tell()
         return commands
 
+    def _leases(self, sub: Subscription) -> Iterable[Command]:
+        """Lease all records that may start now.
+
+        These are none when the subscription has stopped, and only a probe while it waits for a
+        dependency.
+        """
+        if sub.stopped:
+            return ()
+        if (breaker := sub.breaker) is not None and breaker.open:
+            commands = outage.probe(sub, breaker, self.now)
+            if breaker.open:
+                return commands
+        if sub.shared is None:
+            return sub.lease_rows()
+        return shared_workers.lease_shards(sub, sub.shared)
+
     def _before_leases(self, sub: Subscription) -> list[Command]:
         """Bring records to their rows, and keep those from starting that must not."""
         if sub.draining.cleared:
@@ -64,6 +80,8 @@ class LeaseStep:
         if sub.diverted.arrived:
             recognise(sub)
         commands: list[Command] = []
+        if (breaker := sub.breaker) is not None and (breaker.suspected or breaker.over):
+            commands += outage.news(sub, breaker, self.now)
         if sub.dlq_watch is not None and sub.dlq_watch.reached:
             commands += stop_lettered(self.holds, sub, sub.dlq_watch)
         if sub.hand_overs is not None and (sub.hand_overs.waiting or sub.hand_overs.back):
@@ -77,10 +95,3 @@ class LeaseStep:
             commands.append(RecordsDropped(sub.name, sub.dropped))
             sub.dropped = []
         return commands
-
-
-def _leases(sub: Subscription) -> Iterable[Command]:
-    """Lease all records that may start now; none when the subscription has stopped."""
-    if sub.stopped:
-        return ()
-    return sub.lease_rows() if sub.shared is None else shared_workers.lease_shards(sub, sub.shared)

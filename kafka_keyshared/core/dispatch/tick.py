@@ -162,7 +162,7 @@ def poison(sub: Subscription, now: float) -> list[Command]:
     for closed in failed_attempts.exhausted(sub):
         if closed.last is not None:
             sub.closed.cancel(closed)
-            decision = decide_head(sub, closed, closed.last)
+            decision = decide_head(sub, closed, closed.last, sub.retry_after(closed.last))
             commands += follow_up(sub, closed, closed.last, decision, now)
     return commands
 

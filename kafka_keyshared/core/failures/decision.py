@@ -65,7 +65,7 @@ def decide(
 ) -> Decision:
     """Decide what follows the ``failures``-th failed attempt of a record.
 
-    ``retry`` is the policy for errors whose class has none of its own (:attr:`.Failure.retry`).
+    ``retry`` is the policy for this failure.
     A handler's own ``DeadLetter`` skips the remaining attempts. Without a dead-letter topic it
     blocks the lane, because the record must not be lost. ``Retry(after=...)`` sets the delay, not
     the number of attempts; with ``attempt=False`` it does not count as one. Without
@@ -79,10 +79,9 @@ def decide(
         return Decision(Disposition.RETRY, failure.after or 0.0)
     if failure.disposition is Disposition.DEAD_LETTER:
         return Decision(Disposition.DEAD_LETTER if dlq else Disposition.BLOCK)
-    policy = failure.retry or retry
-    if policy.used_up(failures):
+    if retry.used_up(failures):
         return Decision(_exhausted(on_exhausted, head))
-    asked, own = failure.after, policy.delay(head.in_row or failures, failure.jitter)
+    asked, own = failure.after, retry.delay(head.in_row or failures, failure.jitter)
     return Decision(Disposition.RETRY, own if asked is None else asked)
 
 

@@ -138,6 +138,8 @@ def _count(
     if dropped and unrun:
         # No handler has seen these records, so they do not show that its dependency works.
         unsettled = {*unsettled, *dropped}
+    if sub.breaker is not None:
+        sub.breaker.ended(leased.slice.id, len(indices) - len(unsettled))
     sub.failure_watch.ended(leased, indices, unsettled)
     if sub.dlq_watch is not None:
         sub.dlq_watch.settled(leased, indices, unsettled)
@@ -168,7 +170,7 @@ def failed(sub: Subscription, leased: SliceState, report: Failed, now: float) ->
     closed = closed or close_lane(sub, lane, record)
     closed.attempt = None
     tried = failure.disposition not in NO_ATTEMPT
-    policy = failure.retry or sub.settings.retry
+    policy = sub.retry_after(failure)
     first = closed.first is None and not closed.put_off
     if not sub.settings.individually:
         sub.failure_watch.done_before(leased, report.index)
@@ -183,7 +185,10 @@ def failed(sub: Subscription, leased: SliceState, report: Failed, now: float) ->
     if not is_keyless(lane):
         closed.fence_at = slice_.worker
         commands.append(Fence(sub.name, slice_.worker, (lane,)))
-    decision = decide_head(sub, closed, failure)
+    decision = decide_head(sub, closed, failure, policy)
+    if sub.breaker is not None:
+        sub.breaker.note(lane, failure, now)
+        sub.breaker.probe_failed(slice_.id, failure, now)
     follows = follow_up(sub, closed, failure, decision, now)
     if tried:
         again = decision.disposition is Disposition.RETRY
@@ -237,12 +242,11 @@ def fire(sub: Subscription, now: float) -> list[Command]:
 
 def exhausted(sub: Subscription) -> Iterable[ClosedLane]:
     """Return waiting lanes whose head has used up its attempts; there should be none."""
-    retry = sub.settings.retry
     return [
         closed
         for closed in sub.closed.lanes.values()
         if closed.state is LaneState.WAITING
-        and ((closed.last and closed.last.retry) or retry).used_up(closed.failures)
+        and sub.retry_after(closed.last).used_up(closed.failures)
     ]
 
 
@@ -297,6 +301,6 @@ def _failed_in_a_diverted_lane(
         sub.counts.failed_attempt(record.topic(), timed_out=failure.timed_out)
         known = sub.carried.setdefault(partition_of(record), {})
         tried = known.get(record.offset(), Tried(0))
-        used = not (failure.retry or sub.settings.retry).forever
+        used = not sub.retry_after(failure).forever
         known[record.offset()] = tried._replace(attempts=tried.attempts + used)
     return [Fence(sub.name, slice_.worker, (closed.lane,))]

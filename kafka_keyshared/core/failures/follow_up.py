@@ -18,6 +18,7 @@ from kafka_keyshared.core.contract.facts import (
     RecordDiverted,
 )
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.failures.decision import Decision, HeadState, decide, publish_delay
 from kafka_keyshared.core.lanes.closed import (
     LETTERS_ON_THEIR_WAY,
@@ -33,14 +34,16 @@ from kafka_keyshared.core.telemetry.meters import LetterAnswer, Processed
 from kafka_keyshared.errors import InvariantError
 
 
-def decide_head(sub: Subscription, closed: ClosedLane, failure: Failure) -> Decision:
-    """Decide what follows the latest failure of a lane's head."""
+def decide_head(
+    sub: Subscription, closed: ClosedLane, failure: Failure, policy: RetryPolicy
+) -> Decision:
+    """Decide what follows the latest failure of a lane's head, by this retry policy."""
     settings, lane = sub.settings, closed.lane
     may_divert = settings.on_exhausted != "divert" or sub.diverted.may_add(lane, closed.partition)
     return decide(
         failure,
         closed.failures,
-        settings.retry,
+        policy,
         settings.on_exhausted,
         dlq=settings.dlq,
         at_least_once=settings.at_least_once,

@@ -232,13 +232,13 @@ class ClosedLane:
         self.first = self.first or failure
         self.last = failure
 
-    def next_attempt(self, retry: RetryPolicy) -> Attempt:
-        """Return the next attempt of the head, as its handler can query it.
+    def give_attempts_back(self) -> None:
+        """Let the failed attempts of the head use up none: an outage was their cause."""
+        self.failures, self.unlimited = 0, self.attempts
 
-        ``retry`` is the policy for errors whose class has none of its own.
-        """
+    def next_attempt(self, policy: RetryPolicy) -> Attempt:
+        """Return the next attempt of the head by this policy, as its handler can query it."""
         first, last = self.first, self.last
-        policy = (last and last.retry) or retry
         return Attempt(
             self.attempts + 1,
             None if policy.forever else policy.attempts,
@@ -345,6 +345,11 @@ class ClosedLanes:
     def next_due(self) -> float | None:
         """Return when the next lane is due, in monotonic seconds."""
         return self._timers[0][0] if self._timers else None
+
+    def first_waiting(self) -> ClosedLane | None:
+        """Return the lane whose head is the first to run again, of those that wait for a delay."""
+        waits = LaneState.WAITING
+        return next((each for _, _, each in self._timers if each.state is waits), None)
 
     def pop_due(self, now: float, most: int) -> list[ClosedLane]:
         """Take up to ``most`` of the lanes that are due, earliest first."""

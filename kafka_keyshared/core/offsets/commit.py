@@ -24,8 +24,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kafka_keyshared.core.contract.commands import Command, Commit, CommitEntry, Notice
+from kafka_keyshared.core.contract.commit_facts import CommitFailed, SettledSetCut
 from kafka_keyshared.core.contract.events import CommitAnswer, CommitResult, Right
-from kafka_keyshared.core.contract.facts import CommitFailed, SettledSetCut
 from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.offsets.commit_metadata import Encoded
 from kafka_keyshared.core.offsets.metadata_sections import LaneNotes, LogPosition

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kafka_keyshared.core.contract.commands import Command, Notice
-from kafka_keyshared.core.contract.facts import MetadataLimitLowered
+from kafka_keyshared.core.contract.commit_facts import MetadataLimitLowered
 from kafka_keyshared.core.offsets.commit_metadata import (
     SET_BUDGET,
     TEXT_LIMIT,

@@ -19,8 +19,8 @@ from kafka_keyshared.core.contract.commands import (
     CommitEntry,
     Notice,
 )
+from kafka_keyshared.core.contract.commit_facts import MetadataIgnored, PositionRemoved
 from kafka_keyshared.core.contract.events import StartPoint
-from kafka_keyshared.core.contract.facts import MetadataIgnored, PositionRemoved
 from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.offsets.metadata_sections import (
     NONE_RUNNING,

@@ -23,7 +23,7 @@ from itertools import zip_longest
 from math import inf
 
 from kafka_keyshared.core.contract.commands import Command, Commit, Notice
-from kafka_keyshared.core.contract.facts import SuspectsStarting, UncleanStops
+from kafka_keyshared.core.contract.commit_facts import SuspectsStarting, UncleanStops
 from kafka_keyshared.core.contract.slices import Progress
 from kafka_keyshared.core.offsets.metadata_sections import STARTED, WAITING, RunningNote
 from kafka_keyshared.core.offsets.positions import PartitionState, Unsettled, collect

@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from kafka_keyshared.core.contract.commands import Command, CommitEntry, Notice
+from kafka_keyshared.core.contract.commit_facts import ProgressRegained
 from kafka_keyshared.core.contract.events import StartPoint
-from kafka_keyshared.core.contract.facts import ProgressRegained
 from kafka_keyshared.core.offsets import commit_metadata
 from kafka_keyshared.core.offsets.metadata_sections import (
     LaneNotes,

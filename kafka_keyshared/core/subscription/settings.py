@@ -56,7 +56,8 @@ class SubscriptionSettings:
     """The settings of one subscription. Times are in seconds.
 
     ``on_exhausted`` is the policy for used-up attempts. ``dlq`` says whether there is a dead-letter
-    topic. A partition whose dead letters exceed ``dlq_limit`` is stopped (None: no limit).
+    topic. A partition whose dead letters exceed ``dlq_limit`` is stopped (None: no limit). With
+    ``breaker`` the subscription waits while most attempts fail with one error.
     ``prefetch_records`` and ``prefetch_bytes`` limit the leases of one worker, running and next.
     With ``one_in_flight_per_key`` at most one record of a lane is leased; without it, many records
     of a lane may wait at its one worker.
@@ -99,6 +100,7 @@ class SubscriptionSettings:
     on_exhausted: PoisonPolicy = "block"
     dlq: bool = False
     dlq_limit: DlqLimit | None = None
+    breaker: bool = False
     window_records: int = 10_000
     window_bytes: int = 64 << 20
     window_share: float = 0.5

@@ -12,10 +12,13 @@ from collections.abc import Set as AbstractSet
 
 from kafka_keyshared.core.contract.commands import Command, LeaseSlice
 from kafka_keyshared.core.contract.dlq_limit import DlqWatch
+from kafka_keyshared.core.contract.outcomes import Failure
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.contract.slices import NO_RETRIES, Book, Epochs, Slice, SliceState
 from kafka_keyshared.core.lanes.closed import ClosedLanes, LaneEvent, LaneState
 from kafka_keyshared.core.lanes.single_inflight import OneLease
 from kafka_keyshared.core.limits.blocked_quota import LookAhead
+from kafka_keyshared.core.limits.circuit_breaker import CircuitBreaker
 from kafka_keyshared.core.limits.parked_records import Parking
 from kafka_keyshared.core.offsets.metadata_sections import Tried
 from kafka_keyshared.core.records.backlog import Backlog, let_go
@@ -79,6 +82,7 @@ class Subscription:
         places += [self.keyless, self.closed, self.keys, self.parking, self.draining, self.suspects]
         self.dlq_watch = DlqWatch(settings.dlq_limit) if settings.dlq_limit else None
         places += [each for each in (self.one_lease, self.dlq_watch) if each is not None]
+        self.breaker = CircuitBreaker() if settings.breaker and settings.at_least_once else None
         self.stopped = self.commit_at_once = False
         self.leased = 0  # records, at all workers
         self.hot_keys = HotKeys()
@@ -124,8 +128,18 @@ class Subscription:
 
     def next_due(self) -> float | None:
         """Return the earliest time at which a wait ends, in monotonic seconds."""
-        due = self.closed.next_due(), self.keys.next_due(), self.draining.due
+        breaks = None if self.breaker is None else self.breaker.next_due()
+        due = self.closed.next_due(), self.keys.next_due(), self.draining.due, breaks
         return min([at for at in due if at is not None], default=None)
+
+    def retry_after(self, failure: Failure | None) -> RetryPolicy:
+        """Return the retry policy for a failure. One of a dependency uses up no attempt."""
+        if failure is None:
+            return self.settings.retry
+        policy = failure.retry or self.settings.retry
+        if failure.waits or (self.breaker is not None and self.breaker.covers(failure)):
+            return policy._replace(forever=True)
+        return policy
 
     def unpark(self) -> bool:
         """Route records that are now below their partition's ceiling; return whether any were."""
@@ -224,10 +238,13 @@ class Subscription:
         self.leased += len(records)
         return LeaseSlice(slice_)
 
-    def lease_heads(self, worker: Worker) -> Iterator[Command]:
-        """Lease the heads of closed lanes for their next attempt, in slices like all others."""
+    def lease_heads(self, worker: Worker, most: int | None = None) -> Iterator[LeaseSlice]:
+        """Lease the heads of closed lanes for their next attempt, in slices like all others.
+
+        Each slice has up to ``most`` heads; None is as many as the worker has room for.
+        """
         closing = self.standing()
-        while worker.row.retries and (ready := worker.take_ready(worker.room())):
+        while worker.row.retries and (ready := worker.take_ready(most or worker.room())):
             # Heads of a partition that is being revoked are not retried: they will be forgotten.
             heads = [
                 (closed, closed.head)
@@ -240,7 +257,9 @@ class Subscription:
             claimed = () if self.one_lease is None else lanes
             records = [head for _, head in heads]
             attempts = {
-                (closed.partition, head.offset()): closed.next_attempt(self.settings.retry)
+                (closed.partition, head.offset()): closed.next_attempt(
+                    self.retry_after(closed.last)
+                )
                 for closed, head in heads
             }
             lease = self.lease(worker, records, (), claimed, lanes, attempts=attempts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -122,24 +122,36 @@ class ErrorRules(NamedTuple):
     ``dead_letter_on`` are classes whose errors make a dead letter at once. ``retry_on`` has the
     policies of classes. The class of an error that is nearest to it in its ``__mro__`` decides. An
     error without a policy that was raised ``from`` another follows the policy of that one.
-    ``attempts`` is the number of attempts where no policy applies.
+    ``attempts`` is the number of attempts where no policy applies. ``wait_on`` are classes whose
+    errors show that a dependency is away, also as the cause of another error.
     """
 
     dead_letter_on: tuple[type[BaseException], ...] = ()
     retry_on: Mapping[type[BaseException], RetryPolicy] = {}
     attempts: int | None = None
+    wait_on: tuple[type[BaseException], ...] = ()
+
+    def waits(self, error: BaseException) -> bool:
+        """Return whether an error shows that a dependency is away."""
+        return bool(self.wait_on) and any(isinstance(e, self.wait_on) for e in _with_causes(error))
 
     def policy_of(self, error: BaseException) -> RetryPolicy | None:
         """Return the retry policy for an error; None if no class of it has one."""
-        cause: BaseException | None = error
-        for _ in range(1 + CAUSES_MAX if self.retry_on else 0):
-            if cause is None:
-                break
+        for cause in _with_causes(error) if self.retry_on else ():
             for each in type(cause).__mro__:
                 if (policy := self.retry_on.get(each)) is not None:
                     return policy
-            cause = cause.__cause__
         return None
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what it was raised ``from``."""
+    cause: BaseException | None = error
+    for _ in range(1 + CAUSES_MAX):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__
 
 
 NO_RULES = ErrorRules()
@@ -173,4 +185,5 @@ def describe(error: BaseException, clock: Clock, rules: ErrorRules = NO_RULES) -
         where=where,
         trace=str(error.__dict__.get(TRACE, "")),
         retry=rules.policy_of(error) if disposition is Disposition.ERROR else None,
+        waits=disposition is Disposition.ERROR and rules.waits(error),
     )

@@ -110,9 +110,17 @@ def test_dead_letter_on_takes_a_tuple_of_exception_classes(given: Any) -> None:
         KeyShared(CONF, ["orders"], dlq=True, dead_letter_on=given)
 
 
-def test_a_class_has_one_rule() -> None:
-    given: dict[str, Any] = {"dead_letter_on": (ValueError,), "retry_on": {ValueError: never}}
-    with pytest.raises(ConfigError, match="dead_letter_on and retry_on both have ValueError"):
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"dead_letter_on": (ValueError,), "retry_on": {ValueError: never}},
+        {"dead_letter_on": (ValueError,), "wait_on": [ValueError]},
+        {"retry_on": {(KeyError, ValueError): never}, "wait_on": ["builtins.ValueError"]},
+    ],
+)
+def test_a_class_has_one_rule(given: dict[str, Any]) -> None:
+    one, other = given
+    with pytest.raises(ConfigError, match=f"{one} and {other} both have ValueError; leave it out"):
         KeyShared(CONF, ["orders"], dlq=True, **given)
 
 

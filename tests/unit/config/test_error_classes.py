@@ -9,7 +9,12 @@ import pytest
 
 from kafka_keyshared import Backoff, Retry, never
 from kafka_keyshared.config import Options, make_options
-from kafka_keyshared.config.error_classes import by_path, path_of, retry_policies
+from kafka_keyshared.config.error_classes import (
+    by_path,
+    path_of,
+    retry_policies,
+    waited_classes,
+)
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.errors import ConfigError
 
@@ -21,8 +26,8 @@ class OwnError(Exception):
 
 
 def policies(retry_on: Any, **options: Any) -> dict[type[BaseException], RetryPolicy]:
-    named, classes = by_path(retry_on)
-    return retry_policies(make_options({"retry_on": named, **options}), classes)
+    values, classes = by_path({"retry_on": retry_on, **options})
+    return retry_policies(make_options(values), classes)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +60,9 @@ def test_classes_are_given_in_python_and_by_import_path() -> None:
 
 
 def test_the_path_of_a_file_counts_over_the_class_of_an_app() -> None:
-    named, classes = by_path({json.JSONDecodeError: never})
-    assert list(named) == ["json.decoder.JSONDecodeError"]
-    of_file = {**named, "json.JSONDecodeError": Backoff(attempts=7)}
+    values, classes = by_path({"retry_on": {json.JSONDecodeError: never}})
+    assert list(values["retry_on"]) == ["json.decoder.JSONDecodeError"]
+    of_file = {**values["retry_on"], "json.JSONDecodeError": Backoff(attempts=7)}
     found = retry_policies(make_options({"retry_on": of_file}), classes)
     assert {each: policy.attempts for each, policy in found.items()} == {json.JSONDecodeError: 7}
 
@@ -93,6 +98,33 @@ def test_a_class_inside_a_function_needs_no_import() -> None:
 def test_what_cannot_be_is_refused_by_name(retry_on: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         policies(retry_on)
+
+
+def waited(wait_on: Any) -> tuple[type[BaseException], ...]:
+    values, classes = by_path({"wait_on": wait_on})
+    return waited_classes(make_options(values), classes)
+
+
+def test_classes_that_show_an_outage_are_given_in_python_and_by_import_path() -> None:
+    found = waited([OwnError, (KeyError, TimeoutError), "json.JSONDecodeError"])
+    assert found == (OwnError, KeyError, TimeoutError, json.JSONDecodeError)
+    assert waited(()) == ()
+
+
+@pytest.mark.parametrize(
+    ("wait_on", "said"),
+    [
+        (OSError, "wait_on=<class 'OSError'>: give a list of exception classes"),
+        ("OSError", "wait_on='OSError': give a list of exception classes"),
+        ([7], "wait_on: 7 is not an exception class"),
+        ([OSError, "OSError"], "wait_on has OSError twice"),
+        (["no.such.Error"], "wait_on: 'no.such.Error' cannot be imported"),
+        ([Retry], "wait_on: .*Retry is a verdict"),
+    ],
+)
+def test_what_shows_no_outage_is_refused_by_name(wait_on: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        waited(wait_on)
 
 
 def test_without_the_option_no_class_has_a_policy() -> None:

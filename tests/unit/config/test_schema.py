@@ -147,7 +147,7 @@ def test_what_type_checkers_know_of_the_options_is_what_they_are() -> None:
     retries, classes of errors."""
     real, known = get_type_hints(Options), get_type_hints(GivenOptions)
     assert set(known) == set(real)
-    wider = {"retry", "retry_on", "key"}
+    wider = {"retry", "retry_on", "wait_on", "key"}
     assert {name: known[name] for name in known if name not in wider} == {
         name: real[name] for name in real if name not in wider
     }

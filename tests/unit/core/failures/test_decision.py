@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -72,12 +71,11 @@ ONE = RetryPolicy(attempts=1)
         (FOREVER, 1_000, 5_000, Decision(RETRY, 60.0)),
     ],
 )
-def test_the_policy_of_an_errors_class_comes_before_that_of_all(
+def test_the_delay_grows_with_the_failures_in_a_row_and_the_limit_counts_all(
     retry: RetryPolicy, failures: int, in_row: int, follows: Decision
 ) -> None:
-    failure = replace(after(ERROR), retry=retry)
     head = HeadState(in_row)
-    assert decide(failure, failures, THREE, "dead_letter", dlq=True, head=head) == follows
+    assert decide(after(ERROR), failures, retry, "dead_letter", dlq=True, head=head) == follows
 
 
 @pytest.mark.parametrize("asked", [after(ERROR), after(RETRY, 3.0)])

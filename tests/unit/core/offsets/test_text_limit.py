@@ -8,8 +8,8 @@ import pytest
 
 from kafka_keyshared.core.contract import commands as cmd
 from kafka_keyshared.core.contract import events as ev
+from kafka_keyshared.core.contract.commit_facts import CommitFailed
 from kafka_keyshared.core.contract.events import CommitResult
-from kafka_keyshared.core.contract.facts import CommitFailed
 from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.offsets.commit_metadata import SET_BUDGET, TEXT_LIMIT, decode
 from kafka_keyshared.core.offsets.text_limit import TextLimit

@@ -227,6 +227,23 @@ def test_an_error_raised_from_another_follows_that_one_if_its_own_class_has_no_p
     assert describe(handled, Clock(), rules).retry is None
 
 
+def test_an_error_shows_an_outage_by_its_class_or_by_that_of_its_cause() -> None:
+    rules = failures.ErrorRules(wait_on=(ConnectionError, TimeoutError))
+    wrapped = RuntimeError("no answer of the database")
+    wrapped.__cause__ = ConnectionRefusedError()
+    handled = RuntimeError()
+    handled.__context__ = ConnectionRefusedError()
+    found = {
+        type(each): describe(each, Clock(), rules).waits
+        for each in (ConnectionResetError(), TimeoutError(), wrapped, ValueError())
+    }
+    waits = dict.fromkeys((ConnectionResetError, TimeoutError, RuntimeError), True)
+    assert found == {**waits, ValueError: False}
+    assert not describe(handled, Clock(), rules).waits
+    assert not describe(Retry(after=1), Clock(), rules).waits
+    assert not describe(TimeoutError(), Clock()).waits
+
+
 def test_a_verdict_has_no_policy_of_a_class() -> None:
     rules = failures.ErrorRules((KeyError,), {Exception: ONCE})
     for verdict in (Retry(after=1), DeadLetter("no"), KeyError("k")):

@@ -1,0 +1,233 @@
+"""The circuit breaker of a subscription, which tells an outage from poison records.
+
+A dependency that is away makes every record fail, whatever its key. More attempts only wear the
+dependency out, and a dead-letter topic would fill with records that are not at fault. So the
+subscription waits: nothing starts, except one record from time to time, as a probe.
+
+- *closed*: records run.
+- *open*: nothing runs; the next probe is due at :attr:`CircuitBreaker.probe_at`.
+- *half-open*: one record runs. If it succeeds, or fails in another way, the breaker closes.
+
+The names are those of the pattern in M. Nygard's "Release It!".
+:mod:`kafka_keyshared.core.failures.outage` acts on the breaker.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafka_keyshared.core.contract.outcomes import Disposition, Failure
+from kafka_keyshared.core.contract.transitions import follow
+from kafka_keyshared.core.records.lane_identity import Lane
+from kafka_keyshared.core.telemetry.failure_kinds import one_line
+from kafka_keyshared.errors import InvariantError
+
+PROBE_FIRST = 0.5
+PROBE_MAX = 3.5
+"""Seconds until the first probe, and at most between two. Processing goes on within 5 s of the
+dependency, with the jitter of :data:`JITTER` and a fast handler."""
+
+JITTER = 0.2
+"""Share by which a delay is longer or shorter, so that instances do not probe together."""
+
+PROBE_PATIENCE = 10.0
+"""Seconds after which another record probes as well: the first one may hang."""
+
+KEYS_LEAST = 3
+"""Different keys that have to fail. One or two are poison records."""
+
+
+KEYS_KEPT = 8
+RECENT = 30.0
+"""Keys that failed last, of which the breaker knows the error, and for how many seconds."""
+
+_NO_OUTAGE = frozenset({Disposition.GIVEN_BACK, Disposition.DEAD_LETTER})
+"""A handler that asks for a dead letter blames the record."""
+
+
+class CircuitState(enum.Enum):
+    """The states of a breaker."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half-open"
+
+
+class CircuitEvent(enum.Enum):
+    """What can happen to a breaker."""
+
+    TRIPPED = "the dependency is away"
+    PROBED = "a probe is leased"
+    FAILED = "the probe has failed, or it ended without a result"
+    RECOVERED = "the dependency answers"
+
+
+_S, _E = CircuitState, CircuitEvent
+
+CIRCUIT_TABLE: Mapping[CircuitState, Mapping[CircuitEvent, CircuitState]] = {
+    _S.CLOSED: {_E.TRIPPED: _S.OPEN},
+    _S.OPEN: {_E.PROBED: _S.HALF_OPEN, _E.RECOVERED: _S.CLOSED},
+    _S.HALF_OPEN: {_E.FAILED: _S.OPEN, _E.RECOVERED: _S.CLOSED},
+}
+
+
+class Outage(NamedTuple):
+    """An outage of a dependency: the error that shows it, and when it was noticed (monotonic)."""
+
+    error: str
+    where: str
+    message: str
+    since: float
+
+
+class CircuitBreaker:
+    """The breaker of one subscription. Times are monotonic, in seconds.
+
+    ``outage`` is None while the breaker is closed, and ``suspected`` is one for which it is to
+    open. ``over`` is one that has just ended. ``probes`` counts those that have failed.
+    """
+
+    def __init__(self) -> None:
+        self.state = CircuitState.CLOSED
+        self.outage: Outage | None = None
+        self.suspected: Outage | None = None
+        self.over: Outage | None = None
+        self.probe_at = 0.0
+        self.probes = 0
+        self._probe: int | None = None
+        # Slices of probes without a result, also of those that take too long.
+        self._running: dict[int, float] = {}
+        # Lanes that failed last: the error, and when.
+        self._failed: OrderedDict[Lane, tuple[str, float]] = OrderedDict()
+        # Lanes that wait for a dependency, with no success of any lane since.
+        self._waiting: set[Lane] = set()
+        # When it last closed, and the attempts since.
+        self._closed_at = float("-inf")
+        self._failures = self._ok = 0
+
+    @property
+    def open(self) -> bool:
+        """Return whether the subscription waits for a dependency."""
+        return self.state is not CircuitState.CLOSED
+
+    def covers(self, failure: Failure) -> bool:
+        """Return whether the dependency is the cause of a failure, and not the record."""
+        if failure.waits:
+            return True
+        outage = self.outage
+        if outage is None:
+            return False
+        postponed = failure.disposition is Disposition.PUT_OFF
+        return postponed or failure.error_type == outage.error
+
+    # --- attempts ---
+
+    def note(self, lane: Lane, failure: Failure, now: float) -> None:
+        """Count a failed attempt; suspect an outage once several keys wait for a dependency."""
+        if self.open or failure.disposition in _NO_OUTAGE:
+            return
+        self._failures += 1
+        self._failed[lane] = failure.error_type, now
+        self._failed.move_to_end(lane)
+        if len(self._failed) > KEYS_KEPT:
+            self._failed.popitem(last=False)
+        if failure.waits:
+            self._waiting.add(lane)
+            if len(self._waiting) >= KEYS_LEAST:
+                message = one_line(failure.message)
+                self.suspected = Outage(failure.error_type, failure.where, message, now)
+
+    def ended(self, slice_id: int, done: int) -> None:
+        """Count the records of a slice that were done; the end of a probe decides.
+
+        A probe that ends without a result was taken back. The next one is then due at once.
+        """
+        if slice_id in self._running:
+            if done:
+                self.close(self._running[slice_id])
+            else:
+                self._probe_ended(slice_id, 0.0)
+            return
+        self._ok += done
+        if done and self._waiting and not self.open:
+            self._waiting.clear()
+            self.suspected = None
+
+    def suspect(self, outage: Outage, now: float) -> None:
+        """Have the breaker open, if several keys have failed so recently.
+
+        An outage that began before the breaker last closed has to be seen again since: failures
+        have to outnumber successes.
+        """
+        fails = [
+            error == outage.error and now - at <= RECENT for error, at in self._failed.values()
+        ]
+        again = outage.since >= self._closed_at or self._failures > self._ok
+        if not self.open and sum(fails) >= KEYS_LEAST and again:
+            self.suspected = outage
+
+    # --- transitions ---
+
+    def trip(self, now: float) -> Outage:
+        """Open for the suspected outage, and return it."""
+        outage = self.suspected
+        if outage is None:
+            raise InvariantError("the circuit breaker opens without an outage")
+        self._on(CircuitEvent.TRIPPED)
+        self.outage, self.suspected = outage, None
+        self.probes = 0
+        self.probe_at = now + PROBE_FIRST
+        return outage
+
+    def begin_probe(self, slice_id: int, now: float) -> None:
+        """Note that this slice is the probe."""
+        self._on(CircuitEvent.PROBED)
+        self._probe = slice_id
+        self._running[slice_id] = now
+
+    def probe_failed(self, slice_id: int, failure: Failure, now: float) -> None:
+        """Judge the failure of a slice's record, if it is a probe.
+
+        A record that fails in another way shows that the dependency answers.
+        """
+        if slice_id not in self._running:
+            return
+        if not self.covers(failure):
+            self.close(now)
+            return
+        self.probes += 1
+        delay = min(PROBE_FIRST * 2.0 ** min(self.probes, 16), PROBE_MAX)
+        self._probe_ended(slice_id, now + delay * (1 + JITTER * failure.jitter))
+
+    def hurry(self, now: float) -> None:
+        """Have another record probe if the probe takes too long; its own result still counts."""
+        probe = self._probe
+        if probe is not None and now - self._running[probe] >= PROBE_PATIENCE:
+            self._on(CircuitEvent.FAILED)
+            self._probe, self.probe_at = None, now
+
+    def close(self, now: float) -> None:
+        """Close: records run again. Attempts are counted anew."""
+        self._on(CircuitEvent.RECOVERED)
+        self.over, self.outage, self.suspected = self.outage, None, None
+        self._closed_at, self._failures, self._ok = now, 0, 0
+        self._probe = None
+        self._running.clear()
+        self._failed.clear()
+        self._waiting.clear()
+
+    def next_due(self) -> float | None:
+        """Return when the next probe is due; None unless the breaker is open."""
+        return self.probe_at if self.state is CircuitState.OPEN else None
+
+    def _probe_ended(self, slice_id: int, probe_at: float) -> None:
+        del self._running[slice_id]
+        if slice_id == self._probe:
+            self._on(CircuitEvent.FAILED)
+            self._probe, self.probe_at = None, probe_at
+
+    def _on(self, event: CircuitEvent) -> None:
+        self.state = follow(CIRCUIT_TABLE, self.state, event, "the circuit breaker")
