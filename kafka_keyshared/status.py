@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from kafka_keyshared.failure_status import DependencyWait, FailureRate
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.shared_status import SharedStatus
 
@@ -220,36 +221,6 @@ class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     slots: tuple[int | None, ...] = ()
 
 
-class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
-    """A high share of failures of a subscription, a topic or a partition.
-
-    - ``what`` says which failures: ``attempts`` that failed, or records ``given_up``, which means
-      dead-lettered, diverted, or dropped by the poison policy.
-    - ``topic`` is empty and ``partition`` None where the rate covers all of them.
-    - ``count`` is the number of failures in the last ``window_seconds``; ``ok`` records were done.
-    - ``put_off`` says that handlers delayed most of these records (``Retry(attempt=False)``)
-      instead of failing.
-    - ``seconds`` is for how long the rate has been high, with ``total`` failures since.
-    - ``error_share`` of them are ``error`` from ``where``, the last one with ``message``.
-    """
-
-    what: Literal["attempts", "given_up"]
-    level: Literal["fail", "warn"]
-    topic: str
-    partition: int | None
-    share: float
-    count: int
-    ok: int
-    window_seconds: float
-    put_off: bool = False
-    total: int
-    seconds: float
-    error: str
-    where: str
-    error_share: float
-    message: str
-
-
 class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One subscription: its workers, its window, and how its records ended.
 
@@ -286,7 +257,8 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     - ``lanes`` counts the closed lanes by state. ``blocked`` are those blocked for longest.
       ``closed`` are the first closed lanes, those first that need an operator.
     - ``errors`` are failed attempts by kind, the latest first.
-    - ``failure_rates`` are the high ones, as of the last heartbeat.
+    - ``failure_rates`` are the high ones, as of the last heartbeat. ``waiting`` is the outage of a
+      dependency that everything waits for; None without one.
     - ``stuck`` counts records that outlasted the ack timeout and could not be ended.
     - ``late_acks`` counts rejected acknowledgements of members, whose lease was over.
       ``stale_results`` counts records that ended after their partition had gone.
@@ -334,6 +306,7 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()
     errors: tuple[ErrorGroup, ...] = ()
     failure_rates: tuple[FailureRate, ...] = ()
+    waiting: DependencyWait | None = None
     slots: tuple[tuple[int, int, int], ...] | None = None
     hottest_key: str | None = None
     hottest_slot: int | None = None

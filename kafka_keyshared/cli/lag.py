@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_keyshared.cli.output import Justify, OutputFormat, write_note, write_result, write_table
 from kafka_keyshared.observability.admin_client import AdminClient
-from kafka_keyshared.observability.diagnosis.causes import MOST_ATTEMPTS_FAIL
+from kafka_keyshared.observability.diagnosis.causes import OUTAGES
 from kafka_keyshared.observability.diagnosis.judge import diagnose
 from kafka_keyshared.observability.web.snapshot import totals
 from kafka_keyshared.status import Status
@@ -28,7 +28,7 @@ def lag_verb(url: str, output: OutputFormat) -> int:
     status = AdminClient(url).status()
     found = lags(status)
     for each in diagnose(status).findings:
-        if each.code == MOST_ATTEMPTS_FAIL.code:
+        if each.code in OUTAGES:
             write_note(each.sentence)
     if output is not OutputFormat.TABLE:
         write_result(found, output, "lag")

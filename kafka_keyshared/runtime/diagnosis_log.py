@@ -26,7 +26,7 @@ RATES = frozenset({causes.MOST_ATTEMPTS_FAIL.code, causes.DEAD_LETTERING.code})
 AGAIN_WITHIN = 60.0
 """Seconds after its end during which the same high rate is not logged again."""
 
-SELF_LOGGED = RATES | {causes.LOOP_HELD.code}
+SELF_LOGGED = RATES | {causes.LOOP_HELD.code, causes.DEPENDENCY_WAITING.code}
 """Causes that have a log line of their own elsewhere."""
 
 STEADY = 2.0

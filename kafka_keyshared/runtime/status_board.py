@@ -17,7 +17,7 @@ from kafka_keyshared.core.status.environment import CodePosition, ReportCounts, 
 from kafka_keyshared.core.status.since import Lasting
 from kafka_keyshared.logs import check_logging
 from kafka_keyshared.model import TopicPartition, counted
-from kafka_keyshared.observability.diagnosis.causes import MOST_ATTEMPTS_FAIL
+from kafka_keyshared.observability.diagnosis.causes import OUTAGES
 from kafka_keyshared.observability.diagnosis.findings import Diagnosis
 from kafka_keyshared.observability.diagnosis.judge import diagnose
 from kafka_keyshared.runtime.diagnosis_log import DiagnosisLog
@@ -222,8 +222,7 @@ class StatusBoard:
 
 
 def _is_outage(diagnosis: Diagnosis) -> bool:
-    code = MOST_ATTEMPTS_FAIL.code
-    return any(each.code == code and each.level == "fail" for each in diagnosis.findings)
+    return any(each.code in OUTAGES and each.level == "fail" for each in diagnosis.findings)
 
 
 class Observer:

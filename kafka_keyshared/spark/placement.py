@@ -129,6 +129,7 @@ def alone(
         routing=replace(routing, mode=mode, ranges={}, weights={}, filters={}),
         key_of=key_of,
         pooled=False,
+        breaker=False,  # a task has to end, and its job says what has failed
         detach_after=None,
         shards=None,
         new_workers_wait=False,

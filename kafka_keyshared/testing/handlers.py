@@ -24,7 +24,7 @@ from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.dispatch.dispatcher import Dispatcher
 from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.dlq.envelope import headers_of
-from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.executors.command_interpreter import Mail
 from kafka_keyshared.executors.coroutines.asyncio_batch_worker import CallWorker
 from kafka_keyshared.executors.coroutines.asyncio_pool import MakeWorker
@@ -36,8 +36,11 @@ from kafka_keyshared.executors.handling.outputs import handing_out
 from kafka_keyshared.executors.inline.driver import Inline, InlineBatches, InlinePool, InlineWorkers
 from kafka_keyshared.executors.inline.inline_loop import InlineTasks
 from kafka_keyshared.executors.thread_state import WorkerSpec
-from kafka_keyshared.model import Output, Record, TopicPartition, partition_of
+from kafka_keyshared.model import Output, Record, TopicPartition, name_of, partition_of
 from kafka_keyshared.testing.records import TOPIC, Content, ReceivedRecord, moved, record
+
+ATTEMPTS_MOST = 1_000
+"""Attempts of a record after which a test ends: with real time it would go on forever."""
 
 Outcome: TypeAlias = Literal["done", "dropped", "dead_lettered", "blocked", "waiting"]
 Input: TypeAlias = "ReceivedRecord | tuple[Content, Content]"
@@ -113,6 +116,11 @@ class _Lives:
             life = self.of(record_of(item.slice, item.index))
             life.failures.append(item.failure)
             life.called = False
+            if len(life.failures) >= ATTEMPTS_MOST:
+                self.interrupt = KeySharedError(
+                    f"{name_of(life.record)} has failed {ATTEMPTS_MOST:,} times and is tried again "
+                    "without a limit; have the handler succeed in the test, or raise something else"
+                )
         elif isinstance(item, ev.SetAside):
             # In a call with several records, this one is behind a failed record of its key.
             if (life := self.of(record_of(item.slice, item.index))).called:
@@ -205,12 +213,11 @@ class HandlerTest:
         self.now = 0.0
         self._lives = _Lives(app)
         self._ends: dict[TopicPartition, int] = {}
-        retry = app.subscription.retry._replace(jitter=0.0)
-        # In the given order, if possible.
-        settings = replace(app.subscription, retry=retry, pooled=False)
+        # In the given order, if possible. Nothing can happen while an outage is waited for.
+        settings = replace(app.subscription, pooled=False, breaker=False)
         mailbox: SimpleQueue[Any] = SimpleQueue()
         specs = [replace(each, make=self._watched(each.make)) for each in app.worker_specs()]
-        pool = _pool_of(app, specs, mailbox, Clock(lambda: self.now))
+        pool = _pool_of(app, specs, mailbox, Clock(lambda: self.now, chance=lambda: 0.5))
         core = Dispatcher([settings])
         self._drive = _Drive(core, pool, mailbox, lambda: self.now, self._pass, lives=self._lives)
         pool.start(core.lanes)

@@ -105,6 +105,7 @@ FACTS = {
         lambda status, _: status.rebalance_seconds is not None, "REBALANCING"
     ),
     "no-partitions": Fact(lambda status, _: status.joined and not status.partitions, "RESERVE"),
+    "dependency-waiting": Fact(_held(Reason.DEPENDENCY)),
     "most-attempts-fail": Fact(_rates("attempts")),
     "dead-lettering-much": Fact(_rates("given_up")),
     "loop-held": Fact(lambda status, _: status.standstill is not None),

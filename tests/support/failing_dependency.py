@@ -11,11 +11,11 @@ from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.status.builder import take
 from kafka_keyshared.core.status.environment import StatusInputs
 from kafka_keyshared.core.subscription.settings import SubscriptionSettings
+from kafka_keyshared.failure_status import FailureRate
 from kafka_keyshared.lab.simulator.handlers import Ending
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.observability.diagnosis.findings import Finding
 from kafka_keyshared.observability.diagnosis.judge import diagnose
-from kafka_keyshared.status import FailureRate
 from tests.support.core_harness import Harness
 from tests.support.records import P0, P1, record
 

@@ -20,7 +20,7 @@ ROOT_PART = "__init__"
 ORDER: dict[str, tuple[str, ...]] = {
     "": (
         *("errors", "former_names", "clock", "logs", "hashing", "model", "headers"),
-        *("shared_status", "status"),
+        *("failure_status", "shared_status", "status"),
         *("platform", "core", "executors", "config", "client", "observability", "dlq", "runtime"),
         *("app", ROOT_PART, "testing", "spark", "lab", "cli"),
     ),
@@ -43,12 +43,28 @@ ORDER: dict[str, tuple[str, ...]] = {
 NARROWED: dict[str, set[str]] = {
     # The console reads snapshots and sends events; it does not know how workers run.
     "observability.web": {
-        *("config", "core", "observability.diagnosis", "status", "shared_status", "hashing"),
+        *(
+            "config",
+            "core",
+            "observability.diagnosis",
+            "status",
+            "failure_status",
+            "shared_status",
+            "hashing",
+        ),
         *("model", "errors", "former_names", "logs"),
     },
     # The judge of a run shares nothing with what it judges.
     "observability.audit": {"model"},
-    "observability.diagnosis": {"core", "status", "shared_status", "model", "hashing", "errors"},
+    "observability.diagnosis": {
+        "core",
+        "status",
+        "failure_status",
+        "shared_status",
+        "model",
+        "hashing",
+        "errors",
+    },
     # A dead letter goes out through the client's port.
     "dlq": {"client", "config", "core", "headers", "hashing", "model", "errors", "logs"},
     # Brokers for tests can be started without the package.
@@ -76,7 +92,16 @@ RESERVED: dict[str, set[str]] = {
 }
 
 PURE = {
-    *("core", "observability.diagnosis", "status", "shared_status", "model", "headers", "hashing"),
+    *(
+        "core",
+        "observability.diagnosis",
+        "status",
+        "failure_status",
+        "shared_status",
+        "model",
+        "headers",
+        "hashing",
+    ),
     "errors",
 }
 # Everything that a pure part may import besides the package: no thread, clock, random, log or I/O.

@@ -37,6 +37,7 @@ from kafka_keyshared.core.telemetry.failure_kinds import in_short
 from kafka_keyshared.core.telemetry.meters import Histogram, Rebalance
 from kafka_keyshared.core.worker_changes import slot_draining
 from kafka_keyshared.core.workers.worker import Worker
+from kafka_keyshared.failure_status import DependencyWait
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import TopicPartition, partition_of
 from kafka_keyshared.status import (
@@ -211,6 +212,7 @@ def _subscription(look: _StatusLook, sub: Subscription) -> SubscriptionStatus:
         keyless=keyless(sub, topics),
         errors=sub.errors.shown(lambda key: slot_of(sub, key)),
         failure_rates=sub.failure_watch.rates,
+        waiting=_waiting(sub, now),
         slots=slots(sub, [each.name for each in workers]) if around.full else None,
         full_seconds=lasting.seconds((sub.name, "full"), now) if full else 0.0,
         **away(sub, lasting, now),
@@ -251,6 +253,22 @@ def _drains(sub: Subscription, lasting: Lasting, now: float) -> dict[int, tuple[
         )
         for id_, those in slot_draining.listing(sub).items()
     }
+
+
+def _waiting(sub: Subscription, now: float) -> DependencyWait | None:
+    """Return the outage that the subscription waits for."""
+    breaker = sub.breaker
+    if breaker is None or breaker.outage is None:
+        return None
+    outage, due = breaker.outage, breaker.next_due()
+    return DependencyWait(
+        error=outage.error,
+        where=outage.where,
+        message=outage.message,
+        seconds=now - outage.since,
+        probes=breaker.probes,
+        probe_in=None if due is None else max(0.0, due - now),
+    )
 
 
 def _blocked(sub: Subscription, closed: ClosedLane, now: float) -> BlockedKey:

@@ -23,7 +23,7 @@ from typing import Literal, TypeAlias, TypeVar
 from kafka_keyshared.core.contract.outcomes import Failure
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.telemetry.failure_kinds import KINDS_MAX, Kind, one_line
-from kafka_keyshared.status import FailureRate
+from kafka_keyshared.failure_status import FailureRate
 
 COUNTS = 0.5
 """Seconds that one :class:`Outcomes` counts: from one heartbeat to the next."""

@@ -27,8 +27,8 @@ from kafka_keyshared.core.telemetry.failure_tally import (
     note_lane,
 )
 from kafka_keyshared.core.telemetry.meters import OutcomeCounts
+from kafka_keyshared.failure_status import FailureRate
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.status import FailureRate
 
 PATIENCE = 1.0
 """Seconds by which a topic is judged after its subscription, and a partition after its topic."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafka_keyshared.core.status.builder import take
 from kafka_keyshared.core.status.environment import StatusInputs
 from kafka_keyshared.lab.simulator.member import Member
-from kafka_keyshared.observability.diagnosis.causes import MOST_ATTEMPTS_FAIL
+from kafka_keyshared.observability.diagnosis.causes import OUTAGES
 from kafka_keyshared.observability.diagnosis.judge import diagnose
 
 
@@ -30,5 +30,5 @@ def names_an_outage(member: Member, wall: float) -> frozenset[str]:
     return frozenset(
         each.subscription
         for each in diagnose(status).findings
-        if each.code == MOST_ATTEMPTS_FAIL.code and not each.topic
+        if each.code in OUTAGES and not each.topic
     )

@@ -93,6 +93,15 @@ MOST_ATTEMPTS_FAIL = Cause(
     "restore the dependency or fix the handler; until then pause (app.pause(), keyshared "
     "pause), then replay the dead letters with keyshared dlq replay --error ERROR",
 )
+DEPENDENCY_WAITING = Cause(
+    "dependency-waiting",
+    29,
+    "fail",
+    "a dependency of the handler is away: attempts of several keys fail with one error. Nothing "
+    "is fetched or started, apart from one record at a time as a probe. No attempt is used up",
+    "restore the dependency, or fix the handler; processing continues by itself within 5 s. If "
+    "the records are at fault, raise DeadLetter in the handler, or set breaker to false",
+)
 DEAD_LETTERING = Cause(
     "dead-lettering-much",
     26,
@@ -271,9 +280,12 @@ BROKER_LIMIT = Cause(
 CAUSES: tuple[Cause, ...] = (
     *(LOOP_SILENT, BROKERS_AWAY, COORDINATOR_LOST, RIGHT_REFUSED),
     *(COMMIT_FAILING, COMMIT_UNANSWERED),
-    *(MOST_ATTEMPTS_FAIL, DLQ_REFUSING, DLQ_LIMIT, KEY_UNREADABLE, HANDLER_STUCK),
-    *(KEY_BLOCKED, WORKER_ABSENT, DEAD_LETTERING, LOOP_HELD),
+    *(DEPENDENCY_WAITING, MOST_ATTEMPTS_FAIL, DLQ_REFUSING, DLQ_LIMIT),
+    *(KEY_UNREADABLE, HANDLER_STUCK, KEY_BLOCKED, WORKER_ABSENT, DEAD_LETTERING, LOOP_HELD),
     *(REBALANCE, NO_PARTITIONS, HANDLER_SLOW, KEY_DIVERTED, SET_FULL, SLOT_DRAINING),
     *(RETRY_WAITING, PAUSED, REPORT_FAILING, HOT_KEY, WINDOW_FULL, WORKERS_LIMIT, BROKER_LIMIT),
 )
 """In order of repair."""
+
+OUTAGES = frozenset({DEPENDENCY_WAITING.code, MOST_ATTEMPTS_FAIL.code})
+"""Codes of causes that are no fault of single records."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from kafka_keyshared.core.backpressure.pause_reasons import Reason
+from kafka_keyshared.failure_status import FailureRate
 from kafka_keyshared.model import counted, does, in_words, some
 from kafka_keyshared.observability.diagnosis import causes
 from kafka_keyshared.observability.diagnosis.causes import CAUSES
@@ -18,7 +19,7 @@ from kafka_keyshared.observability.diagnosis.finding_text import found, key_of, 
 from kafka_keyshared.observability.diagnosis.findings import Diagnosis, Finding
 from kafka_keyshared.observability.diagnosis.hot import hot_keys
 from kafka_keyshared.observability.diagnosis.limits import limits
-from kafka_keyshared.status import FailureRate, LaneStatus, Status, SubscriptionStatus, WorkerStatus
+from kafka_keyshared.status import LaneStatus, Status, SubscriptionStatus, WorkerStatus
 
 SILENT = 10.0
 """Seconds without a turn of the control loop. Each heartbeat (0.5 s) makes a status."""
@@ -240,6 +241,20 @@ def _rates(sub: SubscriptionStatus) -> Iterator[Finding]:
         )
 
 
+def _dependency(sub: SubscriptionStatus) -> Iterator[Finding]:
+    away = sub.waiting
+    if away is None:
+        return
+    at = f" at {away.where}" if away.where else ""
+    message = f": {away.message}" if away.message else ""
+    text = (
+        f"everything waits for a dependency of the handler, for {in_words(away.seconds)}: several "
+        f"keys failed with {away.error}{at}{message}; "
+        f"{counted(away.probes, 'probe')} failed since"
+    )
+    yield found(causes.DEPENDENCY_WAITING, text, sub=sub, seconds=away.seconds)
+
+
 def _share_of_attempts(each: FailureRate, of: str) -> str:
     verb = "were postponed" if each.put_off else "failed"
     if not each.ok:
@@ -424,5 +439,6 @@ _RULES: tuple[Callable[[Status], Iterator[Finding]], ...] = (
     *(_loop, _brokers, _rights, _commits, _group, _held, _reports, _standstill, hot_keys),
 )
 _SUB_RULES: tuple[Callable[[SubscriptionStatus], Iterator[Finding]], ...] = (
-    *(_rates, _unread, _letters, _blocked, _diverted, _retrying, _running, _absent, _draining),
+    *(_dependency, _rates, _unread, _letters, _blocked, _diverted, _retrying, _running),
+    *(_absent, _draining),
 )

@@ -32,7 +32,7 @@ _EXPLAINED = frozenset(
         *(causes.LOOP_SILENT.code, causes.BROKERS_AWAY.code, causes.COORDINATOR_LOST.code),
         *(causes.REBALANCE.code, causes.PAUSED.code, causes.DLQ_LIMIT.code),
         *(causes.KEY_UNREADABLE.code, causes.SET_FULL.code, causes.WORKER_ABSENT.code),
-        causes.MOST_ATTEMPTS_FAIL.code,
+        *causes.OUTAGES,
     }
 )
 """Causes that make a backlog grow regardless of the limit."""

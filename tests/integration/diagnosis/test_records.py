@@ -155,13 +155,33 @@ def test_a_dependency_that_is_away_is_named_with_its_error(started: Started, nam
         if not back.is_set():
             raise ConnectionError("nobody listens")
 
-    member = started(calls_it, retry={"attempts": 1_000, "backoff": 0.2, "backoff_max": 1.0})
+    retry = {"attempts": 1_000, "backoff": 0.2, "backoff_max": 1.0}
+    member = started(calls_it, retry=retry, breaker=False)
     away = named(member.app, "most-attempts-fail")
     assert away.sentence.startswith("no attempt has succeeded for ")
     assert "all with ConnectionError at " in away.sentence
     assert away.level == "fail"
     back.set()
     named.cleared(member.app, "most-attempts-fail")
+
+
+def test_an_outage_that_everything_waits_for_is_named_and_over_by_itself(
+    started: Started, named: Named
+) -> None:
+    back = threading.Event()
+
+    def calls_it(record: Any) -> None:
+        if not back.is_set():
+            raise ConnectionError("nobody listens")
+
+    member = started(calls_it, retry={"attempts": 1}, wait_on=[ConnectionError])
+    away = named(member.app, "dependency-waiting")
+    assert away.sentence.startswith("everything waits for a dependency of the handler, for ")
+    assert "several keys failed with ConnectionError at " in away.sentence
+    assert "nobody listens" in away.sentence
+    assert away.level == "fail"
+    back.set()
+    named.cleared(member.app, "dependency-waiting")
 
 
 def test_records_that_go_to_the_dead_letters_in_numbers_are_named_with_their_share(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +251,23 @@ class Waiting(Cause):
         self.later(2.0)
 
 
+class DependencyAway(Cause):
+    def made(self) -> Stage:
+        return assigned(Stage(SubscriptionSettings(breaker=True)))
+
+    def begin(self) -> None:
+        self.stage.fill(*(record(offset, f"key-{offset}") for offset in range(3)))
+        self.stage.step()
+        away = replace(ERROR, waits=True)
+        self.stage.work({0: away, 1: away, 2: away})
+        self.stage.step(2)
+        self.stage.now += 0.5
+        self.stage.step(2)
+
+    def end(self) -> None:
+        self.later(2.0)
+
+
 class Acknowledges:
     """A dead-letter topic that takes everything at once."""
 
@@ -370,6 +388,7 @@ CAUSES: dict[Reason, type[Cause]] = {
     Reason.SET_FULL: SetFull,
     Reason.BLOCKED: Blocked,
     Reason.WAITING: Waiting,
+    Reason.DEPENDENCY: DependencyAway,
     Reason.DLQ_LIMIT: Lettered,
     Reason.UNREAD: Unread,
     Reason.WINDOW: WindowFull,

@@ -159,6 +159,7 @@ def without_messages(status: Status) -> Status:
                     replace(each, error=kind(each.error)) for each in sub.unreadable_keys
                 ),
                 failure_rates=tuple(replace(each, message="") for each in sub.failure_rates),
+                waiting=sub.waiting and replace(sub.waiting, message=""),
             )
             for sub in status.subscriptions
         ),

@@ -55,6 +55,14 @@ RIGHT = {
     "error": "no",
     "text": "topic orders: READ refused (no). Grant READ on topic orders",
 }
+OUTAGE = {
+    "error": "ConnectionError",
+    "where": "app.py:9",
+    "message": "refused",
+    "seconds": 40.0,
+    "probes": 9,
+    "probe_in": 1.5,
+}
 AWAY = {"away": 12, "away_at": ["orders", 1, 17], "missing": ["worker-9"]}
 UNREAD = AT | {"records": 4, "error": "OSError: registry", "seconds": judge.UNREAD}
 COORDINATOR = {"coordinator": "wait-coord", "coordinator_seconds": judge.COORDINATOR}
@@ -101,6 +109,11 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "commit-unanswered": (
         {"commit_waiting_seconds": judge.UNANSWERED},
         "a commit has waited for its answer for 10 s",
+    ),
+    "dependency-waiting": (
+        {"own": {"waiting": OUTAGE}},
+        "everything waits for a dependency of the handler, for 40 s: several keys failed with "
+        "ConnectionError at app.py:9: refused; 9 probes failed since",
     ),
     "most-attempts-fail": (
         {"own": {"failure_rates": [rate("attempts")]}},
