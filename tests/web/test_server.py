@@ -162,15 +162,16 @@ def test_a_status_shows_no_key_stack_or_error_message_unless_keys_may_be_shown(
         if record.key() == b"SECRET-4":
             assert held.wait(60)
 
-    def shown() -> Any:
+    found: list[Any] = []
+
+    def is_blocked() -> bool:
         code, _, text = get(f"{url}/status?pending")
-        return None if code == 503 else (json.loads(text)["subscriptions"][0], text)
+        found[:] = [] if code == 503 else [json.loads(text)["subscriptions"][0], text]
+        return bool(found and found[0]["blocked"])
 
     with running(app) as url:
-        eventually(lambda: (found := shown()) is not None and found[0]["blocked"] != [], 60)
-        found = shown()
+        eventually(is_blocked, 60)
         held.set()
-    assert found is not None
     sub, text = found
     assert "SECRET" not in text
     assert re.fullmatch(r"ValueError at tests/web/test_server\.py:\d+", sub["blocked"][0]["error"])
