@@ -18,7 +18,8 @@ from kafka_keyshared.core.failures import failed_attempts
 from kafka_keyshared.core.failures.divert import suspend
 from kafka_keyshared.core.lanes.closed import LaneEvent, LaneState
 from kafka_keyshared.core.leasing import recall
-from kafka_keyshared.core.records.lane_identity import is_keyless
+from kafka_keyshared.core.leasing.reopening import advance
+from kafka_keyshared.core.records.lane_identity import Lane, is_keyless
 from kafka_keyshared.core.subscription.subscription import Subscription
 from kafka_keyshared.core.worker_changes import slot_draining
 from kafka_keyshared.core.workers.worker import Worker
@@ -66,6 +67,20 @@ def set_beside(sub: Subscription, worker: Worker, leased: SliceState, index: int
     _close(sub, leased, index)
     _set_apart(sub, worker, leased, Stuck(leased.slice.id, index, goes_on=False))
     worker.detached = leased.slice.id
+    _pass_fences(sub, worker, sub.keys.lane(leased.slice.came[index]))
+
+
+def _pass_fences(sub: Subscription, worker: Worker, running: Lane) -> None:
+    """Advance the lanes whose fences stand behind the record that the worker runs.
+
+    All other leases of the worker have come back, so nothing of these lanes is left there. Their
+    next attempts run elsewhere, because the worker gets no leases until that record has ended. By
+    then the worker has passed the fences.
+    """
+    for closed in list(sub.closed.lanes.values()):
+        if closed.fence_at == worker.id and closed.lane != running:
+            closed.fence_at = None
+            advance(sub, closed)
 
 
 def _stuck_at(sub: Subscription, worker: Worker, stuck: Stuck) -> SliceState:

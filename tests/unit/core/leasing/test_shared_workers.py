@@ -201,6 +201,32 @@ def test_a_record_that_takes_long_is_detached_and_all_behind_it_goes_elsewhere()
     assert shared.committed() == (7, [])
 
 
+@pytest.mark.parametrize("after", [ERROR, None], ids=["behind it", "before it"])
+def test_a_failed_key_does_not_wait_for_a_detached_record_of_its_worker(after: Any) -> None:
+    """Its fence stands behind the long record, at a worker that no longer has any record of it."""
+    shared = Shared(replace(PLAIN, workers=("a", "b")))
+    failed, slow, *others = keys(6)
+    first, _, long, *_ = shared.come(failed, failed, slow, *others)
+    worker = shared.worker(shared.at(first) or 0)
+    assert shared.at(long) == worker.index
+    for expected in (first, long):
+        while worker.start() is not expected:
+            worker.finish()
+        if expected is first:
+            worker.finish(ERROR)
+    shared.deliver()
+    shared.look(LONG)
+    shared.look(LONG)
+    shared.later(0.1)
+    assert sorted(shared.work_beside(worker))[:2] == [0, 1], "the failed key has gone on"
+    worker.finish(after)
+    shared.work()
+    shared.later(0.1)
+    shared.work()
+    assert not shared.sub().closed.lanes
+    assert shared.committed() == (shared.written, [])
+
+
 @pytest.mark.parametrize("verdict", [None, ERROR], ids=["done", "failed"])
 def test_a_detached_record_settles_once_and_its_key_goes_on_in_order(verdict: object) -> None:
     shared = Shared(replace(PLAIN, workers=("a", "b")))
