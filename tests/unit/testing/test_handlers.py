@@ -12,7 +12,20 @@ from typing import Any, ClassVar
 import pytest
 from confluent_kafka.serialization import StringDeserializer
 
-from kafka_keyshared import Ack, ConfigError, DeadLetter, Drop, KeyShared, Output, Record, Retry
+from kafka_keyshared import (
+    Ack,
+    Attempt,
+    Backoff,
+    ConfigError,
+    DeadLetter,
+    Drop,
+    KeyShared,
+    Output,
+    Record,
+    Retry,
+    attempt_of,
+    never,
+)
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.testing import HandlerTest, Result, record, run_handler
 
@@ -130,6 +143,45 @@ def test_exceptions_that_skip_the_attempts() -> None:
     ("options", "outcome"),
     [({"dlq": True}, "dead_lettered"), ({}, "blocked"), ({"undecodable": "drop"}, "dropped")],
 )
+def test_errors_are_retried_by_their_class_and_the_handler_knows_its_attempt() -> None:
+    attempts: list[Attempt] = []
+
+    def handle(given: Record) -> None:
+        attempts.append(attempt_of(given))
+        if len(attempts) <= 6:
+            raise ConnectionResetError("away")
+        raise KeyError("id")
+
+    [result] = run_handler(
+        handle,
+        [("a", "bad")],
+        dlq=True,
+        retry={"attempts": 2, "backoff": 5},
+        retry_on={OSError: Backoff(forever=True, first=1, max=10), KeyError: never},
+        wait_on=[TimeoutError],
+    )
+    assert result.outcome == "dead_lettered"
+    assert result.called_at == (0, 1, 3, 7, 15, 25, 35)
+    assert [(each.number, each.of) for each in attempts] == [
+        (1, 2),
+        *((number, None) for number in range(2, 8)),
+    ]
+    assert {each.last_error for each in attempts[1:]} == {"ConnectionResetError: away"}
+
+
+def test_a_record_that_would_be_tried_for_ever_ends_the_test_with_a_reason() -> None:
+    def handle(given: Record) -> None:
+        raise ConnectionError("away")
+
+    with pytest.raises(KeySharedError, match=r"has failed 1,000 times .* have the handler succeed"):
+        run_handler(handle, [("a", "x")], retry_on={ConnectionError: Backoff(forever=True)})
+
+
+def test_outside_a_handler_there_is_no_attempt() -> None:
+    with pytest.raises(KeySharedError, match=r"ask attempt_of\(record\) in the handler"):
+        attempt_of(record("a", "x"))
+
+
 def test_a_record_without_a_readable_key_never_reaches_the_handler(
     options: dict[str, Any], outcome: str
 ) -> None:
