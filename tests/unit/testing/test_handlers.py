@@ -139,10 +139,6 @@ def test_exceptions_that_skip_the_attempts() -> None:
     assert (result.outcome, result.attempts) == ("dead_lettered", 1)
 
 
-@pytest.mark.parametrize(
-    ("options", "outcome"),
-    [({"dlq": True}, "dead_lettered"), ({}, "blocked"), ({"undecodable": "drop"}, "dropped")],
-)
 def test_errors_are_retried_by_their_class_and_the_handler_knows_its_attempt() -> None:
     attempts: list[Attempt] = []
 
@@ -182,6 +178,10 @@ def test_outside_a_handler_there_is_no_attempt() -> None:
         attempt_of(record("a", "x"))
 
 
+@pytest.mark.parametrize(
+    ("options", "outcome"),
+    [({"dlq": True}, "dead_lettered"), ({}, "blocked"), ({"undecodable": "drop"}, "dropped")],
+)
 def test_a_record_without_a_readable_key_never_reaches_the_handler(
     options: dict[str, Any], outcome: str
 ) -> None:
