@@ -73,8 +73,8 @@ ShowKeys: TypeAlias = Annotated[
 UnreadyOnOutage: TypeAlias = Annotated[
     bool,
     Meta(
-        description="Whether `/readyz` answers 503 while most attempts fail. Records are still "
-        "consumed; a rollout that waits for readiness stops."
+        description="Whether `/readyz` answers 503 while most attempts fail, or while everything "
+        "waits for a dependency. A rollout that waits for readiness stops."
     ),
 ]
 

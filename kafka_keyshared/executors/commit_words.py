@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_keyshared.core.contract import commit_facts as facts
-from kafka_keyshared.executors.notice_words import FactWords, _place
+from kafka_keyshared.executors.notice_words import FactWords, place_of
 from kafka_keyshared.model import counted, some
 
 PARTITIONS_NAMED = 5
@@ -70,7 +70,7 @@ def metadata_ignored(fact: facts.MetadataIgnored) -> FactWords:
 def unclean_stops(fact: facts.UncleanStops) -> FactWords:
     """Return the words for unclean stops."""
     suspects = fact.suspects
-    shown = ", ".join(map(_place, suspects[:RECORDS_NAMED]))
+    shown = ", ".join(map(place_of, suspects[:RECORDS_NAMED]))
     more = fact.more + max(0, len(suspects) - RECORDS_NAMED)
     return FactWords(
         f"{some(fact.partitions, 3)}: the last owner ended without a clean stop; records that were "
@@ -81,7 +81,7 @@ def unclean_stops(fact: facts.UncleanStops) -> FactWords:
 
 def suspects_starting(fact: facts.SuspectsStarting) -> FactWords:
     """Return the words for starting suspects."""
-    names = some(map(_place, fact.suspects), RECORDS_NAMED)
+    names = some(map(place_of, fact.suspects), RECORDS_NAMED)
     records = counted(len(fact.suspects), "record")
     return FactWords(f"{names}: {records} starting that ran when the last owner ended")
 

@@ -34,12 +34,13 @@ class FactWords(NamedTuple):
     follows: str = ""
 
 
-def _place(about: About) -> str:
+def place_of(about: About) -> str:
+    """Return the place of a record, as lines name it."""
     return f"{about.partition}@{about.offset}"
 
 
 def _record(about: About) -> str:
-    return f"{_place(about)} ({named_key(about.key)})"
+    return f"{place_of(about)} ({named_key(about.key)})"
 
 
 def _attempts(attempts: int, failure: Failure | None) -> str:
@@ -109,7 +110,7 @@ def lane_diverted(fact: facts.LaneDiverted) -> FactWords:
     """Return the words for diversions."""
     attempts = _attempts(fact.attempts, fact.failure)
     return FactWords(
-        f"{named_key(fact.about.key)} is diverted from {_place(fact.about)} on: it failed "
+        f"{named_key(fact.about.key)} is diverted from {place_of(fact.about)} on: it failed "
         f"({attempts}); until it is unblocked, its later records go to the dead-letter topic "
         "without an attempt"
     )
@@ -129,7 +130,7 @@ def lane_blocked(fact: facts.LaneBlocked) -> FactWords:
     others = "the subscription is one lane, so nothing goes on" if whole else "other keys go on"
     why = _WHY_BLOCKED.get(fact.failure.disposition, "it failed")
     return FactWords(
-        f"{what} is blocked at {_place(fact.about)}: {why} "
+        f"{what} is blocked at {place_of(fact.about)}: {why} "
         f"({_attempts(fact.attempts, fact.failure)}); {others}. {_blocked_cure(fact)}"
     )
 
@@ -160,7 +161,7 @@ def lanes_still_blocked(fact: facts.LanesStillBlocked) -> FactWords:
 def _blocked_lane(lane: BlockedLane) -> str:
     key = "no key" if lane.about.key is None else f"{lane.about.key!r:.80}"
     why = "" if lane.failure is None else f" ({named_kind(kind_of(lane.failure))})"
-    return f"{key} at {_place(lane.about)}{why}"
+    return f"{key} at {place_of(lane.about)}{why}"
 
 
 _ORDERED = {
@@ -186,7 +187,7 @@ def order_text(result: OrderResult) -> str:
         return f"{named_key(result.key)} is diverted no more; no record of it was here"
     behind = f"; {counted(result.waiting, 'record')} behind it" if result.waiting else ""
     about = result.about
-    where = str(about.partition) if about.offset < 0 else _place(about)
+    where = str(about.partition) if about.offset < 0 else place_of(about)
     done = _ORDERED[result.follows]
     return f"{where} ({named_key(about.key)}), {result.state} {done}{behind}"
 
@@ -198,7 +199,7 @@ def key_unreadable(fact: facts.KeyUnreadable) -> FactWords:
     """Return the words for unreadable keys."""
     dropped = fact.follows is Disposition.DROP
     how = "is dropped" if dropped else "counts as without a key"
-    return FactWords(f"{_place(fact.about)} {how}: {fact.reason}")
+    return FactWords(f"{place_of(fact.about)} {how}: {fact.reason}")
 
 
 def unreadable_key_blocked(fact: facts.UnreadableKeyBlocked) -> FactWords:
@@ -209,7 +210,7 @@ def unreadable_key_blocked(fact: facts.UnreadableKeyBlocked) -> FactWords:
         else "give a dead-letter topic (dlq=True), or choose undecodable='drop'"
     )
     return FactWords(
-        f"{_place(fact.about)} has no readable key and is blocked: {fact.reason}; other keys go "
+        f"{place_of(fact.about)} has no readable key and is blocked: {fact.reason}; other keys go "
         f"on. Mend what reads the key and restart, {instead}"
     )
 
@@ -217,7 +218,7 @@ def unreadable_key_blocked(fact: facts.UnreadableKeyBlocked) -> FactWords:
 def key_not_yet_readable(fact: facts.KeyNotYetReadable) -> FactWords:
     """Return the words for keys that are read again."""
     return FactWords(
-        f"the key of {_place(fact.about)} cannot be read yet: {fact.reason}",
+        f"the key of {place_of(fact.about)} cannot be read yet: {fact.reason}",
         f"; its partition waits, next try in {fact.delay:.1f} s",
     )
 
@@ -291,7 +292,7 @@ def settled_set_full(fact: facts.SettledSetFull) -> FactWords:
     )
 
 
-def dependency_away(fact: facts.DependencyAway) -> FactWords:
+def outage_began(fact: facts.OutageBegan) -> FactWords:
     """Return the words for an outage of a dependency that begins."""
     at = f" at {fact.where}" if fact.where else ""
     message = f": {fact.message}" if fact.message else ""
@@ -302,12 +303,12 @@ def dependency_away(fact: facts.DependencyAway) -> FactWords:
     )
 
 
-def dependency_back(fact: facts.DependencyBack) -> FactWords:
+def outage_ended(fact: facts.OutageEnded) -> FactWords:
     """Return the words for an outage of a dependency that ends."""
     probes = counted(fact.probes, "probe")
     return FactWords(
         f"subscription {fact.subscription} goes on after {in_words(fact.seconds)}: "
-        f"{fact.error} has stopped, after {probes} failed"
+        f"{fact.error} has stopped ({probes} failed)"
     )
 
 

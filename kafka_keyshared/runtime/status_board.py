@@ -59,7 +59,7 @@ class StatusBoard:
     name keys. ``beats`` returns the state of the beats that are sent to the group.
 
     With ``unready_when_unauthorized`` the instance is not ready while a right is missing
-    (``refused``). With ``unready_on_outage`` it is not ready while most attempts fail.
+    (``refused``). With ``unready_on_outage`` it is not ready during an outage.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class StatusBoard:
     def ready(self) -> Health:
         """Return whether the group has assigned partitions and the instance is not stopping.
 
-        Where the option is set, the instance is also not ready while most attempts fail.
+        Where the option is set, the instance is also not ready during an outage.
         """
         if self.phase != "running":
             return Health(False, self.phase)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,3 +119,48 @@ def test_an_outage_costs_no_dead_letter_and_records_go_on_soon_after_it(
     assert sorted(done) == list(range(500))
     assert [each.key() for each in kafka.records("orders.dlq", at_least=1)] == [b"key-7"]
     assert "goes on after" in caplog.text
+
+
+def test_with_default_settings_a_port_that_is_closed_costs_no_dead_letter(
+    kafka: EmbeddedKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Records of many keys come all the time; the handler calls a service that goes away."""
+    server = listening()
+    address = server.getsockname()
+    done: list[bytes] = []
+
+    def handle(record: Record) -> None:
+        socket.create_connection(address, 5).close()
+        done.append(record.key())
+
+    def write(first: int, count: int) -> None:
+        kafka.produce("orders", [(f"key-{first + each}", "order") for each in range(count)])
+
+    app = KeyShared(kafka.conf("billing"), ["orders"], workers=16, dlq=True)
+    app.handler(handle)
+    with running(app, timeout=60) as run:
+        write(0, 400)
+        run.wait_settled()
+        server.close()
+        write(400, 400)
+        run._wait(lambda: "waits for a dependency" in caplog.text, "no outage was noticed")
+        write(800, 400)
+        run._wait(lambda: waiting(app), "the status does not say so")
+        server = listening(address)
+        run.wait_settled()
+    server.close()
+    assert len(done) == len(set(done)) == 1_200
+    assert kafka.records("orders.dlq") == []
+
+
+def waiting(app: KeyShared) -> bool:
+    status = app.status()
+    return status is not None and status.subscriptions[0].waiting is not None
+
+
+def listening(address: tuple[str, int] = ("127.0.0.1", 0)) -> socket.socket:
+    server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind(address)
+    server.listen(1_024)
+    return server

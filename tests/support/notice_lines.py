@@ -63,6 +63,23 @@ LINES: list[tuple[Fact, Level, str]] = [
         "orders-0@7 (key b'a'), attempt 1 of 5: KeyError at app.py:12: 'id'; it runs again in 3 s",
     ),
     (
+        facts.AttemptFailed(A, 7, None, FAILED, Disposition.RETRY, 60.0),
+        W,
+        "orders-0@7 (key b'a'), attempt 7: KeyError at app.py:12: 'id'; it runs again in 60 s",
+    ),
+    (
+        facts.OutageBegan("default", "ConnectionError", "app.py:9", "refused"),
+        E,
+        "subscription default waits for a dependency: attempts of several keys fail with "
+        "ConnectionError at app.py:9: refused; no attempt is used up, and one record at a time is "
+        "tried until it succeeds",
+    ),
+    (
+        facts.OutageEnded("default", "ConnectionError", 63.0, 1),
+        W,
+        "subscription default goes on after 63 s: ConnectionError has stopped (1 probe failed)",
+    ),
+    (
         facts.RecordDeadLettered(A, "orders.dlq-1@3", 1, FAILED),
         W,
         "orders-0@7 (key b'a') went to the dead-letter topic as orders.dlq-1@3 (1 "

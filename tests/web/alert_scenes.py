@@ -63,6 +63,7 @@ WINDOW = series("keyshared_unsettled_records")
 REVOKED = series("keyshared_rebalances_total", event="revoked")
 FAILURES = series("keyshared_diagnosis_failures")
 FAILING = series("keyshared_diagnosis", cause="most-attempts-fail")
+AWAITED = series("keyshared_diagnosis", cause="dependency-waiting")
 GIVEN_UP = series("keyshared_diagnosis", cause="dead-lettering-much")
 
 HEALTHY = {
@@ -92,6 +93,7 @@ HEALTHY = {
     REVOKED: "1x90",
     FAILURES: "0x90",
     FAILING: "0x90",
+    AWAITED: "0x90",
     GIVEN_UP: "0x90",
 }
 PARTITION = {"topic": "orders", "partition": "0"}
@@ -121,6 +123,10 @@ SCENES: Mapping[str, tuple[Mapping[str, str], Expected]] = {
     "a dependency is away": (
         {FAILING: "0x50 1x40", GIVEN_UP: "0x50 1x40"},
         {"KeysharedMostAttemptsFail": ONE, "KeysharedDeadLetteringMuch": ONE},
+    ),
+    "a dependency is waited for": (
+        {FAILING: "0x50 1x5 0x35", AWAITED: "0x51 1x39"},
+        {"KeysharedMostAttemptsFail": ONE},
     ),
     "a dependency was away for a moment": ({FAILING: "0x50 1x1 0x39"}, {}),
     "an old record came by": ({LAG_SECONDS: "3x55 7200x2 3x33"}, {}),

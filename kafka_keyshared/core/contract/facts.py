@@ -251,7 +251,7 @@ class SettledSetFull:
 
 
 @dataclass(frozen=True, slots=True)
-class DependencyAway:
+class OutageBegan:
     """A subscription waits: most attempts fail with this error, whatever the key."""
 
     subscription: str
@@ -261,7 +261,7 @@ class DependencyAway:
 
 
 @dataclass(frozen=True, slots=True)
-class DependencyBack:
+class OutageEnded:
     """A probe showed that the dependency answers, after ``seconds`` and some failed ``probes``."""
 
     subscription: str
@@ -412,8 +412,8 @@ Fact: TypeAlias = (
     | LongRunEnded
     | RecordStuck
     | SettledSetFull
-    | DependencyAway
-    | DependencyBack
+    | OutageBegan
+    | OutageEnded
     | DlqLimitReached
     | BlockedRecordsFull
     | WaitingRecordsFull

@@ -187,6 +187,9 @@ def failed(sub: Subscription, leased: SliceState, report: Failed, now: float) ->
         commands.append(Fence(sub.name, slice_.worker, (lane,)))
     decision = decide_head(sub, closed, failure, policy)
     if sub.breaker is not None:
+        before = report.index - 1
+        if not (sub.settings.individually or before < 0 or before in leased.unsettled):
+            sub.breaker.succeeded()  # the record before it was done; its slice has not ended yet
         sub.breaker.note(lane, failure, now)
         sub.breaker.probe_failed(slice_.id, failure, now)
     follows = follow_up(sub, closed, failure, decision, now)

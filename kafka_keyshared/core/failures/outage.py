@@ -1,8 +1,8 @@
-"""Outages of a dependency: what a subscription does while its circuit breaker is open.
+"""Outages of a dependency of the handler.
 
-Nothing starts but probes, and nothing is fetched. Failures that show the outage use up no attempt.
-When the breaker opens, unstarted records are taken back from the workers. Otherwise each of them
-would fail once against the dependency.
+While the circuit breaker of a subscription is open, nothing starts but probes, and nothing is
+fetched. Failures that show the outage use up no attempt. When the breaker opens, unstarted records
+are taken back from the workers. Otherwise each of them would fail once against the dependency.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Collection
 
 from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
 from kafka_keyshared.core.contract.commands import Command, Notice
-from kafka_keyshared.core.contract.facts import DependencyAway, DependencyBack
-from kafka_keyshared.core.lanes.closed import LaneState
+from kafka_keyshared.core.contract.facts import OutageBegan, OutageEnded
+from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
 from kafka_keyshared.core.leasing.recall import recall
 from kafka_keyshared.core.leasing.reopening import advance
 from kafka_keyshared.core.limits.circuit_breaker import CircuitBreaker, Outage
@@ -48,16 +48,27 @@ def news(sub: Subscription, breaker: CircuitBreaker, now: float) -> list[Command
     commands: list[Command] = []
     if breaker.over is not None:
         outage, breaker.over = breaker.over, None
-        fact = DependencyBack(sub.name, outage.error, now - outage.since, breaker.probes)
+        for closed in list(sub.closed.lanes.values()):
+            if closed.due is not None and _shows(closed, outage):
+                closed.in_row = 0  # its delay was for the outage
+                sub.closed.wake_at(closed, now)
+        fact = OutageEnded(sub.name, outage.error, now - outage.since, breaker.probes)
         commands.append(Notice(fact))
     if breaker.suspected is not None:
         outage = breaker.trip(now)
         for closed in sub.closed.lanes.values():
-            if closed.last is not None and closed.last.error_type == outage.error:
+            if _shows(closed, outage):
                 closed.give_attempts_back()
-        fact_away = DependencyAway(sub.name, outage.error, outage.where, outage.message)
-        commands += [Notice(fact_away), *recall(sub, sub.workers.values())]
+        began = OutageBegan(sub.name, outage.error, outage.where, outage.message)
+        commands += [Notice(began), *recall(sub, sub.workers.values())]
     return commands
+
+
+def _shows(closed: ClosedLane, outage: Outage) -> bool:
+    """Return whether the outage is the reason why the lane's head runs again."""
+    last = closed.last
+    waits = closed.state is LaneState.WAITING or closed.state is LaneState.RUNNING
+    return waits and last is not None and (last.waits or last.error_type == outage.error)
 
 
 def probe(sub: Subscription, breaker: CircuitBreaker, now: float) -> list[Command]:

@@ -1,4 +1,4 @@
-"""The circuit breaker of a subscription, which tells an outage from poison records.
+"""The circuit breaker, which tells an outage from poison records.
 
 A dependency that is away makes every record fail, whatever its key. More attempts only wear the
 dependency out, and a dead-letter topic would fill with records that are not at fault. So the
@@ -16,11 +16,9 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
-from kafka_keyshared.core.contract.transitions import follow
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.telemetry.failure_kinds import one_line
 from kafka_keyshared.errors import InvariantError
@@ -39,6 +37,10 @@ PROBE_PATIENCE = 10.0
 KEYS_LEAST = 3
 """Different keys that have to fail. One or two are poison records."""
 
+KEYS_IN_ROW = 20
+"""Different keys that fail with one error, with no success in between, which are an outage at once.
+Records whose attempts are used up quickly would not wait for a share of failures."""
+
 
 KEYS_KEPT = 8
 RECENT = 30.0
@@ -54,24 +56,6 @@ class CircuitState(enum.Enum):
     CLOSED = "closed"
     OPEN = "open"
     HALF_OPEN = "half-open"
-
-
-class CircuitEvent(enum.Enum):
-    """What can happen to a breaker."""
-
-    TRIPPED = "the dependency is away"
-    PROBED = "a probe is leased"
-    FAILED = "the probe has failed, or it ended without a result"
-    RECOVERED = "the dependency answers"
-
-
-_S, _E = CircuitState, CircuitEvent
-
-CIRCUIT_TABLE: Mapping[CircuitState, Mapping[CircuitEvent, CircuitState]] = {
-    _S.CLOSED: {_E.TRIPPED: _S.OPEN},
-    _S.OPEN: {_E.PROBED: _S.HALF_OPEN, _E.RECOVERED: _S.CLOSED},
-    _S.HALF_OPEN: {_E.FAILED: _S.OPEN, _E.RECOVERED: _S.CLOSED},
-}
 
 
 class Outage(NamedTuple):
@@ -91,7 +75,6 @@ class CircuitBreaker:
     """
 
     def __init__(self) -> None:
-        self.state = CircuitState.CLOSED
         self.outage: Outage | None = None
         self.suspected: Outage | None = None
         self.over: Outage | None = None
@@ -102,16 +85,26 @@ class CircuitBreaker:
         self._running: dict[int, float] = {}
         # Lanes that failed last: the error, and when.
         self._failed: OrderedDict[Lane, tuple[str, float]] = OrderedDict()
-        # Lanes that wait for a dependency, with no success of any lane since.
+        # Lanes that have failed since the last success of any lane: with one error, and with errors
+        # of a dependency.
+        self._in_row: set[Lane] = set()
+        self._in_row_error = ""
         self._waiting: set[Lane] = set()
         # When it last closed, and the attempts since.
         self._closed_at = float("-inf")
         self._failures = self._ok = 0
 
     @property
+    def state(self) -> CircuitState:
+        """The state of the breaker."""
+        if self.outage is None:
+            return CircuitState.CLOSED
+        return CircuitState.OPEN if self._probe is None else CircuitState.HALF_OPEN
+
+    @property
     def open(self) -> bool:
         """Return whether the subscription waits for a dependency."""
-        return self.state is not CircuitState.CLOSED
+        return self.outage is not None
 
     def covers(self, failure: Failure) -> bool:
         """Return whether the dependency is the cause of a failure, and not the record."""
@@ -134,11 +127,15 @@ class CircuitBreaker:
         self._failed.move_to_end(lane)
         if len(self._failed) > KEYS_KEPT:
             self._failed.popitem(last=False)
+        if failure.error_type != self._in_row_error:
+            self._in_row.clear()
+            self._in_row_error = failure.error_type
         if failure.waits:
             self._waiting.add(lane)
-            if len(self._waiting) >= KEYS_LEAST:
-                message = one_line(failure.message)
-                self.suspected = Outage(failure.error_type, failure.where, message, now)
+        self._in_row.add(lane)
+        if len(self._waiting) >= KEYS_LEAST or len(self._in_row) >= KEYS_IN_ROW:
+            message = one_line(failure.message)
+            self.suspected = Outage(failure.error_type, failure.where, message, now)
 
     def ended(self, slice_id: int, done: int) -> None:
         """Count the records of a slice that were done; the end of a probe decides.
@@ -152,9 +149,14 @@ class CircuitBreaker:
                 self._probe_ended(slice_id, 0.0)
             return
         self._ok += done
-        if done and self._waiting and not self.open:
-            self._waiting.clear()
-            self.suspected = None
+        if done:
+            self.succeeded()
+
+    def succeeded(self) -> None:
+        """Note that a record has been done since the last failure."""
+        self._in_row.clear()
+        self._waiting.clear()
+        self.suspected = None
 
     def suspect(self, outage: Outage, now: float) -> None:
         """Have the breaker open, if several keys have failed so recently.
@@ -176,7 +178,6 @@ class CircuitBreaker:
         outage = self.suspected
         if outage is None:
             raise InvariantError("the circuit breaker opens without an outage")
-        self._on(CircuitEvent.TRIPPED)
         self.outage, self.suspected = outage, None
         self.probes = 0
         self.probe_at = now + PROBE_FIRST
@@ -184,7 +185,6 @@ class CircuitBreaker:
 
     def begin_probe(self, slice_id: int, now: float) -> None:
         """Note that this slice is the probe."""
-        self._on(CircuitEvent.PROBED)
         self._probe = slice_id
         self._running[slice_id] = now
 
@@ -206,17 +206,16 @@ class CircuitBreaker:
         """Have another record probe if the probe takes too long; its own result still counts."""
         probe = self._probe
         if probe is not None and now - self._running[probe] >= PROBE_PATIENCE:
-            self._on(CircuitEvent.FAILED)
             self._probe, self.probe_at = None, now
 
     def close(self, now: float) -> None:
         """Close: records run again. Attempts are counted anew."""
-        self._on(CircuitEvent.RECOVERED)
         self.over, self.outage, self.suspected = self.outage, None, None
         self._closed_at, self._failures, self._ok = now, 0, 0
         self._probe = None
         self._running.clear()
         self._failed.clear()
+        self._in_row.clear()
         self._waiting.clear()
 
     def next_due(self) -> float | None:
@@ -226,8 +225,4 @@ class CircuitBreaker:
     def _probe_ended(self, slice_id: int, probe_at: float) -> None:
         del self._running[slice_id]
         if slice_id == self._probe:
-            self._on(CircuitEvent.FAILED)
             self._probe, self.probe_at = None, probe_at
-
-    def _on(self, event: CircuitEvent) -> None:
-        self.state = follow(CIRCUIT_TABLE, self.state, event, "the circuit breaker")

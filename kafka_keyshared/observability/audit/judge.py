@@ -56,8 +56,8 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.observability.audit.ledger import DROPPED, FAILED, OK, MemoryLedger
 from kafka_keyshared.observability.audit.trace import (
     NEVER,
-    Attempt,
     Trace,
+    TracedAttempt,
     TracedCommit,
     Trail,
     build,
@@ -260,7 +260,7 @@ def _judge_order(trace: Trace, part: list[Trail], finding: RuleFinding) -> None:
     _judge_going_back(trace, starts, finding)
 
 
-def _overtaken(trail: Trail, starts: list[tuple[int, int, Attempt, Trail]]) -> bool:
+def _overtaken(trail: Trail, starts: list[tuple[int, int, TracedAttempt, Trail]]) -> bool:
     """Return whether a later record started while this one was unsettled and not running."""
     idle_from = trail.attempts[0].end
     bounds = [(attempt.start, attempt.end) for attempt in trail.attempts[1:]]
@@ -276,7 +276,7 @@ def _overtaken(trail: Trail, starts: list[tuple[int, int, Attempt, Trail]]) -> b
 
 
 def _judge_going_back(
-    trace: Trace, starts: list[tuple[int, int, Attempt, Trail]], finding: RuleFinding
+    trace: Trace, starts: list[tuple[int, int, TracedAttempt, Trail]], finding: RuleFinding
 ) -> None:
     if all(a[1] <= b[1] for a, b in itertools.pairwise(starts)):
         return
@@ -334,7 +334,7 @@ def _judge_sequence(
         sent[run] = max(commit.position, sent.get(run, -1))
 
 
-def _who(attempt: Attempt) -> str:
+def _who(attempt: TracedAttempt) -> str:
     return f"{attempt.incarnation} (thread {attempt.worker})"
 
 

@@ -32,7 +32,7 @@ NEVER: Final = 1 << 62
 """Later than any clock value: the settling time of a record that was not settled."""
 
 
-class Attempt:
+class TracedAttempt:
     """One call of a handler with one record."""
 
     __slots__ = ("end", "incarnation", "outcome", "start", "worker")
@@ -68,7 +68,7 @@ class Trail:
         self.offset = offset
         self.key: bytes | None = None
         self.produced = False
-        self.attempts: list[Attempt] = []
+        self.attempts: list[TracedAttempt] = []
         self.drops: list[int] | None = None
         # Dead letters: their acknowledgement times, and how many were read back.
         self.acknowledged: list[int] | None = None
@@ -184,7 +184,7 @@ class _Assembly:
     def __init__(self, trace: Trace, incarnation: str) -> None:
         self._trace = trace
         self._incarnation = incarnation
-        self._open: dict[int, Attempt] = {}
+        self._open: dict[int, TracedAttempt] = {}
         self._commits: dict[int, TracedCommit] = {}
         self._trails: dict[tuple[str, int], tuple[TopicPartition, dict[int, Trail]]] = {}
 
@@ -239,7 +239,7 @@ class _Assembly:
             raise TypeError(f"the ledger of {self._incarnation} holds a {type(event).__name__}")
 
     def _start(self, event: Started) -> None:
-        attempt = Attempt(event.at, event.worker, self._incarnation)
+        attempt = TracedAttempt(event.at, event.worker, self._incarnation)
         self._open[event.attempt] = attempt
         trail = self._trail(event.topic, event.partition, event.offset)
         trail.attempts.append(attempt)

@@ -104,6 +104,31 @@ def test_an_outage_costs_no_record_and_is_over_soon_after_its_end(
     assert not traffic.harness.paused
 
 
+@pytest.mark.parametrize("settings", [{}, {"individually": True}, {"pooled": True}])
+@pytest.mark.parametrize("minutes", [1, 10])
+def test_with_the_default_retries_an_outage_over_many_keys_costs_no_dead_letter(
+    settings: dict[str, Any], minutes: int
+) -> None:
+    traffic = broken(keys=5_000, on_exhausted="dead_letter", dlq=True, **settings)
+    traffic.go_on(10, 200)
+    assert until_open(traffic, rate=200) <= 0.5
+    traffic.go_on(60 * minutes, 200, fails)
+    traffic.go_on(WITHIN, 200)
+    assert not breaker_of(traffic).open
+    traffic.go_on(30, 200)
+    counts = traffic.harness.sub().counts
+    assert (counts.dead_lettered, counts.dropped) == (0, 0)
+    assert traffic.harness.sub().closed.empty()
+
+
+@pytest.mark.parametrize("share", [2, 3, 10, 20])
+def test_many_failures_in_one_slice_are_no_outage_if_others_of_it_are_done(share: int) -> None:
+    """Its successes are reported when it ends."""
+    traffic = broken(keys=5_000, retry=RetryPolicy(attempts=1), on_exhausted="drop")
+    for _ in traffic.run(2, 2_000, every(share)):
+        assert not breaker_of(traffic).open
+
+
 def test_errors_that_name_a_dependency_are_believed_at_once_for_several_keys() -> None:
     traffic = broken(**LETTERS)
     traffic.go_on(5, 40)
