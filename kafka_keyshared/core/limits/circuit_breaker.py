@@ -71,7 +71,8 @@ class CircuitBreaker:
     """The breaker of one subscription. Times are monotonic, in seconds.
 
     ``outage`` is None while the breaker is closed, and ``suspected`` is one for which it is to
-    open. ``over`` is one that has just ended. ``probes`` counts those that have failed.
+    open. ``over`` is one that has just ended, and ``closed_at`` is when the last one did. ``probes``
+    counts those that have failed.
     """
 
     def __init__(self) -> None:
@@ -90,8 +91,8 @@ class CircuitBreaker:
         self._in_row: set[Lane] = set()
         self._in_row_error = ""
         self._waiting: set[Lane] = set()
-        # When it last closed, and the attempts since.
-        self._closed_at = float("-inf")
+        self.closed_at = float("-inf")
+        # Attempts since then.
         self._failures = self._ok = 0
 
     @property
@@ -167,7 +168,7 @@ class CircuitBreaker:
         fails = [
             error == outage.error and now - at <= RECENT for error, at in self._failed.values()
         ]
-        again = outage.since >= self._closed_at or self._failures > self._ok
+        again = outage.since >= self.closed_at or self._failures > self._ok
         if not self.open and sum(fails) >= KEYS_LEAST and again:
             self.suspected = outage
 
@@ -211,7 +212,7 @@ class CircuitBreaker:
     def close(self, now: float) -> None:
         """Close: records run again. Attempts are counted anew."""
         self.over, self.outage, self.suspected = self.outage, None, None
-        self._closed_at, self._failures, self._ok = now, 0, 0
+        self.closed_at, self._failures, self._ok = now, 0, 0
         self._probe = None
         self._running.clear()
         self._failed.clear()

@@ -233,11 +233,16 @@ class Member:
         return bool(self.held_up) or self._held_up_until > self._around.timeline.now
 
     def free_since(self) -> float:
-        """Return since when its owner may run; infinity while it is blocked."""
+        """Return since when its owner may run and no subscription waits for a dependency.
+
+        Infinity while it is blocked, or while one waits.
+        """
         until = self._held_up_until
-        if until > self._around.timeline.now:
+        subs = self.instance.core.subscriptions.values()
+        breakers = [each.breaker for each in subs if each.breaker is not None]
+        if until > self._around.timeline.now or any(each.open for each in breakers):
             return float("inf")
-        return max(until, self.process.free_since())
+        return max([until, self.process.free_since(), *(each.closed_at for each in breakers)])
 
     def awake_since(self) -> float:
         """Return since when no disturbance blocks its owner; infinity while one does."""

@@ -297,7 +297,7 @@ class Books(Letters):
             return
         asked = told.outcome == "dead_letter"
         if told.outcome not in NO_ATTEMPT:
-            each.tries += 1
+            each.tries += not settings.breaker  # in an outage, an attempt counts for nothing
             each.tries_most += 1
         self._open_again(each, told.subscription)
         each.assignment.failed[told.subscription][each.offset] = each

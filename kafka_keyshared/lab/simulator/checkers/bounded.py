@@ -101,7 +101,7 @@ class Bounded(Checker):
         for sub, count in member.open.items():
             if count <= self._most[sub] or member.stopping_at or sub not in self.books.tracked:
                 continue  # drops are not reported there
-            taken_in = count - _loose(member, sub)
+            taken_in = count - _loose(member, sub) - _unsure(member, sub)
             if taken_in > self._most[sub]:
                 those = [each for each in self.books.deliveries if each.fate.sub == sub]
                 until = self.books.now
@@ -244,6 +244,15 @@ def _most_records(settings: SubscriptionSettings) -> int:
 
 def _size(each: Delivery) -> int:
     return each.fate.log.sizes[each.offset]
+
+
+def _unsure(member: MemberModel, sub: str) -> int:
+    """Return the number of records that may have been dropped, if attempts were not given back."""
+    return sum(
+        each.fate.sub == sub and each.stage is Stage.UNSURE
+        for assignment in member.live.values()
+        for each in assignment.unsure
+    )
 
 
 def _loose(member: MemberModel, sub: str) -> int:
