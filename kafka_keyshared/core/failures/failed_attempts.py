@@ -190,7 +190,7 @@ def failed(sub: Subscription, leased: SliceState, report: Failed, now: float) ->
         before = report.index - 1
         if not (sub.settings.individually or before < 0 or before in leased.unsettled):
             sub.breaker.succeeded()  # the record before it was done; its slice has not ended yet
-        sub.breaker.note(lane, failure, now)
+        sub.breaker.note(lane, failure, now, first=first)
         sub.breaker.probe_failed(slice_.id, failure, now)
     follows = follow_up(sub, closed, failure, decision, now)
     if tried:

@@ -35,6 +35,7 @@ def beat(
         breaker.hurry(now)
         holds.hold_back(Reason.DEPENDENCY, partitions, sub.name)
         return
+    breaker.look(now)
     holds.let_go(Reason.DEPENDENCY, holds.held_back_by(Reason.DEPENDENCY, sub.name), sub.name)
     for rate in sub.failure_watch.rates:
         whole = not rate.topic and rate.partition is None

@@ -38,9 +38,11 @@ KEYS_LEAST = 3
 """Different keys that have to fail. One or two are poison records."""
 
 KEYS_IN_ROW = 20
-"""Different keys that fail with one error, with no success in between, which are an outage at once.
-Records whose attempts are used up quickly would not wait for a share of failures."""
-
+IN_ROW_FOR = 0.5
+"""Different keys whose records fail for the first time with one error, and the seconds since the
+first of them, with no success in between, that are an outage. Records whose attempts are used up
+quickly would not wait for a share of failures. Retries do not count: they are of records that have
+failed before. Successes are reported a moment later than failures."""
 
 KEYS_KEPT = 8
 RECENT = 30.0
@@ -71,8 +73,8 @@ class CircuitBreaker:
     """The breaker of one subscription. Times are monotonic, in seconds.
 
     ``outage`` is None while the breaker is closed, and ``suspected`` is one for which it is to
-    open. ``over`` is one that has just ended, and ``closed_at`` is when the last one did. ``probes``
-    counts those that have failed.
+    open. ``over`` is one that has just ended, and ``closed_at`` is when the last one did.
+    ``probes`` counts those that have failed.
     """
 
     def __init__(self) -> None:
@@ -89,7 +91,7 @@ class CircuitBreaker:
         # Lanes that have failed since the last success of any lane: with one error, and with errors
         # of a dependency.
         self._in_row: set[Lane] = set()
-        self._in_row_error = ""
+        self._in_row_as: Outage | None = None
         self._waiting: set[Lane] = set()
         self.closed_at = float("-inf")
         # Attempts since then.
@@ -119,8 +121,11 @@ class CircuitBreaker:
 
     # --- attempts ---
 
-    def note(self, lane: Lane, failure: Failure, now: float) -> None:
-        """Count a failed attempt; suspect an outage once several keys wait for a dependency."""
+    def note(self, lane: Lane, failure: Failure, now: float, *, first: bool) -> None:
+        """Count a failed attempt; suspect an outage once many keys fail, or wait for a dependency.
+
+        ``first`` says that it is the first one of its record.
+        """
         if self.open or failure.disposition in _NO_OUTAGE:
             return
         self._failures += 1
@@ -128,15 +133,17 @@ class CircuitBreaker:
         self._failed.move_to_end(lane)
         if len(self._failed) > KEYS_KEPT:
             self._failed.popitem(last=False)
-        if failure.error_type != self._in_row_error:
-            self._in_row.clear()
-            self._in_row_error = failure.error_type
+        outage = Outage(failure.error_type, failure.where, one_line(failure.message), now)
         if failure.waits:
             self._waiting.add(lane)
-        self._in_row.add(lane)
-        if len(self._waiting) >= KEYS_LEAST or len(self._in_row) >= KEYS_IN_ROW:
-            message = one_line(failure.message)
-            self.suspected = Outage(failure.error_type, failure.where, message, now)
+            if len(self._waiting) >= KEYS_LEAST:
+                self.suspected = outage
+        if first:
+            if self._in_row_as is None or self._in_row_as.error != outage.error:
+                self._in_row.clear()
+            if not self._in_row:
+                self._in_row_as = outage
+            self._in_row.add(lane)
 
     def ended(self, slice_id: int, done: int) -> None:
         """Count the records of a slice that were done; the end of a probe decides.
@@ -158,6 +165,14 @@ class CircuitBreaker:
         self._in_row.clear()
         self._waiting.clear()
         self.suspected = None
+
+    def look(self, now: float) -> None:
+        """Suspect an outage where many keys have failed in a row for a while."""
+        outage = self._in_row_as
+        if self.open or outage is None or len(self._in_row) < KEYS_IN_ROW:
+            return
+        if now - outage.since >= IN_ROW_FOR:
+            self.suspected = outage
 
     def suspect(self, outage: Outage, now: float) -> None:
         """Have the breaker open, if several keys have failed so recently.
