@@ -37,6 +37,7 @@ def subscription_settings(options: Options, name: str = "default") -> Subscripti
         dlq=options.dlq is not False,
         dlq_limit=_dlq_limit(options),
         breaker=options.breaker,
+        wait_on=bool(options.wait_on),
         window_records=options.window_records,
         window_bytes=options.window_bytes,
         window_share=options.window_share,

@@ -176,17 +176,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         list[str],
         Meta(
             description="Import paths of exception classes that show that a dependency is away. "
-            "Their errors use up no attempt. When several keys fail with one, everything waits "
-            "until a probe succeeds. In Python also the classes themselves."
+            "Their errors use up no attempt. When several keys fail with one, everything waits, "
+            "and one record at a time is tried until it succeeds. In Python also the classes "
+            "themselves."
         ),
     ] = []
     breaker: Annotated[
         bool,
         Meta(
-            description="Whether everything waits while most attempts fail with one error, "
-            "whatever the key. One record at a time is tried until it succeeds."
+            description="Whether everything also waits while most attempts fail with any one "
+            "error, whatever the key."
         ),
-    ] = True
+    ] = False
     order_scope: Annotated[
         Literal["topic", "partition", "subscription"],
         Meta(description="Scope in which records of one key are in order."),

@@ -130,6 +130,7 @@ def alone(
         key_of=key_of,
         pooled=False,
         breaker=False,  # a task has to end, and its job says what has failed
+        wait_on=False,
         detach_after=None,
         shards=None,
         new_workers_wait=False,

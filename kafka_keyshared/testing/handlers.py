@@ -214,7 +214,7 @@ class HandlerTest:
         self._lives = _Lives(app)
         self._ends: dict[TopicPartition, int] = {}
         # In the given order, if possible. Nothing can happen while an outage is waited for.
-        settings = replace(app.subscription, pooled=False, breaker=False)
+        settings = replace(app.subscription, pooled=False, breaker=False, wait_on=False)
         mailbox: SimpleQueue[Any] = SimpleQueue()
         specs = [replace(each, make=self._watched(each.make)) for each in app.worker_specs()]
         pool = _pool_of(app, specs, mailbox, Clock(lambda: self.now, chance=lambda: 0.5))

@@ -121,7 +121,7 @@ def test_an_outage_costs_no_dead_letter_and_records_go_on_soon_after_it(
     assert "goes on after" in caplog.text
 
 
-def test_with_default_settings_a_port_that_is_closed_costs_no_dead_letter(
+def test_with_default_retries_a_port_that_is_closed_costs_no_dead_letter(
     kafka: EmbeddedKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Records of many keys come all the time; the handler calls a service that goes away."""
@@ -136,7 +136,7 @@ def test_with_default_settings_a_port_that_is_closed_costs_no_dead_letter(
     def write(first: int, count: int) -> None:
         kafka.produce("orders", [(f"key-{first + each}", "order") for each in range(count)])
 
-    app = KeyShared(kafka.conf("billing"), ["orders"], workers=16, dlq=True)
+    app = KeyShared(kafka.conf("billing"), ["orders"], workers=16, dlq=True, breaker=True)
     app.handler(handle)
     with running(app, timeout=60) as run:
         write(0, 400)

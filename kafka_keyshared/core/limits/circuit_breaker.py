@@ -72,12 +72,14 @@ class Outage(NamedTuple):
 class CircuitBreaker:
     """The breaker of one subscription. Times are monotonic, in seconds.
 
+    Errors of a dependency open it (:attr:`.Failure.waits`); with ``any_error`` others do, too.
     ``outage`` is None while the breaker is closed, and ``suspected`` is one for which it is to
     open. ``over`` is one that has just ended, and ``closed_at`` is when the last one did.
     ``probes`` counts those that have failed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, any_error: bool) -> None:
+        self._any_error = any_error
         self.outage: Outage | None = None
         self.suspected: Outage | None = None
         self.over: Outage | None = None
@@ -138,7 +140,7 @@ class CircuitBreaker:
             self._waiting.add(lane)
             if len(self._waiting) >= KEYS_LEAST:
                 self.suspected = outage
-        if first:
+        if first and self._any_error:
             if self._in_row_as is None or self._in_row_as.error != outage.error:
                 self._in_row.clear()
             if not self._in_row:
@@ -184,7 +186,7 @@ class CircuitBreaker:
             error == outage.error and now - at <= RECENT for error, at in self._failed.values()
         ]
         again = outage.since >= self.closed_at or self._failures > self._ok
-        if not self.open and sum(fails) >= KEYS_LEAST and again:
+        if self._any_error and not self.open and sum(fails) >= KEYS_LEAST and again:
             self.suspected = outage
 
     # --- transitions ---

@@ -57,7 +57,8 @@ class SubscriptionSettings:
 
     ``on_exhausted`` is the policy for used-up attempts. ``dlq`` says whether there is a dead-letter
     topic. A partition whose dead letters exceed ``dlq_limit`` is stopped (None: no limit). With
-    ``breaker`` the subscription waits while most attempts fail with one error.
+    ``breaker`` the subscription waits while most attempts fail with one error, and with ``wait_on``
+    while attempts fail with errors of a dependency (:attr:`.Failure.waits`).
     ``prefetch_records`` and ``prefetch_bytes`` limit the leases of one worker, running and next.
     With ``one_in_flight_per_key`` at most one record of a lane is leased; without it, many records
     of a lane may wait at its one worker.
@@ -101,6 +102,7 @@ class SubscriptionSettings:
     dlq: bool = False
     dlq_limit: DlqLimit | None = None
     breaker: bool = False
+    wait_on: bool = False
     window_records: int = 10_000
     window_bytes: int = 64 << 20
     window_share: float = 0.5

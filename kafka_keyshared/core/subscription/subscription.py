@@ -82,7 +82,8 @@ class Subscription:
         places += [self.keyless, self.closed, self.keys, self.parking, self.draining, self.suspects]
         self.dlq_watch = DlqWatch(settings.dlq_limit) if settings.dlq_limit else None
         places += [each for each in (self.one_lease, self.dlq_watch) if each is not None]
-        self.breaker = CircuitBreaker() if settings.breaker and settings.at_least_once else None
+        waits = settings.at_least_once and (settings.breaker or settings.wait_on)
+        self.breaker = CircuitBreaker(any_error=settings.breaker) if waits else None
         self.stopped = self.commit_at_once = False
         self.leased = 0  # records, at all workers
         self.hot_keys = HotKeys()

@@ -156,7 +156,7 @@ def test_a_dependency_that_is_away_is_named_with_its_error(started: Started, nam
             raise ConnectionError("nobody listens")
 
     retry = {"attempts": 1_000, "backoff": 0.2, "backoff_max": 1.0}
-    member = started(calls_it, retry=retry, breaker=False)
+    member = started(calls_it, retry=retry)
     away = named(member.app, "most-attempts-fail")
     assert away.sentence.startswith("no attempt has succeeded for ")
     assert "all with ConnectionError at " in away.sentence

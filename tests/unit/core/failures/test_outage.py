@@ -338,6 +338,13 @@ def test_attempts_of_the_outage_are_given_back_when_it_is_noticed() -> None:
     assert all(each.failures == 0 and each.attempts > 0 for each in waiting)
 
 
+def test_with_wait_on_alone_only_errors_of_a_dependency_open_the_breaker() -> None:
+    traffic = Traffic(keys=5_000, wait_on=True, **LETTERS)
+    traffic.go_on(30, 200, fails)
+    assert not breaker_of(traffic).open
+    assert until_open(traffic, lambda _: AWAY) <= 1.0
+
+
 def test_without_retries_there_is_no_breaker() -> None:
     settings = SubscriptionSettings(breaker=True, delivery="at-most-once")
     assert Harness(settings).sub().breaker is None
