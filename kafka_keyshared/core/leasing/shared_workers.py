@@ -88,14 +88,11 @@ def lease_shards(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
         # Otherwise a worker runs many keys at once.
         shared.find_long(len(sub.workers) // 2)
     while waiting := shared.count + len(shared.granted) + len(sub.keyless.records):
-        able = _for_one(sub, shared) if waiting == 1 else []
-        able = able or with_room(_who_may(sub, shared))
+        able = with_room(_who_may(sub, shared))
         # A worker that took all ready shards would leave none for the others.
         most = max(1, -(-len(shared.free) // max(1, len(sub.workers))))
         leased = False
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
-            if waiting <= 0:
-                break
             shards = len(shared.free) + (worker.id in shared.held)
             alone = len(shared.granted) + len(sub.keyless.records)
             if not (shards or alone):
@@ -114,18 +111,6 @@ def lease_shards(sub: Subscription, shared: SharedRow) -> Iterator[Command]:
                 yield command
         if not leased:
             return
-
-
-def _for_one(sub: Subscription, shared: SharedRow) -> list[Worker]:
-    """Return the first idle worker for a single record, if any worker may get it.
-
-    It is the one that comes first among all. With one lease per key, this is each record's way.
-    """
-    if shared.free or shared.granted or sub.keyless.records:
-        for worker in sub.workers.values():
-            if not worker.slices and worker.room():
-                return [worker]
-    return []
 
 
 def _who_may(sub: Subscription, shared: SharedRow) -> Iterable[Worker]:
