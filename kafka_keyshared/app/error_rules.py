@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import combinations
 
 from kafka_keyshared.config import Options
-from kafka_keyshared.config.error_classes import Classes, path_of, retry_policies, waited_classes
+from kafka_keyshared.config.error_classes import (
+    Classes,
+    is_error_class,
+    path_of,
+    retry_policies,
+    waited_classes,
+)
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.executors.handling.failure import ErrorRules
 
@@ -19,8 +24,7 @@ def error_rules(
     Raises :class:`ConfigError` for what is no exception class, and for a class with two rules.
     Refuses ``dead_letter_on`` where order is required: later records would go on.
     """
-    wrong = [each for each in _listed(dead_letter_on) if not _is_error(each)]
-    if wrong or not isinstance(dead_letter_on, tuple):
+    if not (isinstance(dead_letter_on, tuple) and all(map(is_error_class, dead_letter_on))):
         raise ConfigError(
             f"dead_letter_on={dead_letter_on!r:.80}: give a tuple of exception classes, such as "
             "(ValueError,)"
@@ -39,11 +43,3 @@ def error_rules(
             "and such a record blocks when its attempts are used up"
         )
     return ErrorRules(dead_letter_on, retry_on, options.retry.attempts, wait_on)
-
-
-def _listed(given: object) -> Iterable[object]:
-    return given if isinstance(given, Iterable) else ()
-
-
-def _is_error(given: object) -> bool:
-    return isinstance(given, type) and issubclass(given, BaseException)

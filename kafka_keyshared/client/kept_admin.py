@@ -87,11 +87,10 @@ class KeptAdmin:
             self._made = Aside(lambda: AdminClient(self._conf), name="keyshared-admin")
         return self._made
 
-    def _list_brokers(self) -> None:
+    def _list_brokers(self, client: AdminClient) -> None:
         """Let the client learn the brokers that are up, without waiting for it."""
         if self._listing is not None and not self._listing.over:
             return
-        client = self.client(0.0)
 
         def listed() -> None:
             try:
@@ -125,7 +124,7 @@ class Question(Generic[K]):
         made: Aside[AdminClient],
         what: str,
         send: Callable[[AdminClient], Mapping[K, Future[Any]]],
-        late: Callable[[], None],
+        late: Callable[[AdminClient], None],
     ) -> None:
         self._made = made
         self._what = what
@@ -156,11 +155,13 @@ class Question(Generic[K]):
         until = time.monotonic() + timeout
         if not self.begin(timeout) or self._asked is None:
             return None
-        while self._outstanding(min(until, self._late_at)):
+        answers = self._asked.values()
+        now = time.monotonic()
+        while wait(answers, max(0.0, min(until, self._late_at) - now)).not_done:
             now = time.monotonic()
             if now >= self._late_at:
                 self._late_at = now + LATE_AFTER
-                self._late()
+                self._late(self._made.result())
             if now >= until:
                 return None
         found: dict[K, Any] = {}
@@ -171,8 +172,3 @@ class Question(Generic[K]):
             else:
                 log.debug("%s of %s: no answer: %s", self._what, part, error)
         return found
-
-    def _outstanding(self, until: float) -> bool:
-        """Wait until this time at most; return whether an answer is still outstanding."""
-        answers = (self._asked or {}).values()
-        return bool(wait(answers, max(0.0, until - time.monotonic())).not_done)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -16,6 +16,11 @@ from kafka_keyshared.model import Verdict
 
 Classes = dict[str, type[BaseException]]
 """Exception classes by their import paths."""
+
+
+def is_error_class(given: object) -> TypeGuard[type[BaseException]]:
+    """Return whether this is an exception class."""
+    return isinstance(given, type) and issubclass(given, BaseException)
 
 
 def path_of(error_class: type[BaseException]) -> str:
@@ -59,7 +64,7 @@ def by_path(values: Mapping[str, Any]) -> tuple[dict[str, Any], Classes]:
 def _paths(option: str, key: object, known: Collection[str], classes: Classes) -> Iterator[str]:
     """Yield the import paths of a class, of a tuple of classes, or of text."""
     for each in key if isinstance(key, tuple) else (key,):
-        if isinstance(each, type) and issubclass(each, BaseException):
+        if is_error_class(each):
             path = path_of(each)
             classes[path] = each
         elif isinstance(each, str):
@@ -146,7 +151,7 @@ def _class_at(option: str, path: str) -> type[BaseException]:
             f"{option}: {path!r} cannot be imported ({type(error).__name__}: {error}); give the "
             "path of an exception class, such as 'ConnectionError' or 'requests.ConnectionError'"
         ) from error
-    if not (isinstance(found, type) and issubclass(found, BaseException)):
+    if not is_error_class(found):
         raise ConfigError(
             f"{option}: {path!r} is {found!r:.80}, and not an exception class; give the path of one"
         )

@@ -23,7 +23,6 @@ MAY: dict[tuple[str, str], str] = {
     ("client/kept_admin.py", "list_topics"): "waits for a real client to be made, and asks it",
     ("client/kept_admin.py", "answers"): "the same",
     ("client/kept_admin.py", "begin"): "the same",
-    ("client/kept_admin.py", "_outstanding"): "the same",
     ("client/leave_group.py", "leave"): "waits for the real client to be out of its group",
     (
         "client/connection_log.py",

@@ -19,17 +19,16 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
+from kafka_keyshared.core.contract.retry_policy import RetryPolicy
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.telemetry.failure_kinds import one_line
 from kafka_keyshared.errors import InvariantError
 
 PROBE_FIRST = 0.5
 PROBE_MAX = 3.5
+PROBES = RetryPolicy(backoff=PROBE_FIRST, backoff_max=PROBE_MAX)
 """Seconds until the first probe, and at most between two. Processing goes on within 5 s of the
-dependency, with the jitter of :data:`JITTER` and a fast handler."""
-
-JITTER = 0.2
-"""Share by which a delay is longer or shorter, so that instances do not probe together."""
+dependency, with the jitter and a fast handler. The jitter keeps instances from probing together."""
 
 PROBE_PATIENCE = 10.0
 """Seconds after which another record probes as well: the first one may hang."""
@@ -217,8 +216,7 @@ class CircuitBreaker:
             self.close(now)
             return
         self.probes += 1
-        delay = min(PROBE_FIRST * 2.0 ** min(self.probes, 16), PROBE_MAX)
-        self._probe_ended(slice_id, now + delay * (1 + JITTER * failure.jitter))
+        self._probe_ended(slice_id, now + PROBES.delay(self.probes + 1, failure.jitter))
 
     def hurry(self, now: float) -> None:
         """Have another record probe if the probe takes too long; its own result still counts."""
