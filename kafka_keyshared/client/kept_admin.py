@@ -41,7 +41,7 @@ class KeptAdmin:
 
     The client sends these requests to the broker that the last list of topics named as controller
     (with KRaft: to any one that was up). It lists topics only when asked to. If that broker is
-    away, each request waits for it until its time is over, whatever the others would answer. A
+    away, each request waits for it until its time is over, although other brokers would answer. A
     request that is late therefore lets the client list the topics.
 
     ``conf`` is the consumer's. A separate thread makes the client, because it waits up to 10 s for

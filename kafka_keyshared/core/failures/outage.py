@@ -12,7 +12,7 @@ from collections.abc import Collection
 from kafka_keyshared.core.backpressure.pause_reasons import Holds, Reason
 from kafka_keyshared.core.contract.commands import Command, Notice
 from kafka_keyshared.core.contract.facts import OutageBegan, OutageEnded
-from kafka_keyshared.core.lanes.closed import ClosedLane, LaneState
+from kafka_keyshared.core.lanes.closed import TRIED_AGAIN, ClosedLane, LaneState
 from kafka_keyshared.core.leasing.recall import recall
 from kafka_keyshared.core.leasing.reopening import advance
 from kafka_keyshared.core.limits.circuit_breaker import CircuitBreaker, Outage
@@ -68,8 +68,8 @@ def news(sub: Subscription, breaker: CircuitBreaker, now: float) -> list[Command
 def _shows(closed: ClosedLane, outage: Outage) -> bool:
     """Return whether the outage is the reason why the lane's head runs again."""
     last = closed.last
-    waits = closed.state is LaneState.WAITING or closed.state is LaneState.RUNNING
-    return waits and last is not None and (last.waits or last.error_type == outage.error)
+    again = closed.state in TRIED_AGAIN
+    return again and last is not None and (last.waits or last.error_type == outage.error)
 
 
 def probe(sub: Subscription, breaker: CircuitBreaker, now: float) -> list[Command]:
@@ -86,7 +86,7 @@ def probe(sub: Subscription, breaker: CircuitBreaker, now: float) -> list[Comman
         if waiting is not None:
             sub.closed.cancel(waiting)
             advance(sub, waiting)
-        elif not any(each.state in _TRIED_AGAIN for each in sub.closed.lanes.values()):
+        elif not any(each.state in _MAY_PROBE for each in sub.closed.lanes.values()):
             breaker.close(now)
             return []
     for worker in sorted(sub.workers.values(), key=lambda worker: worker.leased):
@@ -97,4 +97,4 @@ def probe(sub: Subscription, breaker: CircuitBreaker, now: float) -> list[Comman
     return []
 
 
-_TRIED_AGAIN = frozenset({LaneState.WAITING, LaneState.RUNNING, LaneState.STUCK})
+_MAY_PROBE = TRIED_AGAIN | {LaneState.STUCK}

@@ -142,6 +142,9 @@ from its first record.
 HEAD_LEASED = (LaneState.RUNNING, LaneState.STUCK)
 """The head has a lease, and is held by its slice."""
 
+TRIED_AGAIN = frozenset({_S.WAITING, _S.RUNNING})
+"""The head waits for its next attempt, or is in it."""
+
 LETTERS_ON_THEIR_WAY = frozenset({_S.DEAD_LETTERING, _S.ARCHIVING, _S.DIVERTING})
 """States in which the head waits for the broker's answer to its dead letter."""
 

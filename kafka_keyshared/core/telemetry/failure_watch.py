@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from kafka_keyshared.core.contract.outcomes import Disposition, Failure
 from kafka_keyshared.core.contract.slices import SliceState
-from kafka_keyshared.core.lanes.closed import ClosedLanes, LaneState
+from kafka_keyshared.core.lanes.closed import TRIED_AGAIN, ClosedLanes
 from kafka_keyshared.core.records.lane_identity import Lane
 from kafka_keyshared.core.records.pristine import RecordOrigins
 from kafka_keyshared.core.telemetry.failure_kinds import kind_of
@@ -35,8 +35,6 @@ PATIENCE = 1.0
 
 NAMED_FOR = 15.0
 """Seconds after a wider place was named in which no place inside it is named."""
-
-_TRIED_AGAIN = frozenset({LaneState.WAITING, LaneState.RUNNING})
 
 
 class FailureWatch:
@@ -199,7 +197,7 @@ class FailureWatch:
     ) -> FailureTally:
         def waits() -> bool:
             lanes = self._closed.lanes.values()
-            return any(each.state in _TRIED_AGAIN and of(each.partition) for each in lanes)
+            return any(each.state in TRIED_AGAIN and of(each.partition) for each in lanes)
 
         def behind() -> bool:
             lanes = self._closed.lanes.values()
